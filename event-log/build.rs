@@ -1,5 +1,5 @@
-//! Lists the migrations, so that a new file under `schemas/migrations` needs no second mention; and takes the digest of
-//! what makes the states of aggregates.
+//! Lists the migrations, so that a new file under `schemas/migrations` is included automatically.
+//! Also computes the digest of the source that determines the states of aggregates.
 use std::{
     env, fs,
     path::{Path, PathBuf},

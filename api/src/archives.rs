@@ -1,4 +1,4 @@
-//! Archives of the log, as an operator asks for them: which ranges, beside whom.
+//! Operator commands for archives of the log.
 use std::{os::unix::fs::MetadataExt as _, path::Path};
 
 use domain::decider::Timestamp;
@@ -13,60 +13,61 @@ use sqlx::PgPool;
 
 use crate::background::parked;
 
-/// A range that is in an archive, or could be.
+/// Archived partition of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Shown {
-    /// The first position.
+    /// First position.
     pub first: u64,
-    /// The last one.
+    /// Last position.
     pub last: u64,
-    /// When it was archived.
+    /// Creation time of the archive.
     #[serde(with = "schemas::moment")]
     pub made_at: Timestamp,
-    /// Whether the database still has the rows.
+    /// True if the database still has the rows.
     pub has_rows: bool,
-    /// How large its files are; none: they are not there.
+    /// Size of its files in bytes, or `None` if they are missing.
     pub bytes: Option<u64>,
 }
 
-/// What was archived, and why it went no further.
+/// Result of archiving.
 #[derive(Debug, Clone, Serialize)]
 pub struct Made {
-    /// The archives that were made: the first position, the last one, and how large.
+    /// Created archives.
     pub archives: Vec<Range>,
-    /// Why the next range is not closed.
+    /// Reason why the next partition is not closed.
     pub next: Option<String>,
 }
 
-/// A range, and how large its archive is.
+/// Range of positions with the size of its archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// The first position.
+    /// First position.
     pub first: u64,
-    /// The last one.
+    /// Last position.
     pub last: u64,
-    /// How large its files are.
+    /// Size of the files in bytes.
     pub bytes: u64,
 }
 
-/// Who reads the log on, and where they are: what is before all of them is read by nobody but who looks back.
+/// Lists the consumers of the log with their positions. Events before all of them are read only by
+/// queries of the past.
 async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     let mut connection = pool.acquire().await?;
     let views = projections::list(&mut connection).await?;
-    // The rows of the others are written with the events.
+    // Inline projections are written with the events.
     let following = views.into_iter().filter(|view| view.class == Class::Asynchronous);
     let mut readers: Vec<Reader> = following
-        .map(|view| Reader { name: format!("the view {}", view.name), position: view.position })
+        .map(|view| Reader { name: format!("projection {}", view.name), position: view.position })
         .collect();
     let position = parked::progress(pool).await?.position;
-    readers.push(Reader { name: "what reacts to events".into(), position });
+    readers.push(Reader { name: "policies".into(), position });
     Ok(readers)
 }
 
-/// Archive every closed range that is not yet, up to a position if one is named.
+/// Archives every closed partition that has no archive yet, up to an optional position.
 ///
 /// # Errors
-/// [`ArchiveError`]; archives that were made before it are there.
+/// [`ArchiveError`]; archives that were created before it remain.
 pub async fn create(
     owner: &PgPool,
     archives: &Archives,
@@ -87,9 +88,9 @@ pub async fn create(
         let (first, last) = (of.first, of.last);
         let mut said = |step: Step| {
             progress(match step {
-                Step::Written(at) => format!("positions {first} to {last}: {at} is written"),
-                Step::Checked(at) => format!("positions {first} to {last}: {at} is read back"),
-                Step::Whole => format!("positions {first} to {last}: whole"),
+                Step::Written(at) => format!("positions {first} to {last}: written up to {at}"),
+                Step::Checked(at) => format!("positions {first} to {last}: verified up to {at}"),
+                Step::Whole => format!("positions {first} to {last}: complete"),
             });
         };
         let readers = readers(owner).await?;
@@ -108,7 +109,8 @@ pub async fn create(
     Ok(made)
 }
 
-/// Give an archive that root made to whose directory it is in: a server that runs as somebody else has to read it.
+/// Changes the owner of an archive that root created to that of the directory above, so that the
+/// server can read it.
 fn given(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
     let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
         return Ok(());
@@ -128,10 +130,10 @@ fn given(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-/// Drop the rows of every archive that ends at or before a position, in the order of the log.
+/// Drops the rows of every archive that ends at or before a position, in the order of the log.
 ///
 /// # Errors
-/// [`ArchiveError`]; rows that were dropped before it are gone, and their archives are there.
+/// [`ArchiveError`]; rows that were dropped before it are gone, and their archives remain.
 pub async fn discard(
     owner: &PgPool,
     archives: &Archives,
@@ -141,14 +143,14 @@ pub async fn discard(
     let known = archive::list(&mut *owner.acquire().await?).await?;
     let mut dropped = vec![];
     for one in known.iter().filter(|one| one.dropped_at.is_none() && one.last <= through) {
-        progress(format!("positions {} to {}: proving files and rows", one.first, one.last));
+        progress(format!("positions {} to {}: verifying files and rows", one.first, one.last));
         let of = archive::discard(owner, archives, one.last, &readers(owner).await?).await?;
         dropped.push((of.first, of.last));
     }
     Ok(dropped)
 }
 
-/// The archives that there are.
+/// Lists the archives.
 ///
 /// # Errors
 /// [`ArchiveError`].
@@ -164,10 +166,10 @@ pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<Shown>, Arch
     Ok(shown.collect())
 }
 
-/// Read every archive of the database back. Gives the ranges that were read.
+/// Verifies every archive that the database lists. Returns the verified ranges.
 ///
 /// # Errors
-/// [`ArchiveError`] of the first that is not what was written.
+/// [`ArchiveError`] of the first archive that differs.
 pub async fn verify(
     pool: &PgPool,
     archives: &Archives,
@@ -183,7 +185,7 @@ pub async fn verify(
     Ok(read)
 }
 
-/// How large the files of an archive are; none: it is not there.
+/// Size of the files of an archive, or `None` if it is missing.
 fn files(archives: &Archives, last: u64, known: &[archive::Listed]) -> Option<u64> {
     let one = known.iter().find(|one| one.last == last)?;
     let directory = one.directory(archives.directory().unwrap_or(Path::new("archives")));

@@ -1,14 +1,19 @@
-//! Every copy of a subject's words that the server can reach, when their key is gone. What it cannot reach is listed in
-//! `docs/security.md`. Done again it does the same.
+//! Erasure of all copies of a subject's data that the server can reach, after its key was deleted.
+//! `docs/security.md` lists the copies that it cannot reach. The erasure is idempotent.
 //!
 //! ```text
-//! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ look for what remains
+//! fence ─▶ copies (from the log) ─▶ marks ─▶ barrier ─▶ delete ─▶ rebuild ─▶ check for remaining copies
 //! ```
-//! The log is read once for the copies of all subjects, and once by the rebuild. While an archive cannot be read, only
-//! those are left whom it may name: of younger installs the rows are made again stream by stream.
 //!
-//! No projection is asked what is to be erased: each may be behind. What other servers read before they knew of the
-//! shredding is rejected by the database from the fence on, so no server's clock counts.
+//! The log is read once for the copies of all subjects, and once by the rebuild. If an archive
+//! cannot be
+//! read, the erasure of subjects that it may name stays incomplete. The rows of installs that are
+//! newer
+//! than the archive are rebuilt stream by stream.
+//!
+//! The copies come from the log and never from a projection, which may lag. From the fence on, the
+//! database rejects writes of other servers that are based on earlier reads. No server's clock
+//! matters.
 mod copies;
 
 use domain::{
@@ -28,35 +33,37 @@ use crate::{
     state::App,
 };
 
-/// The tables that late writers could write copies to.
+/// Tables to which a concurrent writer could still write copies.
 const WRITTEN: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
-/// What an erasure came to.
+/// Result of an erasure.
 pub struct Outcome {
-    /// Those of whom no copy is left.
+    /// Subjects without remaining copies.
     pub erased: Vec<SubjectId>,
-    /// Whom it could not finish, and why.
+    /// Message about the subjects whose erasure is incomplete.
     pub left: Option<String>,
 }
 
-/// Erase the copies of these, all of them in one go. Their keys are deleted.
+/// Erases the copies of these subjects together. Their keys are already deleted.
 ///
 /// # Errors
-/// What could not be erased; then it is to be tried again.
+/// The part that failed; the caller must retry.
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
-    // Includes subjects that were erased before: a plan that only erased installs share is erased, too.
+    // Includes subjects that were erased before: a plan summary that only erased installs share is
+    // also deleted.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
     shred::barrier(app.owner(), &WRITTEN).await.map_err(|error| unmade(error.into()))?;
-    // States with what was folded into them; they are made again when they are needed.
+    // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
-    // An answer that is not kept is told from the log, which no longer says it.
+    // Without a cached response, a repeated command gets one from the log, which no longer contains
+    // the data.
     let answers = "update log_command set response = null where response is not null";
     sqlx::query(answers).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
@@ -74,11 +81,15 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     copies.go_on(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {
         [] => Ok(Outcome { erased: subjects.to_vec(), left: None }),
-        some => Err(Problem::new(Code::Unavailable, format!("copies remain: {}", some.join("; ")))),
+        some => Err(Problem::new(
+            Code::Unavailable,
+            format!("copies remain: {}; the erasure is retried", some.join("; ")),
+        )),
     }
 }
 
-/// Finish the erasure of those whom no missing archive can name: installs that were created after it. All others are left.
+/// Completes the erasure of installs that were created after the missing archives, which cannot
+/// name them. All others stay incomplete.
 async fn erase_younger(
     app: &App,
     mut copies: Copies,
@@ -105,7 +116,7 @@ async fn erase_younger(
     Ok(Outcome { erased, left })
 }
 
-/// The installs of these that were created after a position.
+/// Installs among these subjects that were created after a position.
 async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
     let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
     let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
@@ -119,14 +130,14 @@ async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<Ins
     Ok(younger.iter().filter_map(|id| id.parse().ok()).collect())
 }
 
-/// That archives cannot be read, and of whom they may name copies.
+/// Message about unreadable archives and the subjects of which they may name copies.
 fn unknown(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
     format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
 }
 
-/// Manifests and plan summaries to delete. While an archive is missing, a summary that was stored before its end may be
-/// that of another install, too, and stays.
+/// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
+/// that was stored before its end is retained, because it may also belong to another install.
 async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     let digests = copies.digests(None);
     let Some(last) = copies.missing_until() else { return Ok(digests) };
@@ -139,12 +150,13 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     Ok(deletable.fetch_all(&app.pool).await?)
 }
 
-/// Deleted rows are on the disk until then. Only the owner may; the database does it by itself later.
+/// Removes deleted rows from the disk. Only the owner of the tables may do this. Otherwise
+/// autovacuum does it later.
 async fn vacuum(app: &App) {
     let tables =
         "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";
     if let Err(why) = projections::erase::vacuum(app.owner(), tables).await {
-        tracing::warn!(reason = %why, "Deleted rows stay on the disk until the database removes them by itself: {why}");
+        tracing::warn!(error = %why, "Cannot vacuum; deleted rows stay on the disk until autovacuum");
     }
 }
 
@@ -182,7 +194,7 @@ async fn remaining(
     for install in installs(subjects).into_iter().filter(|_| !are_clean) {
         let of_one = numbers(app, copies, Some(install)).await?.into_iter();
         found.extend(of_one.filter(|(number, _)| *number > 0).map(|(number, what)| {
-            format!("{number} {what} of {install} remain after its erasure: `stead subjects shred {install}` again")
+            format!("{number} {what} of {install} remain after its erasure; run `stead subjects shred {install}` again")
         }));
     }
     for principal in principals(subjects) {
@@ -191,7 +203,7 @@ async fn remaining(
             sqlx::query_scalar(names).bind(principal.to_string()).fetch_one(&app.pool).await?;
         if names > 0 {
             found.push(format!(
-                "the name of {principal} remains after its erasure: `stead subjects shred {principal}` again"
+                "the name of {principal} remains after its erasure; run `stead subjects shred {principal}` again"
             ));
         }
     }
@@ -203,14 +215,14 @@ async fn remaining(
         let number: i64 = sqlx::query_scalar(&count).fetch_one(&app.pool).await?;
         if number > 0 {
             found.push(format!(
-                "{number} {what} of before an erasure remain: `stead subjects shred` an erased subject again"
+                "{number} {what} from before an erasure remain; run `stead subjects shred` for an erased subject again"
             ));
         }
     }
     Ok(found)
 }
 
-/// Numbers of copies of an install's data, or of all, by kind.
+/// Numbers of copies of one install's data, or of all, by kind.
 async fn numbers(
     app: &App,
     copies: &Copies,
@@ -256,7 +268,8 @@ async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Positions of dead letters of these installs that have a reason, as far as their events can be read.
+/// Positions of dead letters of these installs that still have a reason, if their events are
+/// readable.
 async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
     let parked = "select position from log_dead_letter where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;
@@ -272,7 +285,7 @@ async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)
     Ok(of_copies)
 }
 
-/// Only the tables' owner may delete a blob or make a view again.
+/// Converts the error of an operation that requires the owner of the tables.
 fn unmade(error: RebuildError) -> Problem {
     match error {
         RebuildError::Log(error) => error.into(),

@@ -1,8 +1,9 @@
-//! The only writer: load, tell, save, over as many streams as the use case needs, in one commit.
+//! The only writer of the log: loads aggregates, handles commands and saves, over any number of
+//! streams in one commit.
 //!
-//! A use case tells aggregates through a [`Unit`]. What they decided is appended at once with the
-//! versions that the decisions were made on; if any of them moved in the meantime, nothing was
-//! written and the whole use case is done again from what is true now.
+//! A use case sends commands to aggregates through a [`UnitOfWork`]. Their events are appended
+//! together, guarded by the version of each stream. If a stream changed in the meantime, nothing is
+//! written, and the whole use case runs again with the new state.
 use std::{any::Any, collections::HashMap};
 
 use domain::decider::{Decider, Timestamp};
@@ -17,64 +18,64 @@ use crate::{
     state::Clock,
 };
 
-/// How often a use case is done again because something that it read has moved.
+/// Attempts at a use case whose streams change concurrently.
 const TRIES: usize = 3;
 
-/// Where commands go in.
+/// Entry point of all commands.
 #[derive(Clone)]
 pub struct Engine {
     log: EventLog,
     clock: Clock,
 }
 
-/// Who commands, and what rides in the same commit.
+/// Context of a command, and the guards of its commit.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// What the log says beside each event.
+    /// Metadata of the events.
     pub meta: Meta,
-    /// Makes a repeated command harmless.
+    /// Idempotency key of the command.
     pub key: Option<CommandKey>,
-    /// The consumer whose reaction it is, which must still be where and whose it was.
+    /// Consumer of the reaction. The commit fails if its position or owner has changed.
     pub consumer: Option<ConsumerGuard>,
-    /// Runners' sessions that must still be this server's.
+    /// Runner sessions that this server must still own.
     pub sessions: Vec<SessionGuard>,
 }
 
 impl Call {
-    /// A command of this actor, as part of nothing else.
+    /// Creates a call without further guards.
     pub fn of(meta: Meta) -> Call {
         Call { meta, key: None, consumer: None, sessions: vec![] }
     }
 }
 
-/// What a use case came to.
+/// Result of a use case.
 #[derive(Debug, Clone)]
 pub struct Done<T> {
-    /// What it answers.
+    /// Return value of the use case.
     pub answer: T,
-    /// The last position that the answer knows of; a view that has it shows the result.
+    /// Last position that the result includes. A projection at that position shows the result.
     pub position: u64,
-    /// How many events it appended.
+    /// Number of appended events.
     pub events: usize,
 }
 
 impl Engine {
-    /// The engine of this log.
+    /// Creates the engine of a log.
     pub fn new(log: EventLog, clock: Clock) -> Engine {
         Engine { log, clock }
     }
 
-    /// The log that it appends to.
+    /// Log that the engine appends to.
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// What time it is.
+    /// Current time.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// Do a use case: everything it tells is appended in one commit, or nothing is.
+    /// Runs a use case. All its events are appended in one commit, or none.
     pub async fn transact<T, F>(&self, call: &Call, use_case: F) -> Result<Done<T>, Problem>
     where
         T: Send,
@@ -84,8 +85,8 @@ impl Engine {
         while conflicts < TRIES {
             let mut unit = Unit::new(self.log.clone(), self.now(), fresh);
             let answer = match use_case(&mut unit).await {
-                // No guard stops a refusal: it must not come from what was true a moment ago. That
-                // is no conflict with anybody, so it costs none of the tries.
+                // A rejection has no commit whose guards would detect an outdated cache. It is
+                // therefore confirmed with fresh state, and this does not count as a conflict.
                 Err(problem) if !fresh && problem.code.status() < 500 => {
                     fresh = true;
                     continue;
@@ -97,21 +98,21 @@ impl Engine {
                 Err(AppendError::Conflict { .. }) => conflicts += 1,
                 Err(error) => return Err(error.into()),
             }
-            // What was known is not good enough a second time: ask the database.
+            // The cache is outdated, so the next attempt reads the database.
             fresh = true;
         }
-        let detail = "others kept changing the same thing at the same moment; try again";
+        let detail = "conflict: concurrent changes to the same data; try again";
         Err(Problem::new(Code::Conflict, detail))
     }
 
-    /// The state of an aggregate as it is now, for an answer, never for a decision.
+    /// Current state of an aggregate for a response, never for a decision.
     pub async fn load<D: Decider>(&self, id: impl ToString) -> Result<D, Problem> {
         let loaded = self.log.load::<D>(&id.to_string()).await?;
         Ok(D::clone(&loaded.state))
     }
 }
 
-/// The streams that one use case read and wrote.
+/// Streams that one use case reads and writes.
 pub struct Unit {
     log: EventLog,
     now: Timestamp,
@@ -126,7 +127,7 @@ struct Stream {
     events: Vec<NewEvent>,
 }
 
-/// The state of an aggregate of whichever type.
+/// State of an aggregate of any type.
 trait Held: Any + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn any_mut(&mut self) -> &mut dyn Any;
@@ -150,26 +151,26 @@ impl Unit {
         Unit { log, now, fresh, streams: HashMap::new(), order: vec![] }
     }
 
-    /// What time it is, the same throughout a use case.
+    /// Time of the use case, which is constant throughout.
     pub fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// The log, for what is not an aggregate.
+    /// The log, for data outside of aggregates.
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// The state of an aggregate with everything that this use case has told it. Reading it guards
-    /// it: the commit fails if its stream has moved.
+    /// Loads an aggregate, including the events of this use case. The commit fails if its stream
+    /// changes meanwhile.
     pub async fn load<D: Decider>(&mut self, id: impl ToString) -> Result<&D, Problem> {
         let stream = self.stream::<D>(id).await?;
         let loaded = stream.state.any().downcast_ref::<Loaded<D>>().ok_or_else(missing)?;
         Ok(&loaded.state)
     }
 
-    /// Ask an aggregate; what it decides is appended when the use case is done. Answers with how
-    /// many facts it decided: none means that it is already so.
+    /// Handles a command. Its events are appended at the end of the use case. Returns the number of
+    /// events; zero means that the command had no effect.
     pub async fn tell<D: Decider>(
         &mut self,
         id: impl ToString,
@@ -181,7 +182,7 @@ impl Unit {
         Ok(self.ask::<D>(id, command).await??)
     }
 
-    /// Tell an aggregate whose id this use case has just made: there is nothing to load.
+    /// Handles the first command of an aggregate with a new id, which requires no read.
     pub async fn begin<D: Decider>(
         &mut self,
         id: impl ToString,
@@ -199,7 +200,7 @@ impl Unit {
         self.tell::<D>(id, command).await
     }
 
-    /// Like [`Unit::tell`], where a refusal is not the end of the use case.
+    /// Handles a command like [`UnitOfWork::handle`], but returns a rejection to the use case.
     pub async fn ask<D: Decider>(
         &mut self,
         id: impl ToString,
@@ -215,7 +216,7 @@ impl Unit {
         let decided = facts.len();
         let new = facts.iter().map(NewEvent::of).collect::<Result<Vec<_>, _>>();
         loaded.evolve(facts);
-        // After them: the first fact may be the one that says whose install it is.
+        // Computed after the events are applied: the first event may set the install.
         let customer = loaded.state.customer(&loaded.stream.aggregate_id);
         let new = new.map_err(Problem::internal)?.into_iter();
         stream.events.extend(new.map(|event| event.about(customer)));
@@ -267,9 +268,9 @@ impl Unit {
     }
 }
 
-/// The map holds what was just put in, of the type that the key names.
+/// Error that cannot occur: the map contains each stream with the type of its key.
 fn missing() -> Problem {
-    Problem::internal("a unit of work lost one of its streams")
+    Problem::internal("internal error: a unit of work has lost a stream")
 }
 
 #[cfg(test)]
@@ -299,7 +300,7 @@ mod tests {
         let take = |by: &str| NameCommand::Take { owner: by.into() };
         assert_eq!(tell(&one, take("a")).await, Ok(1));
         assert!(tell(&one, take("b")).await.is_err());
-        // The first one does not know that the name was given back elsewhere.
+        // The first engine's cache does not contain the release by the second.
         assert_eq!(tell(&two, NameCommand::Release { owner: "a".into() }).await, Ok(1));
         assert_eq!(tell(&one, take("b")).await, Ok(1));
     }
@@ -341,7 +342,7 @@ mod tests {
                     true => NameCommand::Take { owner: by.into() },
                     false => NameCommand::Release { owner: by.into() },
                 };
-                // Twice somebody else is faster.
+                // Two attempts conflict.
                 if nth < TRIES {
                     tell(&two, change("x")).await?;
                 }

@@ -1,5 +1,4 @@
-//! What handlers take apart: as axum does it, but a request that cannot be read is a [`Problem`] that
-//! names the place.
+//! Extractors for handlers. As in axum, but with a [`Problem`] that locates the error.
 use axum::{
     extract::{
         FromRequest, FromRequestParts, Request,
@@ -13,16 +12,16 @@ use serde::de::DeserializeOwned;
 
 use crate::problem::{Code, Problem};
 
-/// The body as JSON of one shape.
+/// Body as JSON of one type.
 pub struct Json<T>(pub T);
 
-/// The body as it came.
+/// Body as raw bytes.
 pub struct Raw(pub Bytes);
 
-/// The variables of the path.
+/// Variables of the path.
 pub struct Path<T>(pub T);
 
-/// The query of the URL.
+/// Parameters of the query.
 pub struct Query<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
@@ -51,7 +50,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     }
 }
 
-/// After which event a listener that was there before goes on.
+/// Id of the last event that a reconnecting client received.
 pub struct LastEvent(pub Option<u64>);
 
 impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
@@ -59,14 +58,16 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(id) = parts.headers.get("last-event-id") else { return Ok(LastEvent(None)) };
-        // To go on from somewhere else would be a gap that the listener cannot see.
+        // An invalid id is rejected: resuming elsewhere would hide a gap from the client.
         let number = id.to_str().ok().and_then(|id| id.parse().ok());
-        let refused = || Problem::new(Code::BadRequest, "Last-Event-ID takes the id of an event");
+        let refused =
+            || Problem::new(Code::BadRequest, "invalid Last-Event-ID; send the id of an event");
         number.map(|id| LastEvent(Some(id))).ok_or_else(refused)
     }
 }
 
-/// A call whose answer is not kept: to repeat it is to do it again, and so it takes no key.
+/// Request whose response is not stored. It accepts no idempotency key, because repeating it runs
+/// it again.
 pub struct Unrepeatable;
 
 impl<S: Send + Sync> FromRequestParts<S> for Unrepeatable {
@@ -74,14 +75,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Unrepeatable {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         if parts.headers.contains_key("idempotency-key") {
-            let detail = "this call takes no Idempotency-Key: it may be repeated as it is";
+            let detail = "this request accepts no Idempotency-Key; repeat it without one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         Ok(Unrepeatable)
     }
 }
 
-/// JSON bytes as one shape; what does not fit is named by line and column.
+/// Parses JSON. An error has its line and column.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
@@ -99,7 +100,7 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Whether a body was refused for its length, and not because it broke off.
+/// Returns true if the body exceeded its limit, false if it was incomplete.
 pub fn is_too_long(reason: &axum::Error) -> bool {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(reason);
     while let Some(why) = cause {
@@ -113,9 +114,9 @@ pub fn is_too_long(reason: &axum::Error) -> bool {
 
 fn too_long_or_cut(rejection: BytesRejection) -> Problem {
     if rejection.status() == 413 {
-        Problem::new(Code::TooLarge, "the body is longer than this call takes")
+        Problem::new(Code::TooLarge, "the body is larger than this request allows")
     } else {
-        Problem::new(Code::BadRequest, "the body ended early")
+        Problem::new(Code::BadRequest, "the body is incomplete; send it again")
     }
 }
 
@@ -124,7 +125,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let read = axum::extract::Path::from_request_parts(parts, state).await;
-        // A path that names nothing is a thing that does not exist.
+        // A malformed id in the path names no existing resource.
         read.map(|axum::extract::Path(read)| Path(read))
             .map_err(|rejection: PathRejection| Problem::new(Code::NotFound, rejection.body_text()))
     }

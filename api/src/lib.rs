@@ -1,57 +1,57 @@
 //! The server: two APIs over one log.
 //!
 //! ```text
-//! listen ─▶ router ─▶ auth (who calls, may they) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
-//!                                                     └─ problem: every refusal ◀─┘
+//! listen ─▶ router ─▶ auth (authenticate, authorize) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
+//!                                                         └─ problem: error responses ◀─┘
 //! ```
 
-/// Archives of the log, as an operator asks for them.
+/// Operator commands for archives of the log.
 pub mod archives;
-/// The vendor's artifacts.
+/// Registry of the vendor's artifacts.
 pub mod artifacts;
-/// Who calls, and what they may do.
+/// Authentication and authorization.
 pub mod auth;
-/// What goes on without being asked.
+/// Background loops.
 pub mod background;
-/// Everything of a server that must come back, in one place.
+/// Backup and restore.
 pub mod backup;
-/// From a step to a manifest.
+/// Rendering of manifests.
 pub mod compose;
-/// The Control API: people and services.
+/// Control API for users and services.
 pub mod control;
-/// From a queued job to a waiting runner, and who is still there.
+/// Dispatch of queued jobs to runners, and contact with runners.
 pub mod dispatch;
-/// The OpenAPI documents and the page that shows them.
+/// OpenAPI documents and their HTML page.
 pub mod docs;
-/// Every copy of what somebody's key no longer opens.
+/// Erasure of copies after crypto-shredding.
 pub mod erasure;
-/// The only writer.
+/// The only writer of the log.
 pub mod execute;
-/// What handlers take apart.
+/// Request extractors.
 pub mod extract;
-/// The server's signing keys.
+/// Signing keys of the server.
 pub mod keys;
-/// The two doors.
+/// Network listeners.
 pub mod listen;
-/// What jobs wrote.
+/// Logs of jobs.
 pub mod logs;
-/// What is counted.
+/// Metrics.
 pub mod metrics;
-/// Probes, metrics, key list.
+/// Probes, metrics and key list.
 pub mod ops;
-/// A private Postgres, when nobody brought one.
+/// Private Postgres for installations without an external database.
 pub mod postgres;
-/// Every refusal of the two APIs.
+/// Error responses of both APIs.
 pub mod problem;
-/// What the domain refuses, as problems.
+/// Conversion of domain errors to problems.
 pub mod refusal;
-/// Which routes are behind which door.
+/// Routes of each listener.
 pub mod router;
-/// The Runner API.
+/// Runner API.
 pub mod runner;
-/// One server from start to stop.
+/// Lifecycle of one server.
 pub mod server;
-/// What every handler and every loop shares.
+/// Shared state of all handlers and loops.
 pub mod state;
-/// What can be done.
+/// Use cases.
 pub mod usecases;

@@ -31,7 +31,7 @@ use crate::{
 /// Media type of [`Metrics::text`].
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds of the request durations, seconds.
+/// Upper bounds of the buckets in seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
 
 /// Gauge of seconds.
@@ -196,7 +196,7 @@ impl Metrics {
     }
 }
 
-/// Counts every call by route, method and status, and adds the headers that every response has.
+/// Counts every request by route, method and status, and adds the headers that every response has.
 pub async fn measure(
     State((app, https)): State<(App, bool)>,
     request: Request,
@@ -215,10 +215,10 @@ pub async fn measure(
         headers::secure(response, https)
     };
     let response = next.run(request).await;
-    // What was put aside is over when its answer comes.
+    // A deferred response is measured when it is ready.
     match aside.and_then(|aside| Some((aside.take()?, aside))) {
         Some((later, aside)) => {
-            // Nothing is around it any more that would catch a panic.
+            // The middleware that catches panics does not cover a deferred response.
             let answered = AssertUnwindSafe(later).catch_unwind();
             let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
             aside.put(answered.map(counted).boxed())

@@ -1,4 +1,4 @@
-//! What operators and probes ask: is it alive, does it work, what has it done, which keys does it use.
+//! Endpoints for operators and probes: liveness, readiness, metrics and keys.
 mod gauges;
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{
     state::App,
 };
 
-/// Alive and ready, on both doors; the metrics on the people's door only.
+/// Routes of both listeners. Only the Control API listener serves metrics.
 pub fn routes(metrics: bool) -> Router<App> {
     let both = Router::new()
         .route("/healthz", get(healthz))
@@ -24,13 +24,13 @@ pub fn routes(metrics: bool) -> Router<App> {
     if metrics { both.route("/metrics", get(exposition)) } else { both }
 }
 
-/// The process answers.
+/// Liveness: the process responds.
 async fn healthz() -> Json<Value> {
     Json(json!({"status": "alive"}))
 }
 
-/// The process can do its work: every background task runs, the database answers within a second, its tables are still of this program's version,
-/// and nobody asked it to stop.
+/// Readiness: every background task runs, the database responds within a second, its layout has
+/// this program's version, and the server is not stopping.
 async fn readyz(State(app): State<App>) -> Answer<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));
@@ -40,7 +40,8 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         down.push("projections");
     }
     if !down.is_empty() {
-        let detail = format!("these background tasks do not run: {}", down.join(", "));
+        let detail =
+            format!("background tasks are not running: {}; see the server log", down.join(", "));
         return Err(Problem::new(Code::Unavailable, detail).with("tasks", down).retry_after(1));
     }
     app.people.check_current(app.log())?;
@@ -49,7 +50,8 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         Ok::<_, Problem>(parked::progress(&app.pool).await?)
     };
     match tokio::time::timeout(Duration::from_secs(1), asked).await {
-        // Policies that are behind do not make the server unready: another one would not be faster.
+        // Lagging policies do not make the server unready, because another server would not be
+        // faster.
         Ok(Ok(policies)) => Ok(Json(json!({
             "status": "ready",
             "policies_lag": app.log().position().saturating_sub(policies.position),
@@ -58,7 +60,7 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         }))),
         Ok(Err(reason)) => Err(reason),
         Err(_) => {
-            let detail = "the database did not answer within a second";
+            let detail = "the database did not respond within a second";
             Err(Problem::new(Code::Unavailable, detail).retry_after(2))
         }
     }
@@ -85,7 +87,7 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.text())
 }
 
-/// The server's public keys, signed by the key that the enrol command names.
+/// Public keys of the server, signed by the key whose fingerprint the enrol command prints.
 async fn key_list(State(app): State<App>) -> Answer<Envelope> {
     app.keys.list(app.log().log_id(), app.now()).map(Json).map_err(Problem::internal)
 }

@@ -10,7 +10,7 @@ use axum::{
 use schemas::problem::{FieldProblem, PROBLEM_JSON};
 use serde_json::Value;
 
-/// What a handler gives back.
+/// Result of a handler.
 pub type Answer<T> = Result<Json<T>, Problem>;
 
 macro_rules! codes {
@@ -24,10 +24,10 @@ macro_rules! codes {
             /// Every code.
             pub const ALL: &[Code] = &[$(Code::$name,)*];
             /// Name on the wire.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
-            /// The HTTP status.
+            /// HTTP status.
             pub fn status(self) -> u16 {
                 match self { $(Code::$name => $status,)* }
             }
@@ -46,21 +46,21 @@ codes! {
     InvalidCursor = 400 "invalid_cursor", "Invalid pagination cursor";
     TokenMissing = 401 "token_missing", "A token is required";
     TokenUnknown = 401 "token_unknown", "Unknown token";
-    TokenExpired = 401 "token_expired", "The token has expired";
-    TokenRevoked = 401 "token_revoked", "The token was revoked";
+    TokenExpired = 401 "token_expired", "Token expired";
+    TokenRevoked = 401 "token_revoked", "Token revoked";
     TokenTypeMismatch = 401 "token_type_mismatch", "This type of token is not accepted here";
     AssertionInvalid = 401 "assertion_invalid", "Invalid assertion";
-    AssertionReplayed = 401 "assertion_replayed", "The assertion was used before";
+    AssertionReplayed = 401 "assertion_replayed", "Assertion already used";
     ClockSkew = 401 "clock_skew", "The clocks of caller and server differ too much";
     ExecutionSuperseded = 401 "execution_superseded", "A newer execution has this job";
-    Forbidden = 403 "forbidden", "The caller's roles do not allow this";
-    RunnerRevoked = 403 "runner_revoked", "The runner was revoked";
+    Forbidden = 403 "forbidden", "Insufficient role";
+    RunnerRevoked = 403 "runner_revoked", "Runner revoked";
     NotOffered = 403 "not_offered", "The job was not offered to this runner";
     NotFound = 404 "not_found", "Not found";
     MethodNotAllowed = 405 "method_not_allowed", "Method not allowed";
     Conflict = 409 "conflict", "Concurrent change";
     Rejected = 409 "rejected", "The current state does not allow this";
-    NameTaken = 409 "name_taken", "The name is taken";
+    NameTaken = 409 "name_taken", "Name taken";
     NoChanges = 409 "no_changes", "No changes";
     AlreadyFinished = 409 "already_finished", "Already finished";
     NoRunner = 409 "no_runner", "The install has no runner";
@@ -68,14 +68,14 @@ codes! {
     RunInProgress = 409 "run_in_progress", "Another run of the install is in progress";
     ApprovalStale = 409 "approval_stale", "The plan has changed since it was read";
     EnrolmentUsed = 409 "enrolment_used", "The enrolment token was used with another key";
-    SessionSuperseded = 409 "session_superseded", "A newer session of this runner exists";
+    SessionSuperseded = 409 "session_superseded", "The runner has a newer session";
     SessionUnknown = 409 "session_unknown", "Unknown session: open another one";
     SessionJournalRequired = 409 "session_journal_required", "Open another session and send the journal";
     ClaimedByOther = 409 "claimed_by_other", "Another runner claimed the job";
     SeqGap = 409 "seq_gap", "An earlier report is missing";
     SeqConflict = 409 "seq_conflict", "A different report has this number";
     LogDivergence = 409 "log_divergence", "The log bytes differ from the stored ones";
-    Cancelled = 410 "cancelled", "The job was cancelled";
+    Cancelled = 410 "cancelled", "Job cancelled";
     Expired = 410 "expired", "The offer or deadline has expired";
     Fenced = 412 "fenced", "The execution is not the current one of its job";
     LogMismatch = 412 "log_mismatch", "The log does not match its announced digest";
@@ -97,7 +97,7 @@ codes! {
     LogStale = 503 "log_stale", "The server has not read the log recently enough";
     CallerUnreadable = 503 "caller_unreadable", "An event of the caller cannot be read";
     ArchiveMissing = 503 "archive_missing", "An archive of the log is missing";
-    LogQuotaExceeded = 507 "log_quota_exceeded", "The job's log quota is used up";
+    LogQuotaExceeded = 507 "log_quota_exceeded", "Log quota exceeded";
 }
 
 /// A problem that is sent to the caller.
@@ -159,7 +159,7 @@ impl Problem {
 
     /// Response body.
     pub fn body(&self) -> schemas::problem::Problem {
-        let (status, code, title) = (self.code.status(), self.code.word(), self.code.title());
+        let (status, code, title) = (self.code.status(), self.code.as_str(), self.code.title());
         let mut body = schemas::problem::Problem::new(status, code, title, &self.detail);
         body.errors.clone_from(&self.errors);
         for (key, value) in &self.more {
@@ -186,18 +186,17 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Whether the database is away or busy, as opposed to refusing what it was told: then the same words may
-/// be taken later.
+/// Returns true if the database is unavailable or overloaded, so that a retry may succeed.
 pub(crate) fn is_away(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
-    // Connection, read-only, conflicts, resources, locks, operator, disk: classes of SQLSTATE.
+    // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
     const LATER: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
     match error {
         Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
         sqlx::Error::Database(said) => {
             said.code().is_some_and(|code| LATER.iter().any(|class| code.starts_with(class)))
         }
-        // The enum is sqlx's and may grow.
+        // sqlx may add variants to this enum.
         _ => false,
     }
 }
@@ -205,7 +204,7 @@ pub(crate) fn is_away(error: &sqlx::Error) -> bool {
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         let down = is_away(&error);
-        // 22021: what was sent has a character that no text has, NUL above all.
+        // 22021: the request has a character that text cannot have, usually NUL.
         if error.as_database_error().is_some_and(|said| said.code().as_deref() == Some("22021")) {
             let detail = "a name or filter contains a NUL character: remove it";
             return Problem::new(Code::BadRequest, detail);
@@ -224,17 +223,17 @@ mod tests {
 
     #[test]
     fn every_code_has_a_word_of_its_own_and_an_error_status() {
-        let mut words: Vec<_> = Code::ALL.iter().map(|code| code.word()).collect();
+        let mut words: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), Code::ALL.len());
         for code in Code::ALL {
-            assert!((400..600).contains(&code.status()), "{}", code.word());
+            assert!((400..600).contains(&code.status()), "{}", code.as_str());
             assert!(!code.title().ends_with('.'), "{}", code.title());
         }
     }
 
-    /// Programs branch on these: a word that was released keeps its status and its meaning.
+    /// Programs depend on these: a released code keeps its status and its meaning.
     #[test]
     fn the_codes_are_the_ones_that_are_kept() {
         let line = |code: &Code| format!("{} {:<26}{}\n", code.status(), code.word(), code.title());

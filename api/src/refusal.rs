@@ -1,4 +1,5 @@
-//! What the domain refuses, as problems with a stable code: one exhaustive match per aggregate.
+//! Converts rejections of the domain to problems with stable codes: one exhaustive match per
+//! aggregate.
 use domain::{
     access::AccessError,
     app::AppError,
@@ -110,7 +111,8 @@ impl From<AppendError> for Problem {
                 Problem::new(Code::Busy, error.to_string()).retry_after(seconds)
             }
             AppendError::TooLarge { .. } => Problem::new(Code::TooLarge, error.to_string()),
-            // Behind one address the next try meets a server of the version that migrated it.
+            // A retry may reach a server with the migrated schema version, if several share one
+            // address.
             AppendError::Layout { .. } => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
@@ -120,14 +122,15 @@ impl From<AppendError> for Problem {
             AppendError::SessionMoved { .. } => {
                 Problem::new(Code::SessionSuperseded, error.to_string())
             }
-            // Another server runs the policies now; whoever asks again finds that out.
+            // Another server runs the policies now. The next attempt detects that.
             AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
             AppendError::Invalid(_) | AppendError::Unsealed(_) => Problem::internal(error),
-            // The database, or one of our own rows, will refuse it again: whoever tries for ever holds up others.
+            // The database or stored data will reject this again, and endless retries would block
+            // other commits.
             AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
             AppendError::Database(reason) => {
-                tracing::warn!(reason = %reason, "An append did not reach the database: {reason}");
-                let detail = "the database does not answer; try again";
+                tracing::warn!(error = %reason, "Cannot append: the database is unavailable");
+                let detail = "the database is unavailable; try again";
                 Problem::new(Code::Unavailable, detail).retry_after(2)
             }
         }
@@ -142,9 +145,9 @@ impl From<LogError> for Problem {
             LogError::Format(_) => {
                 Problem::new(Code::Unavailable, error.to_string()).retry_after(1)
             }
-            // The remedy is the operator's, and no secret: whoever asks should know why they get no answer.
+            // The caller sees this error, because it is no secret and only the operator can fix it.
             error @ LogError::Archived { .. } => {
-                tracing::error!(reason = %error, "What is asked for cannot be read: {error}");
+                tracing::error!(error = %error, "Cannot read archived events");
                 Problem::new(Code::ArchiveMissing, error.to_string())
             }
             LogError::NoLog

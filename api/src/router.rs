@@ -1,4 +1,4 @@
-//! Which routes are behind which door.
+//! Routes of both listeners.
 use axum::{
     Router,
     extract::DefaultBodyLimit,
@@ -17,22 +17,22 @@ use crate::{
     state::App,
 };
 
-/// The most bytes of a body, where a route says nothing else.
+/// Default limit of a request body, in bytes.
 const BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// The Control API with its OpenAPI document: people and services.
+/// The Control API with its OpenAPI document: for users and services.
 pub fn control_api() -> (Router<App>, OpenApi) {
-    let about = "For people and services. Every call carries `Authorization: Bearer stead_…`; every \
-                 refusal is an RFC 9457 problem with a stable `code`.";
+    let about = "For users and services. Every request carries `Authorization: Bearer stead_…`; \
+                 every error is an RFC 9457 problem with a stable `code`.";
     let mut api = OpenApiRouter::with_openapi(document("Stead Control API", about));
     api = api.merge(control::routes());
     api.split_for_parts()
 }
 
-/// The Runner API with its OpenAPI document: agents.
+/// The Runner API with its OpenAPI document: for runners.
 pub fn runner_api() -> (Router<App>, OpenApi) {
-    let about = "For runners. Every call may be repeated; what belongs to an execution carries its id in \
-                 the header `Execution`.";
+    let about = "For runners. Every request may be repeated; requests of an execution carry its \
+                 id in the header `Execution`.";
     OpenApiRouter::with_openapi(document("Stead Runner API", about))
         .merge(runner::routes())
         .split_for_parts()
@@ -43,10 +43,11 @@ fn document(title: &str, about: &str) -> OpenApi {
     OpenApiBuilder::new().info(info).build()
 }
 
-/// Everything behind the people's door.
+/// All routes of the Control API listener.
 pub fn control(app: &App) -> Router {
     let (api, document) = control_api();
-    // Only these routes know the caller; probes and documents need none. The last layer is the first met.
+    // The last layer runs first. Probes and documents are merged after the layers, because they
+    // need no caller.
     let api = api
         .route_layer(from_fn_with_state(app.clone(), control::once))
         .route_layer(from_fn_with_state(app.clone(), control::fresh))
@@ -57,7 +58,7 @@ pub fn control(app: &App) -> Router {
     finish(app, all, &app.config.control_url)
 }
 
-/// Everything behind the runners' door.
+/// All routes of the Runner API listener.
 pub fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
     let api = api
@@ -83,10 +84,10 @@ async fn nothing_here(uri: Uri) -> Problem {
 }
 
 async fn not_so(method: Method, uri: Uri) -> Problem {
-    Problem::new(Code::MethodNotAllowed, format!("{} does not take {method}", uri.path()))
+    Problem::new(Code::MethodNotAllowed, format!("{} does not support {method}", uri.path()))
 }
 
-/// What a panic is answered with.
+/// Response to a request whose handler panicked.
 pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
     Problem::internal("a handler panicked").into_response()
 }

@@ -1,4 +1,4 @@
-//! What every handler and every loop shares.
+//! Shared state of all handlers and loops.
 use std::{ops::Deref, path::PathBuf, sync::Arc};
 
 use chrono::SubsecRound as _;
@@ -22,109 +22,111 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The server, by reference: cloning is a counter.
+/// Shared reference to the server. Cheap to clone.
 #[derive(Clone)]
 pub struct App(Arc<Inner>);
 
-/// The parts of the server.
+/// Parts of the server.
 pub struct Inner {
     /// Connections to the database, as the role that inserts and selects.
     pub pool: PgPool,
-    /// Connections as the role that owns the tables, where it is known.
+    /// Connections as the owner of the tables, if configured.
     pub owner: Option<PgPool>,
-    /// Where commands go in; the log is behind it.
+    /// Engine that handles commands and writes the log.
     pub engine: Engine,
-    /// What follows the log; a read waits for it.
+    /// Projections, which follow the log.
     pub views: Projections,
-    /// Published configs, read once.
+    /// Cache of published configs.
     pub configs: Configs,
-    /// The server's signing keys.
+    /// Signing keys of the server.
     pub keys: Keys,
-    /// Who may call the Control API, and which runners are revoked.
+    /// Principals of the Control API, and revoked runners.
     pub people: People,
-    /// Signs and verifies what runners call with.
+    /// Signs and verifies tokens of runners and jobs.
     pub tokens: Tokens,
-    /// What runners signed lately to get those.
+    /// Recently used assertions of runners, to detect replays.
     pub assertions: Assertions,
-    /// Who waits for work, who has it, and who is still there.
+    /// Dispatcher of jobs, which also tracks the contact with runners.
     pub dispatch: Dispatch,
-    /// Grants that are yet to be kept.
+    /// Queue of issued grants to store.
     pub evidence: Evidence,
-    /// Answers of commands that are yet to be kept.
+    /// Queue of responses to store.
     pub answers: Answers,
-    /// What jobs wrote.
+    /// Logs of jobs.
     pub logs: LogStore,
-    /// The vendor's artifacts.
+    /// Registry of the vendor's artifacts.
     pub registry: Registry,
-    /// Manifests that were read lately.
+    /// Cache of manifests.
     pub manifests: Manifests,
-    /// What was said at the start.
+    /// Configuration from the start options.
     pub config: Config,
-    /// What is counted.
+    /// Metrics of this process.
     pub metrics: Metrics,
-    /// Which background tasks run.
+    /// State of the background tasks.
     pub tasks: Tasks,
-    /// For one examination at a time: it reads everything that is stored.
+    /// Permit for one self-check at a time, because it reads all stored data.
     pub examining: Arc<Semaphore>,
-    /// For a few at a time who make a projection as it was: each keeps a connection.
+    /// Permits for as-of queries of projections, because each one holds a connection.
     pub looking_back: Arc<Semaphore>,
-    /// Which installs changed in the ranges of the log that were asked for last.
+    /// Cache of the installs that changed in recently requested ranges of the log.
     pub changed: Ranges,
-    /// Where time comes from.
+    /// Source of the time.
     pub clock: Clock,
-    /// Cancelled once: parked polls and streams answer and end.
+    /// Cancelled once at shutdown: long polls and streams then return.
     pub stopping: CancellationToken,
 }
 
-/// How many may look at a projection's past at a time.
+/// Maximum number of concurrent as-of queries of projections.
 pub const LOOKING_BACK: usize = 2;
 
-/// Where time comes from; tests bring their own.
+/// Source of the time, which tests replace.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// What was said at the start.
+/// Configuration from the start options.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The data directory: keys, registry, owner token.
+    /// Data directory with keys, registry and owner token.
     pub data: PathBuf,
-    /// What this server is called among servers on one database; the same after a restart.
+    /// Unique name of this server on its database, which stays the same after a restart.
     pub server: String,
-    /// How people reach the Control API.
+    /// Public URL of the Control API.
     pub control_url: String,
-    /// How runners reach the Runner API; the enrol command prints it.
+    /// Public URL of the Runner API, which the enrol command prints.
     pub runner_url: String,
-    /// The private root that runners pin, as `sha256:…`; none where a public CA or nobody vouches.
+    /// Private root certificate that runners pin, as `sha256:…`. `None` if the certificate is from
+    /// a public CA, or there is none.
     pub runner_ca: Option<String>,
-    /// The most bytes of one blob of an artifact.
+    /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
-    /// Most bytes that runners may upload for their reports.
+    /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
-    /// How many positions a partition of the log has.
+    /// Number of positions per partition of the log.
     pub partition_events: u64,
 }
 
 impl App {
-    /// Put the parts together.
+    /// Creates the shared state.
     pub fn new(inner: Inner) -> Self {
         App(Arc::new(inner))
     }
 
-    /// Connections that may make tables; where no owner was named, ours, which may be allowed to.
+    /// Connections for creating tables. Without a configured owner, those of the server, whose role
+    /// may have the right.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
     }
 
-    /// Where the log is read by who may make tables.
+    /// Source of the log with the owner's connections.
     pub fn owner_source(&self) -> Source {
         Source { pool: self.owner().clone(), ..Source::from(self.log()) }
     }
 
-    /// The log, for reading and following; only the engine writes.
+    /// The log, for reading and following. Only the engine writes to it.
     pub fn log(&self) -> &EventLog {
         self.engine.log()
     }
 
-    /// The moment, to the microsecond: what events and rules know.
+    /// Current time in microseconds, the precision of events and rules.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -137,8 +139,8 @@ impl Deref for App {
     }
 }
 
-/// The machine's clock.
+/// System clock.
 pub fn system_clock() -> Clock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that everybody else is given")]
+    #[expect(clippy::disallowed_methods, reason = "this is the clock that all other code receives")]
     Arc::new(|| chrono::Utc::now().trunc_subsecs(6))
 }

@@ -1,6 +1,6 @@
-//! How long it takes to read and validate the largest real app directory, and to inspect it. The bar
-//! is 100 ms. Without `CORPUS_DIR` there is nothing to measure.
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot begin ends")]
+//! Benchmark: reads, validates and inspects the largest real app directory. The target is 100 ms.
+//! Without `CORPUS_DIR` there is nothing to measure.
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot start must stop")]
 use app_config::{Tree, inspect, survey};
 use criterion::{Criterion, criterion_group, criterion_main};
 

@@ -1,8 +1,8 @@
-//! How long templates and directories take, against their bars. Templates beside Go's own engine in
-//! the same run: every template of the corpus, or, without it, the kept cases of `tests/go`. Parsed and
-//! rendered anew each time, over states that are prepared before, as Go's are; and once more with the
-//! states prepared each time anew. Then the largest directory, and the texts that were made to take
-//! for ever. Ends with 1 when a bar is not held.
+//! Benchmarks templates and directories against targets. Templates run next to Go's own engine in
+//! the same benchmark run: every template of the corpus or, without it, the stored cases of
+//! `tests/go`. They are parsed and rendered each time, first over states that are prepared once, as
+//! in Go, and then over states that are prepared each time. The largest directory and the templates
+//! that are designed to run long follow. Exits with 1 if a target is missed.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -35,7 +35,7 @@ struct App {
     templates: Vec<String>,
 }
 
-/// A figure, its bar, and the unit of both.
+/// A figure, its target, and the unit of both.
 struct Bar(&'static str, f64, f64, &'static str);
 
 fn main() {
@@ -85,7 +85,7 @@ fn main() {
     std::process::exit(i32::from(!held));
 }
 
-/// How many files the largest directory of the corpus has, and how long it takes to read it.
+/// Number of files of the largest directory of the corpus, and the time to read it.
 fn largest() -> Option<(usize, Duration)> {
     let apps = fs::read_dir(support::corpus()?.join("apps")).unwrap();
     let trees = apps.map(|app| support::tree(&app.unwrap().path()));
@@ -94,7 +94,7 @@ fn largest() -> Option<(usize, Duration)> {
     Some((tree.len(), took))
 }
 
-/// The kept text that takes longest, with all the room that a server gives it.
+/// Stored template that takes longest with the server's limits.
 fn bomb(go: &Path) -> (String, Duration) {
     let json = support::json(&go.join("state.json"));
     let state = State::new(&json);

@@ -1,4 +1,4 @@
-//! What is wrong with a config, where, and what to do about it.
+//! Findings in a config: the problem, its location and the remedy.
 use std::fmt;
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ mod sarif;
 
 pub use self::{codes::CODES, nearest::nearest, picture::picture, sarif::sarif};
 
-/// Whether a finding stops the config from being published.
+/// Severity of a finding. An error stops the config from being published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -18,36 +18,36 @@ pub enum Severity {
     Warning,
 }
 
-/// A place in a file; all zero when it is the whole file.
+/// Location in a file. All fields are zero for the whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
-    /// From 1.
+    /// Line, from 1.
     pub line: u32,
-    /// From 1, in characters.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// How many characters of that line are meant.
+    /// Number of characters on that line.
     pub length: u32,
 }
 
-/// One finding. `file` is relative to the app directory; line and column count from 1, and are 0
-/// when the finding is about the whole file or the whole directory.
+/// A finding. `file` is relative to the app directory. `line` and `column` count from 1, and are 0
+/// if the finding is about a whole file or the whole directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// A stable word for programs, one of [`CODES`].
+    /// Stable, machine-readable code, one of [`CODES`].
     pub code: &'static str,
     pub file: String,
     pub line: u32,
     pub column: u32,
-    /// How many characters from there are meant.
+    /// Number of characters from `column`.
     pub length: u32,
     pub message: String,
-    /// What to do about it; may be empty for a warning that needs nothing.
+    /// Remedy. It may be empty for a warning.
     pub remedy: String,
 }
 
 impl Diagnostic {
-    /// A finding that stops the config, about the directory as a whole until it is placed.
+    /// Creates an error about the whole directory. [`Diagnostic::at`] adds a location.
     pub fn error(
         code: &'static str,
         message: impl Into<String>,
@@ -70,20 +70,20 @@ impl Diagnostic {
         message: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        debug_assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is in no table");
+        debug_assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is not in CODES");
         let Place { line, column, length } = Place::default();
         let (file, message, remedy) = (String::new(), plain(message), plain(remedy));
         Diagnostic { severity, code, file, line, column, length, message, remedy }
     }
 
-    /// The same in a place.
+    /// Returns the finding with a location.
     #[must_use]
     pub fn at(self, file: &str, place: Place) -> Self {
         let Place { line, column, length } = place;
         Diagnostic { file: plain(file), line, column, length, ..self }
     }
 
-    /// Whether it names something that this release reads and does not act on.
+    /// True if the finding is about something that this release reads but does not act on.
     pub fn is_about_something_unacted(&self) -> bool {
         ["no_plugin", "not_enforced", "not_yet", "script_elsewhere"].contains(&self.code)
     }
@@ -93,8 +93,8 @@ impl Diagnostic {
     }
 }
 
-/// What stands in a directory must not write to the terminal or turn a line around on whoever reads
-/// about it.
+/// Removes control characters: text from a directory must not control the reader's terminal or
+/// reverse the order of its text.
 fn plain(text: impl Into<String>) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let acts = |c: char| (c.is_control() && c != '\n') || turns(c);

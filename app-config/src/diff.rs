@@ -1,5 +1,5 @@
-//! What changed between two configs, and why: which components have to be built again, and what a
-//! changed default reaches.
+//! Compares two configs and explains the changes: which components need a build, and which ones a
+//! changed default affects.
 use std::collections::BTreeSet;
 
 use serde::Serialize;
@@ -15,7 +15,7 @@ mod said;
 
 pub use self::around::Around;
 
-/// What happened to one part.
+/// Change of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -25,47 +25,47 @@ pub enum Change {
     Unchanged,
 }
 
-/// One reason for a change.
+/// A reason for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum Why {
-    /// The module directory has other bytes.
+    /// The module directory has different bytes.
     Source,
-    /// A key of its file; absent values did not exist.
+    /// A key of its file changed. An absent value means that the key did not exist.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
-    /// A key of its file holds a text that nobody wants to read twice in a list.
+    /// A key with a long text changed. The text itself is not shown.
     Text { key: String },
-    /// A file that it names has other bytes.
+    /// A file that it names has different bytes.
     File { path: String },
-    /// Its plugin is another executable.
+    /// Its plugin is a different executable.
     Plugin { name: String },
-    /// An input that it reads has another default.
+    /// The default of an input that it reads changed.
     InputDefault { input: String, before: Option<String>, after: Option<String> },
-    /// The environment that the runner gives to every job.
+    /// The environment that the runner gives every job changed.
     RunnerEnv,
 }
 
-/// One part of the app and what happened to it.
+/// A part of the app with its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartChange {
     pub name: String,
     pub change: Change,
     pub why: Vec<Why>,
-    /// Whether its digest is another: then it has to be built again. A changed default alone does
-    /// not build, it only plans.
+    /// True if its digest changed, which requires a build. A changed default alone requires only a
+    /// plan.
     pub rebuild: bool,
 }
 
-/// Everything that changed between two configs.
+/// All changes between two configs.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Difference {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<PartChange>,
-    /// Every component of either config, by name, the unchanged ones too.
+    /// Components of either config, by name, including unchanged ones.
     pub components: Vec<PartChange>,
     pub actions: Vec<PartChange>,
     pub inputs: Vec<PartChange>,
-    /// Roles, policies, secrets, runbooks and what else there is; only what is not the same.
+    /// Changed roles, policies, secrets, runbooks and other supporting parts.
     pub around: Vec<Around>,
 }
 
@@ -76,19 +76,19 @@ impl Difference {
         is_same && self.around.is_empty()
     }
 
-    /// The names of the components that have to be built.
+    /// Names of the components that need a build.
     pub fn to_build(&self) -> BTreeSet<String> {
         self.components.iter().filter(|part| part.rebuild).map(|part| part.name.clone()).collect()
     }
 
-    /// The components that an install has to plan again when it moves from one to the other.
+    /// Components that an install must plan when it moves from one config to the other.
     pub fn to_plan(&self) -> BTreeSet<String> {
         let planned = |part: &&PartChange| matches!(part.change, Change::Added | Change::Changed);
         self.components.iter().filter(planned).map(|part| part.name.clone()).collect()
     }
 }
 
-/// What changed from `before` to `after`.
+/// Computes the changes from `before` to `after`.
 pub fn diff(before: &AppConfig, after: &AppConfig) -> Difference {
     let graph = graph(after);
     let defaults = changed_defaults(before, after);
@@ -199,7 +199,7 @@ fn changed_defaults(
         .collect()
 }
 
-/// Whether either config calls an input sensitive: then its default is shown to nobody.
+/// True if either config marks the input as sensitive. Its default must not be shown.
 fn is_sensitive(before: &AppConfig, after: &AppConfig, input: &str) -> bool {
     [before, after].iter().any(|config| config.input(input).is_some_and(|input| input.sensitive))
 }
@@ -262,7 +262,7 @@ fn both(
     old.into_iter().chain(new).collect()
 }
 
-/// The leaves in which two JSON values differ.
+/// Adds a reason for each leaf in which two JSON values differ.
 fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
     if old == new {
         return;
@@ -288,7 +288,7 @@ fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
     why.push(Why::Setting { key: key.to_string(), before, after });
 }
 
-/// Scripts, manifests and policies: what is different in them is read where they are.
+/// True for scripts, manifests and policies: these are too long to show in a list.
 fn is_long(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.len() > 200 || text.trim_end().contains('\n'))
 }

@@ -1,4 +1,4 @@
-//! One TOML file, with the place of everything in it.
+//! A parsed TOML file with the location of every value.
 use std::{collections::BTreeMap, ops::Range};
 
 use serde_json::{Map, Number, Value};
@@ -12,11 +12,11 @@ use crate::{
     text::{Escapes, Origin, Span},
 };
 
-/// Larger files are refused before they are parsed.
+/// Maximum size of a file, checked before parsing.
 const LARGEST_BYTES: usize = 1 << 20;
-/// Deeper values are refused; real configs stay below ten.
+/// Maximum nesting of values. Real configs stay below ten.
 const DEEPEST: usize = 64;
-/// A value and where it is, in bytes.
+/// A value and its byte range.
 #[derive(Debug, Clone)]
 pub struct Spot {
     pub span: Range<usize>,
@@ -28,7 +28,7 @@ pub enum Node {
     Text(String),
     Integer(i64),
     Bool(bool),
-    /// A float or a date, as it is written.
+    /// A float or a date, as written.
     Other(String),
     Array(Vec<Spot>),
     Table(Table),
@@ -36,7 +36,7 @@ pub enum Node {
 
 pub type Table = BTreeMap<String, Entry>;
 
-/// A key's place and its value.
+/// Byte range of a key, and its value.
 #[derive(Debug, Clone)]
 pub struct Entry {
     pub key: Range<usize>,
@@ -53,17 +53,17 @@ pub struct Document {
 }
 
 impl Document {
-    /// Parses one file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// Reason why it cannot be read: its first syntax error, its size or its encoding.
+    /// The first syntax error, or an error about the size or the encoding.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
         let refuse = |at: Option<Place>, message: String, remedy: &str| {
             let place = at.unwrap_or_default();
             Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
         if bytes.len() > LARGEST_BYTES {
-            let message = format!("this file is larger than {LARGEST_BYTES} bytes");
+            let message = format!("file too large: the maximum is {LARGEST_BYTES} bytes");
             let remedy = "move long texts into files and name them as ./file";
             return Err(vec![refuse(None, message, remedy)]);
         }
@@ -72,26 +72,30 @@ impl Document {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
-        // Only the first error: most later ones follow from it.
+        // Most later errors follow from the first one.
         if let Some(error) = errors.first() {
             let at = error.span().map(|span| lines.place(text, span));
-            let message = format!("this is not TOML: {}", error.message().replace('\n', ", "));
+            let message = format!("invalid TOML: {}", error.message().replace('\n', ", "));
             let remedy = "correct the line; a TOML checker shows it in your editor";
             return Err(vec![refuse(at, message, remedy)]);
         }
         let root = table(root.get_ref(), 0).ok_or_else(|| {
-            vec![refuse(None, format!("values nest deeper than {DEEPEST}"), "flatten them")]
+            vec![refuse(
+                None,
+                format!("values nest too deep: the maximum is {DEEPEST} levels"),
+                "reduce the nesting",
+            )]
         })?;
         Ok(Document { file: file.to_string(), text: text.to_string(), root, lines })
     }
 
-    /// Where some bytes are for a person.
+    /// Line and column of a byte range.
     pub fn place(&self, span: Range<usize>) -> Place {
         self.lines.place(&self.text, span)
     }
 
-    /// Where the characters of a string value begin: behind its quotes, and behind the newline
-    /// that TOML drops after an opening `"""`.
+    /// Origin of a string value's characters, after its opening quotes and after the newline that
+    /// TOML drops behind an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
         let Place { line, column, .. } = self.place(inner.start..inner.start);
@@ -109,7 +113,7 @@ impl Document {
         Origin { file: self.file.clone(), key: key.to_string(), line, column, escapes }
     }
 
-    /// The bytes of a value; of a string value those of its characters.
+    /// Byte range of a value. For a string it excludes the quotes.
     pub fn inner(&self, spot: &Spot) -> Range<usize> {
         if !matches!(spot.node, Node::Text(_)) {
             return spot.span.clone();
@@ -127,7 +131,7 @@ impl Document {
         start..spot.span.end.saturating_sub(quote.len()).max(start)
     }
 
-    /// Every value of the file, tables and lists too, with its key path.
+    /// All values of the file with their key paths, including tables and lists.
     pub fn spans(&self) -> Vec<(String, Span)> {
         let mut found = Vec::new();
         for (key, entry) in &self.root {
@@ -192,19 +196,20 @@ fn node(from: &DeValue<'_>, depth: usize) -> Option<Node> {
 }
 
 impl Node {
-    /// What kind of value it is, for people.
+    /// Name of the value's type, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Node::Text(_) => "a string",
             Node::Integer(_) => "an integer",
-            Node::Bool(_) => "a bool",
+            Node::Bool(_) => "a boolean",
             Node::Other(_) => "a number or a date",
             Node::Array(_) => "a list",
             Node::Table(_) => "a table",
         }
     }
 
-    /// The value as JSON. Floats and dates stay texts: digests must not hang on how a float prints.
+    /// Converts the value to JSON. Floats and dates stay strings, because a digest must not depend
+    /// on the formatting of floats.
     pub fn json(&self) -> Value {
         match self {
             Node::Text(text) | Node::Other(text) => Value::String(text.clone()),
@@ -215,7 +220,7 @@ impl Node {
         }
     }
 
-    /// A scalar as the text that the format means: `8`, `true` and `"8"`, `"true"` are the same.
+    /// Text of a scalar. The format treats `8` and `"8"`, and `true` and `"true"`, as equal.
     pub fn scalar(&self) -> Option<String> {
         match self {
             Node::Text(text) | Node::Other(text) => Some(text.clone()),
@@ -226,7 +231,7 @@ impl Node {
     }
 }
 
-/// A table as a JSON object.
+/// Converts a table to a JSON object.
 pub fn json(table: &Table) -> Value {
     let entries = table.iter().map(|(key, entry)| (key.clone(), entry.spot.node.json()));
     Value::Object(entries.collect::<Map<_, _>>())

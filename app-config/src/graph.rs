@@ -1,14 +1,16 @@
-//! Layers of a directed graph, or the cycle that forbids them.
+//! Layers of a directed graph, or its cycles.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who depends on whom; dependencies that are no keys are not looked at.
+/// Dependencies of each node. A dependency that is not a key is ignored.
 pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
-/// More cycles than this are not looked for: who has so many reads the first and starts again.
+/// Maximum number of reported cycles.
 const MOST_CYCLES: usize = 20;
 
-/// Every node one layer above the highest of its dependencies, names sorted; or the cycles that
-/// forbid it, each with its first node repeated at its end.
+/// Returns the layers, each sorted by name; a node is one layer above its highest dependency.
+///
+/// # Errors
+/// Cycles. Each one repeats its first node at the end.
 pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<Vec<String>>> {
     let mut left = edges.clone();
     let mut layers = Vec::new();
@@ -23,14 +25,13 @@ pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<Vec<String>>> {
     Ok(layers)
 }
 
-/// What depends on nothing that is left.
+/// Returns the nodes whose dependencies have all been removed.
 fn ready(left: &Edges) -> Vec<String> {
     let free = left.iter().filter(|(_, below)| !below.iter().any(|name| left.contains_key(name)));
     free.map(|(name, _)| name.clone()).collect()
 }
 
-/// Cycle after cycle: of each that is found the edge that closes it is taken out, until what is left
-/// has none.
+/// Finds cycles one by one. It removes the closing edge of each cycle until the graph has no cycle.
 fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     let mut cycles = Vec::new();
     while cycles.len() < MOST_CYCLES {
@@ -49,7 +50,8 @@ fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     cycles
 }
 
-/// Every node that is left depends on another that is left, so following any path ends in a cycle.
+/// Finds a cycle. Every node that is left depends on another one that is left, so any path ends in
+/// a cycle.
 fn cycle(left: &Edges) -> Vec<String> {
     let mut path: Vec<String> = left.keys().take(1).cloned().collect();
     loop {

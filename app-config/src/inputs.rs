@@ -1,4 +1,4 @@
-//! What an install was given, held against what the app asks.
+//! Checks the inputs of an install against the inputs that the app declares.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -11,29 +11,29 @@ use crate::{
     text::Origin,
 };
 
-/// What is wrong with one given input.
+/// Problem with one input value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum InputProblem {
-    #[error("there is no input `{name}`{}", meant(.nearest))]
+    #[error("unknown input `{name}`{}", meant(.nearest))]
     Unknown {
         name: String,
-        /// The declared input that is spelled most like it.
+        /// Declared input with the most similar name.
         #[serde(skip_serializing_if = "Option::is_none")]
         nearest: Option<String>,
     },
-    #[error("the input `{name}` is required and was not given")]
+    #[error("the input `{name}` is required but was not given")]
     Missing { name: String },
-    #[error("the input `{name}` has to be {wanted}, not {found}")]
+    #[error("invalid value of the input `{name}`: must be {wanted}, not {found}")]
     IllTyped { name: String, wanted: &'static str, found: String },
-    #[error("the input `{name}` is sensitive, which comes with a later release")]
+    #[error("the input `{name}` is sensitive: this release does not support sensitive inputs")]
     Sensitive { name: String },
-    #[error("the default of the input `{name}` cannot be made from the other inputs: {why}")]
+    #[error("cannot render the default of the input `{name}`: {why}")]
     Underived { name: String, why: String },
 }
 
 impl InputProblem {
-    /// The input that it is about.
+    /// Name of the input.
     pub fn name(&self) -> &str {
         match self {
             InputProblem::Unknown { name, .. }
@@ -44,7 +44,7 @@ impl InputProblem {
         }
     }
 
-    /// What to do about it.
+    /// Remedy for the problem.
     pub fn remedy(&self) -> String {
         match self {
             InputProblem::Unknown { nearest: Some(nearest), .. } => {
@@ -52,13 +52,13 @@ impl InputProblem {
             }
             InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
             InputProblem::Missing { name } | InputProblem::Underived { name, .. } => {
-                format!("give it: --input {name}=…")
+                format!("add --input {name}=…")
             }
             InputProblem::IllTyped { name, wanted, .. } => {
-                format!("give {wanted}: --input {name}=…")
+                format!("set {wanted}: --input {name}=…")
             }
             InputProblem::Sensitive { .. } => {
-                "take the value in the account, in the module".to_string()
+                "read the value inside the customer's account, in the module".to_string()
             }
         }
     }
@@ -68,12 +68,12 @@ fn meant(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// Every declared input with its text: as given, else its default, else empty. Templates always see
-/// texts (`"8"`, `"true"`, `["a"]`), and they see every declared input. A default that is itself a
-/// template may read the inputs that are none.
+/// Resolves every declared input to a text: the given value, else the default, else an empty
+/// text. Templates see all declared inputs, always as texts (`"8"`, `"true"`, `["a"]`). A
+/// default that is a template may read only inputs whose values are not templates.
 ///
 /// # Errors
-/// Everything that is wrong with what was given, by input.
+/// All problems with the given values, by input.
 pub fn resolve_inputs(
     config: &AppConfig,
     given: &BTreeMap<String, Value>,
@@ -102,7 +102,7 @@ pub fn resolve_inputs(
             }
             Ok(text) => problems.push(ill_typed(input, &text)),
             Err(_) if input.sensitive => {
-                let why = "its template fails".to_string();
+                let why = "its template failed".to_string();
                 problems.push(InputProblem::Underived { name, why });
             }
             Err(error) => problems.push(InputProblem::Underived { name, why: error.message }),
@@ -111,12 +111,13 @@ pub fn resolve_inputs(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// The same where a version or its inputs are chosen: there no sensitive input may have a value, wherever it would
-/// come from. A default would be rendered in the clear, and who is asked for one cannot give it. What is deployed
-/// already is resolved as it was, so that it can be taken down.
+/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a
+/// sensitive input, including a default: templates would render it in clear text. A required
+/// sensitive input is rejected, too, because it cannot be given. [`resolve_inputs`] still
+/// accepts deployed values, so that an install can be destroyed.
 ///
 /// # Errors
-/// Likewise.
+/// As [`resolve_inputs`], and one problem for each sensitive input with a value.
 pub fn choose_inputs(
     config: &AppConfig,
     given: &BTreeMap<String, Value>,
@@ -140,7 +141,7 @@ pub fn choose_inputs(
 
 enum Resolved {
     Text(String),
-    /// A default that waits for the other inputs.
+    /// Default that reads other inputs.
     Template(String),
 }
 
@@ -184,31 +185,31 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     Err(ill_typed(input, &text))
 }
 
-/// Whether a text that somebody wrote down for an input is a value of it.
+/// Checks that a text is a valid value of an input.
 pub(crate) fn given(input: &Input, text: &str) -> Result<(), InputProblem> {
     if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(ill_typed(input, text)) }
 }
 
 fn ill_typed(input: &Input, text: &str) -> InputProblem {
     let found = match input.sensitive {
-        // It may be the default, which was written in the clear and is said no further.
-        true => "what it is".to_string(),
+        // The value may be a default in clear text. Do not repeat it.
+        true => "its current value".to_string(),
         false => format!("{:?}", text.chars().take(60).collect::<String>()),
     };
     InputProblem::IllTyped { name: input.name.clone(), wanted: wanted(input.kind), found }
 }
 
-/// Whether a text is a value of a kind.
+/// True if a text is a valid value of this kind.
 pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
     match kind {
         InputKind::String => true,
-        // Read as JSON, so that `1e3` is a number, and ` 1`, `0x1` and `NaN` are none.
+        // Parsed as JSON: `1e3` is a number; ` 1`, `0x1` and `NaN` are not.
         InputKind::Number => {
             text.trim() == text && serde_json::from_str::<Value>(text).is_ok_and(|v| v.is_number())
         }
         InputKind::Bool => matches!(text, "true" | "false"),
         InputKind::Json => serde_json::from_str::<Value>(text).is_ok(),
-        // Either spelling is found in real configs: JSON, or items with commas between them.
+        // Real configs use two forms: JSON, or items separated by commas.
         InputKind::List => {
             !text.trim_start().starts_with('[')
                 || serde_json::from_str::<Value>(text).is_ok_and(|value| value.is_array())

@@ -1,5 +1,5 @@
-//! What a directory says, as one JSON object for programs: names, counts, who needs whom, and which
-//! variables its templates name.
+//! Describes a directory as one JSON object: names, counts, dependencies, and the variables that
+//! its templates name.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ mod variables;
 
 pub use self::variables::{Variables, variables};
 
-/// Keys of a component's file that are shown as they are written.
+/// Keys of a component's file that are shown as written.
 const SHOWN: [&str; 12] = [
     "chart_name",
     "default_enabled",
@@ -31,10 +31,10 @@ const SHOWN: [&str; 12] = [
     "var_name",
 ];
 
-/// Tables that say where a component comes from, shown as they are written.
+/// Tables that name a component's source, shown as written.
 const SOURCES: [&str; 5] = ["aws_ecr", "connected_repo", "helm_repo", "public", "public_repo"];
 
-/// The whole picture of an app directory.
+/// Describes a whole app directory.
 pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     let config = &reading.config;
     let graph = graph(config);
@@ -84,7 +84,7 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     })
 }
 
-/// An empty word was not written.
+/// Returns `None` for an empty text, which counts as absent.
 fn said(word: &str) -> Option<&str> {
     Some(word).filter(|word| !word.is_empty())
 }
@@ -121,7 +121,8 @@ fn component(graph: &Graph, component: &Component) -> Value {
         .flat_map(|node| {
             let read = node.reads.components.keys();
             let read = read.filter(|name| node.dependencies.contains(*name));
-            // Who goes over all components needs more than its templates name.
+            // A component that iterates over all components depends on more than its templates
+            // name.
             let over_all = node.dependencies.iter().filter(|_| node.reads.all_components);
             read.chain(over_all.filter(|name| !component.dependencies.contains(name)))
         })
@@ -144,7 +145,7 @@ fn component(graph: &Graph, component: &Component) -> Value {
     shown
 }
 
-/// Where it comes from. A manifest is shown by where its text is, not by its text.
+/// Source of a component. A manifest is shown by its location, not by its text.
 fn source(settings: &Value) -> Value {
     let mut source = Map::new();
     for key in SOURCES {
@@ -213,7 +214,7 @@ fn actions(config: &AppConfig, graph: &Graph) -> Value {
     })
 }
 
-/// As they are written: unknown ones and older spellings too.
+/// Triggers as written, including unknown and older spellings.
 fn trigger_words(action: &Action) -> Vec<String> {
     let written = action.settings.get("triggers").and_then(Value::as_array);
     let words = written.into_iter().flatten().filter_map(|trigger| trigger.get("type")?.as_str());
@@ -233,13 +234,13 @@ fn policies(config: &AppConfig) -> Value {
     json!({"count": config.policies.len(), "types": count(types)})
 }
 
-/// How many roles there are of each word that `permissions.toml` or `permissions/` uses.
+/// Number of roles per role type of `permissions.toml` or `permissions/`.
 fn permissions(config: &AppConfig) -> Value {
     let own = config.roles.iter().filter(|role| !is_break_glass(role));
     count(own.map(|role| role.word.clone()))
 }
 
-/// Whether it is written where break-glass roles are.
+/// True if a file for break-glass roles declares the role.
 fn is_break_glass(role: &Role) -> bool {
     role.file == "break_glass.toml" || role.file.starts_with("break_glass/")
 }

@@ -1,16 +1,16 @@
-//! An app directory, read: from a tree of bytes to a typed config, what is wrong with it and where,
-//! what its templates read, and what changed since the version before.
+//! Reads an app directory: from a tree of bytes to a typed config, its findings, the values
+//! that its templates read, and the changes since the previous version.
 //!
 //! ```text
-//!   bytes ── tree ──▶ read ──▶ AppConfig ──┬─▶ refs      who reads whom, and in which order
-//!                       │                  ├─▶ diff      what changed, and why
-//!                       │                  ├─▶ inspect   the whole of it as one JSON object
-//!                       ▼                  ├─▶ inputs    what an install was given
+//!   bytes ── tree ──▶ read ──▶ AppConfig ──┬─▶ refs      references, dependencies and deploy order
+//!                       │                  ├─▶ diff      changes and their reasons
+//!                       │                  ├─▶ inspect   description as one JSON object
+//!                       ▼                  ├─▶ inputs    input values of an install
 //!                   diagnostics            └─▶ template  text + install state → text
 //! ```
 //!
-//! Nothing here opens a file, asks the time or calls the network: the same bytes give the same
-//! answer on the vendor's laptop and in the server.
+//! This crate opens no file, reads no clock and calls no network. The same bytes give the same
+//! result on the vendor's machine and on the server.
 pub mod diagnostic;
 pub mod diff;
 pub mod inputs;

@@ -1,5 +1,5 @@
-//! What an app directory says, typed. Everything is in a fixed order (by name, or as written where
-//! order means something), so that two readings of the same bytes are equal.
+//! Typed contents of an app directory. Every list has a fixed order (by name, or as written where
+//! order matters), so that two reads of the same bytes are equal.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -31,10 +31,10 @@ pub use self::{
     },
 };
 
-/// The kind that this release deploys itself; every other kind is a plugin's name.
+/// Only kind that this release deploys itself. Every other kind is the name of a plugin.
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
-/// Kinds of the format that wait for a plugin, and what that plugin deals with.
+/// Kinds of the format that require a plugin, and what that plugin handles.
 pub(crate) const LATER: [(&str, &str); 9] = [
     ("helm_chart", "Kubernetes"),
     ("kubernetes_manifest", "Kubernetes"),
@@ -47,12 +47,12 @@ pub(crate) const LATER: [(&str, &str); 9] = [
     ("job", "jobs"),
 ];
 
-/// One app, as its directory describes it.
+/// An app, as its directory describes it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct AppConfig {
     pub metadata: Metadata,
     pub input_groups: Vec<InputGroup>,
-    /// By name.
+    /// Sorted by name.
     pub inputs: Vec<Input>,
     pub sandbox: Option<Sandbox>,
     pub runner: Option<Runner>,
@@ -60,32 +60,32 @@ pub struct AppConfig {
     pub roles: Vec<Role>,
     pub policies: Vec<Policy>,
     pub secrets: Vec<Secret>,
-    /// By name.
+    /// Sorted by name.
     pub components: Vec<Component>,
-    /// By name.
+    /// Sorted by name.
     pub actions: Vec<Action>,
     pub runbooks: Vec<Runbook>,
-    /// Installs that the directory itself describes.
+    /// Installs that the directory describes.
     pub installs: Vec<InstallFile>,
-    /// Where installs are described, when it is elsewhere.
+    /// Source of the installs, if the directory does not describe them.
     pub installs_elsewhere: Option<Source>,
     pub operation_roles: Option<OperationRoles>,
     pub kubernetes_contexts: Vec<KubernetesContext>,
     pub branches: Vec<Branch>,
     pub installer: Option<Installer>,
-    /// Plugins that the bundle pins, by name.
+    /// Plugins that the bundle pins, sorted by name.
     pub plugins: Vec<PluginPin>,
-    /// Every `./file` that a content key names.
+    /// All `./file` references of content keys.
     pub file_refs: Vec<FileRef>,
-    /// Where every value of every file is written.
+    /// Locations of all values of all files.
     #[serde(skip)]
     pub spans: Spans,
-    /// What the models above leave out, for the difference between two versions.
+    /// Settings that the other fields leave out, for the diff of two versions.
     #[serde(skip)]
     pub(crate) beside: Beside,
 }
 
-/// Keys that are read without being acted on: by file and key path, what they say.
+/// Values that are read but not acted on, by file and key path.
 pub(crate) type Beside = BTreeMap<String, BTreeMap<String, Value>>;
 
 impl AppConfig {
@@ -105,8 +105,8 @@ impl AppConfig {
         self.plugins.iter().find(|p| p.name == name)
     }
 
-    /// Why a component, or the sandbox, cannot be deployed although it is published: nothing here
-    /// knows its type.
+    /// Message for a component (or the sandbox) that is published but cannot be deployed, because
+    /// its plugin is missing.
     pub fn lacks_plugin(&self, name: &str) -> Option<String> {
         let base = self.sandbox.as_ref().filter(|_| name == crate::tree::SANDBOX);
         let module = base.map(|base| &base.module);
@@ -116,21 +116,20 @@ impl AppConfig {
             return None;
         }
         let means = LATER.iter().find(|(known, _)| *known == kind).map(|(_, means)| *means);
-        let deals = means.map(|means| format!(", which deals with {means}")).unwrap_or_default();
+        let deals = means.map(|means| format!(", for {means}")).unwrap_or_default();
         Some(format!(
-            "`{name}` is of type `{kind}`, and the plugin `{kind}`{deals}, is missing: pin one of yours \
-             (stead apps sync DIR --plugin {kind}=PATH), or make it a `{TERRAFORM_MODULE}`"
+            "cannot deploy `{name}`: the plugin `{kind}`{deals} is missing; pin a plugin \
+             (stead apps sync DIR --plugin {kind}=PATH), or use the type `{TERRAFORM_MODULE}`"
         ))
     }
 
-    /// Where a value is written: `at` is of the part that has it, `key` its key there, `steps.0.name`
-    /// for what is deeper. Empty means the part itself.
+    /// Location of a value. `at` is the origin of its part, and `key` the key path in that part,
+    /// such as `steps.0.name`. An empty key means the part itself.
     pub fn span(&self, at: &Origin, key: &str) -> Option<Span> {
         self.spans.of(at, key)
     }
 
-    /// The module directories that a bundle of this config needs, by component name and
-    /// [`crate::tree::SANDBOX`].
+    /// Module directories that a bundle needs, by component name and [`crate::tree::SANDBOX`].
     pub fn sources(&self) -> BTreeMap<&str, &Source> {
         let sandbox = self.sandbox.iter().map(|s| (crate::tree::SANDBOX, &s.module));
         let components = self.components.iter().map(|c| (c.name.as_str(), &c.module));
@@ -141,13 +140,13 @@ impl AppConfig {
     }
 }
 
-/// What a component and the sandbox have in common: a module and what it is given.
+/// Module and settings that components and the sandbox have in common.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Module {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// [`TERRAFORM_MODULE`], a plugin's name, or a kind that a later release brings.
+    /// [`TERRAFORM_MODULE`], the name of a plugin, or a kind of a later release.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terraform_version: Option<String>,
@@ -155,28 +154,28 @@ pub struct Module {
     pub source: Option<Source>,
     pub vars: BTreeMap<String, Text>,
     pub env_vars: BTreeMap<String, Text>,
-    /// Contents of variable files, in the order in which later ones win.
+    /// Contents of variable files. A later file overrides earlier ones.
     pub var_files: Vec<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_schedule: Option<String>,
     pub spec: Spec,
     pub options: Options,
-    /// The whole file as it was written, as JSON, for a plugin and for the diff.
+    /// The whole file as written, as JSON, for a plugin and for the diff.
     pub settings: Value,
-    /// Every text in it that may hold a template, the files it names included.
+    /// All texts that may be templates, including those of the files it names.
     #[serde(skip)]
     pub texts: Vec<Text>,
-    /// The content files it names, by path, with the digest of their bytes.
+    /// Digests of the content files it names, by path.
     pub files: BTreeMap<String, Digest>,
-    /// The digest of the module directory; absent when the bundle holds none.
+    /// Digest of the module directory. Absent if the bundle does not have it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_digest: Option<Digest>,
-    /// Changes exactly when something that this config says about the module changes: its source,
-    /// its settings, the files it names, its plugin. Not when an input's value changes.
+    /// Digest that changes exactly when the source, the settings, the named files or the plugin
+    /// change. The value of an input does not change it.
     pub digest: Option<Digest>,
 }
 
-/// Keys of a module that mean the same for every kind, and are nothing of a plugin's own.
+/// Keys with the same meaning for every kind. They are not settings of a plugin.
 const COMMON_KEYS: [&str; 26] = [
     "auto_approve_on_policies_passing",
     "connected_repo",
@@ -207,8 +206,8 @@ const COMMON_KEYS: [&str; 26] = [
 ];
 
 impl Module {
-    /// What a plugin's component says beside what every kind has, as it was written; none for a kind that this
-    /// release deploys itself.
+    /// Settings of a plugin's component besides the common keys, as written. `None` for a kind that
+    /// this release deploys itself.
     pub fn own_settings(&self) -> Option<Value> {
         if self.kind == TERRAFORM_MODULE {
             return None;
@@ -219,46 +218,46 @@ impl Module {
     }
 }
 
-/// One deployable part.
+/// A deployable component.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Component {
     pub name: String,
-    /// The file that describes it.
+    /// File that describes it.
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub var_name: Option<String>,
-    /// As declared; what it depends on by reading is in [`crate::refs::Graph`].
+    /// Declared dependencies. [`crate::refs::Graph`] adds the ones that templates imply.
     pub dependencies: Vec<String>,
     #[serde(flatten)]
     pub module: Module,
 }
 
-/// The base under all components.
+/// The sandbox: the base of all components.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Sandbox {
     #[serde(flatten)]
     pub module: Module,
 }
 
-/// Where a module directory comes from.
+/// Source of a module directory.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Source {
     /// `OWNER/NAME`, or `.` for the app directory itself.
     pub repo: String,
-    /// Relative to the top of the repository; `.` is its top.
+    /// Relative to the root of the repository. `.` is the root.
     pub directory: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// Whether it needs the vendor's own access (`connected_repo`).
+    /// True if it needs the vendor's own access (`connected_repo`).
     pub connected: bool,
 }
 
-/// One content key that names a file of the app directory.
+/// A content key that names a file of the app directory.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct FileRef {
-    /// The file that names it.
+    /// File that has the key.
     pub file: String,
     pub reference: String,
-    /// Path in the app directory; absent when there is no such file.
+    /// Path in the app directory. Absent if the file does not exist.
     pub resolved: Option<String>,
 }

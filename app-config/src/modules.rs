@@ -1,5 +1,5 @@
-//! Local Terraform modules against the config: the variables that it gives them and the outputs that it
-//! reads. Nothing is evaluated; `terraform validate` runs in the build.
+//! Checks local Terraform modules against the config: the variables that it sets and the outputs
+//! that it reads. Nothing is evaluated here; the build runs `terraform validate`.
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{parser::parse_body, structure::Body};
@@ -13,10 +13,10 @@ use crate::{
     tree::{SANDBOX, Tree},
 };
 
-/// Largest file that is parsed; the build validates larger ones.
+/// Maximum size of a parsed file. The build validates larger files.
 const LARGEST_BYTES: usize = 1 << 20;
 
-/// A module's directory, and its path as findings name it.
+/// Directory of a module, and its path for findings.
 #[derive(Debug, Clone, Default)]
 pub struct Local {
     pub tree: Tree,
@@ -26,12 +26,12 @@ pub struct Local {
 /// Variables and outputs of a module.
 #[derive(Debug, Default)]
 struct Interface {
-    /// By name, whether it has a default.
+    /// True if the variable has a default, by name.
     variables: BTreeMap<String, bool>,
     outputs: BTreeSet<String>,
 }
 
-/// Checks the modules of these components (and [`SANDBOX`]) against the config.
+/// Checks the modules of these components (and of [`SANDBOX`]) against the config.
 pub fn check(config: &AppConfig, modules: &BTreeMap<String, Local>) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     let mut interfaces = BTreeMap::new();
@@ -56,7 +56,7 @@ fn terraform_modules(config: &AppConfig) -> impl Iterator<Item = (&str, &Module)
     sandbox.chain(components).filter(|(_, module)| module.kind == TERRAFORM_MODULE)
 }
 
-/// None if a file was not parsed, because the result would be incomplete.
+/// Returns `None` if a file could not be parsed, because the result would be incomplete.
 fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
     let (mut interface, mut broken, mut is_known, mut is_empty) =
         (Interface::default(), Vec::new(), true, true);
@@ -82,9 +82,12 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             })
         };
         if let Err((why, line, column)) = read {
-            let message = format!("this module file cannot be parsed: {why}");
-            let finding =
-                Diagnostic::error("bad_module", message, "correct it; terraform validate");
+            let message = format!("cannot parse this module file: {why}");
+            let finding = Diagnostic::error(
+                "bad_module",
+                message,
+                "correct it; `terraform validate` shows the error",
+            );
             let (line, column) = (line as u32, column as u32);
             let path = format!("{}{path}", local.path);
             broken.push(finding.at(&path, Place { line, column, length: 1 }));
@@ -111,7 +114,7 @@ impl Interface {
         }
     }
 
-    /// JSON has one object by name, or a list of them.
+    /// JSON has one object by name, or a list of such objects.
     fn add_json(&mut self, value: &Value) {
         let named = |key: &str| -> Vec<(String, Value)> {
             let items = match value.get(key) {
@@ -146,7 +149,7 @@ fn variables(
         if interface.variables.contains_key(given) {
             continue;
         }
-        // Only variables without a value can be meant.
+        // A mistyped name can only mean a variable without a value.
         let open = interface.variables.keys().filter(|known| !module.vars.contains_key(*known));
         let message = format!("the module of `{name}` has no variable `{given}`");
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {
@@ -159,7 +162,7 @@ fn variables(
         let finding = Diagnostic::new(severity, "unknown_variable", message, remedy);
         findings.push(finding.at(file, text.origin.place(text.value.chars().count())));
     }
-    // A file's names are known only when its template is rendered.
+    // The names in a file are known only after its template is rendered.
     if !module.var_files.is_empty() {
         return;
     }
@@ -173,10 +176,10 @@ fn variables(
         !module.vars.contains_key(*name) && !environment.contains(name.as_str())
     }) {
         let message = format!(
-            "the module of `{name}` requires the variable `{missing}`, and nothing gives it a value"
+            "the module of `{name}` requires the variable `{missing}`, but nothing sets it"
         );
         let remedy = format!(
-            "add it to [vars], or have the customer's runner pass it: --pass-env TF_VAR_{missing}"
+            "add it to [vars], or pass it from the customer's runner: --pass-env TF_VAR_{missing}"
         );
         let finding = Diagnostic::warning("missing_variable", message, remedy);
         findings.push(finding.at(file, module.at.place(0)));
@@ -187,7 +190,7 @@ fn file_of<'c>(config: &'c AppConfig, name: &str) -> &'c str {
     config.component(name).map_or("sandbox.toml", |component| &component.file)
 }
 
-/// Outputs that templates need and modules do not have.
+/// Reports outputs that templates require and modules do not declare.
 fn outputs(
     config: &AppConfig,
     interfaces: &BTreeMap<&str, Interface>,
@@ -197,7 +200,7 @@ fn outputs(
     let actions = config.actions.iter().flat_map(|action| &action.texts);
     let runner = config.runner.iter().flat_map(|runner| runner.env_vars.values());
     for text in modules.chain(actions).chain(runner) {
-        // A template that cannot be parsed is reported where the config is read.
+        // The reader of the config reports templates that cannot be parsed.
         let Ok(reads) = Reads::of_one(text) else { continue };
         let sandbox = reads.needed_sandbox.iter().map(|output| (SANDBOX, output));
         let components = reads.needed_outputs.iter().map(|(name, output)| (name.as_str(), output));
@@ -219,7 +222,7 @@ fn outputs(
     }
 }
 
-/// Offset of the first occurrence of a name after a dot in a text.
+/// Location of the first occurrence of a name after a dot in a text.
 fn place(text: &Text, name: &str) -> Place {
     let Text { value, origin } = text;
     let dotted = value.find(&format!(".{name}")).map_or(0, |at| at + 1);

@@ -1,7 +1,7 @@
-//! From files to a typed config. One file here per file kind of the format.
+//! Reads files into a typed config. Each module reads one file kind of the format.
 //!
-//! Reading never stops at the first finding: a person corrects all of them at once. Keys that this
-//! release does not know are warnings, because real directories are full of keys of other versions.
+//! Reading continues after a finding, so that a vendor can correct all problems at once. Unknown
+//! keys are warnings, because real directories contain keys of other versions.
 use crate::{
     diagnostic::Diagnostic,
     model::AppConfig,
@@ -43,28 +43,28 @@ mod variables;
 pub use self::content::remote_path;
 use self::reader::{Found, Reader};
 
-/// A config as far as it could be read, and everything there is to say about it.
+/// The config as far as it could be read, and all findings.
 #[derive(Debug, Clone, Default)]
 pub struct Reading {
     pub config: AppConfig,
-    /// Errors first, then by file, line and column.
+    /// Sorted: errors first, then by file, line and column.
     pub diagnostics: Vec<Diagnostic>,
-    /// Remote texts that the directory names and does not hold; see [`remote_path`].
+    /// URLs of remote texts that the directory names but does not contain; see [`remote_path`].
     pub remotes: Vec<String>,
 }
 
 impl Reading {
-    /// Whether something stops it from being published.
+    /// True if an error stops the config from being published.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 }
 
-/// Reads an app directory whose module directories have not been gathered yet; the tree's top is
-/// the app directory itself. [`AppConfig::sources`] then says what a bundle needs.
+/// Reads an app directory before its module directories are gathered. The root of the tree is the
+/// app directory. [`AppConfig::sources`] then lists the directories that a bundle needs.
 ///
-/// A module that lies in the app directory itself is looked at here; of one in another repository only
-/// who gathers it can say anything.
+/// This checks modules inside the app directory. Only the caller that gathers a module from another
+/// repository can check that one.
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let mut reading = directory(app, plugins);
     reading.diagnostics.extend(sources::here(app, &reading.config));
@@ -115,13 +115,14 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
 /// Reads a bundle: `app/**`, `source/<component>/**` and `plugins.json`.
 ///
 /// # Errors
-/// Everything that was found, warnings too, when at least one finding stops the config.
+/// All findings, including warnings, if at least one finding is an error.
 pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnostic>> {
     let plugins = bundle.plugins().map_err(|error| vec![about_bundle(&error)])?;
     let Reading { mut config, mut diagnostics, .. } = directory(&bundle.app(), &plugins);
     diagnostics.extend(sources::attach(bundle, &mut config));
     if !diagnostics.iter().any(Diagnostic::is_error) {
-        // A file that could not be read would make a stranger of its component's module.
+        // If a file could not be read, its component is absent, and the component's module would be
+        // reported as unexpected.
         diagnostics.extend(sources::strangers(bundle, &config));
     }
     sort(&mut diagnostics);
@@ -143,6 +144,6 @@ fn about_bundle(error: &TreeError) -> Diagnostic {
     Diagnostic::error(
         "malformed_bundle",
         error.to_string(),
-        "make the bundle with `stead apps sync`",
+        "create the bundle with `stead apps sync`",
     )
 }

@@ -1,5 +1,5 @@
-//! Who reads whom: what each part's templates read from an install's state, what depends on what,
-//! and in which layers components can be deployed.
+//! References between parts: the values that templates read from an install's state, the
+//! dependencies, and the layers in which components are deployed.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -16,39 +16,40 @@ use crate::{
 
 mod over_all;
 
-/// What some texts read from an install's state.
+/// Values that texts read from an install's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Reads {
-    /// By component, the outputs that are read; a name here without outputs is read otherwise.
+    /// Outputs that are read, by component. An empty set means another kind of read.
     pub components: BTreeMap<String, BTreeSet<String>>,
-    /// Some template goes over all components.
+    /// True if a template iterates over all components.
     pub all_components: bool,
     pub inputs: BTreeSet<String>,
     pub all_inputs: bool,
-    /// Outputs of the sandbox; `*` for all of them.
+    /// Outputs of the sandbox. `*` means all.
     pub sandbox: BTreeSet<String>,
-    /// Outputs of the stack; `*` for all of them.
+    /// Outputs of the stack. `*` means all.
     pub stack: BTreeSet<String>,
     pub secrets: BTreeSet<String>,
     pub actions: BTreeSet<String>,
-    /// Components that some template needs to exist; others are only asked for (`dig`, `index`).
+    /// Components that a template requires. `dig` and `index` tolerate an absent component, so they
+    /// do not count.
     #[serde(skip)]
     pub needed_components: BTreeSet<String>,
-    /// Inputs that some template needs to exist.
+    /// Inputs that a template requires.
     #[serde(skip)]
     pub needed_inputs: BTreeSet<String>,
-    /// Outputs that some template needs to exist, with their component.
+    /// Outputs that a template requires, with their component.
     #[serde(skip)]
     pub needed_outputs: BTreeSet<(String, String)>,
-    /// Outputs of the sandbox that some template needs to exist.
+    /// Outputs of the sandbox that a template requires.
     #[serde(skip)]
     pub needed_sandbox: BTreeSet<String>,
-    /// Outputs of the stack without which some template cannot be rendered, whatever else there is.
+    /// Outputs of the stack without which a template can never be rendered.
     #[serde(skip)]
     pub needed_stack: BTreeSet<String>,
 }
 
-/// The stack's output that a path reads: account and place come from there, too.
+/// Stack output that a path reads. Account and region are stack outputs, too.
 fn of_the_stack(path: &Path) -> Option<&str> {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     match parts.as_slice() {
@@ -60,11 +61,11 @@ fn of_the_stack(path: &Path) -> Option<&str> {
 }
 
 impl Reads {
-    /// What these texts read; those that do not parse are left out.
+    /// Collects the reads of these texts. Skips texts that cannot be parsed.
     pub fn of<'t>(texts: impl IntoIterator<Item = &'t Text>) -> Reads {
         let mut reads = Reads::default();
         for text in texts {
-            // What does not parse is reported where the config is read.
+            // The reader of the config reports texts that cannot be parsed.
             if let Ok(more) = Reads::of_one(text) {
                 reads.merge(more);
             }
@@ -72,10 +73,10 @@ impl Reads {
         reads
     }
 
-    /// What one text reads.
+    /// Collects the reads of one text.
     ///
     /// # Errors
-    /// When it is a template and does not parse.
+    /// If the text is a template that cannot be parsed.
     pub fn of_one(text: &Text) -> Result<Reads, TemplateError> {
         let mut reads = Reads::default();
         if is_template(&text.value) {
@@ -123,7 +124,7 @@ impl Reads {
     fn take(&mut self, path: &Path, insists: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
-            // The whole of it, or whatever is there.
+            // All of it, or a key that only rendering determines.
             [] | [ANY, ..] => {
                 self.all_components = true;
                 self.all_inputs = true;
@@ -190,35 +191,35 @@ impl Reads {
     }
 }
 
-/// One component among the others.
+/// A component of the graph.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Node {
-    /// Declared and read, both.
+    /// Declared dependencies and those that templates imply.
     pub dependencies: BTreeSet<String>,
     pub reads: Reads,
 }
 
-/// Everything of a config that reads something.
+/// All reads of a config.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Graph {
     pub components: BTreeMap<String, Node>,
     pub sandbox: Reads,
-    /// By action.
+    /// Reads by action.
     pub actions: BTreeMap<String, Reads>,
-    /// The runner's `env_vars`, which are in every job.
+    /// Reads of the runner's `env_vars`, which every job gets.
     pub runner: Reads,
-    /// By input, the inputs that its default is made from.
+    /// Inputs that the default of an input reads, by input.
     pub derived: BTreeMap<String, BTreeSet<String>>,
-    /// Components in the order of a deploy; each layer depends on layers before it only. Empty when
-    /// there is a cycle.
+    /// Components in deploy order. Each layer depends only on earlier layers. Empty if there is a
+    /// cycle.
     pub layers: Vec<Vec<String>>,
-    /// The first of the cycles, with its first component repeated at its end.
+    /// First cycle, with its first component repeated at the end.
     pub cycle: Option<Vec<String>>,
-    /// All of them, as far as a person would read them.
+    /// Cycles, up to the maximum number that is reported.
     pub cycles: Vec<Vec<String>>,
 }
 
-/// Who reads whom in a config.
+/// Builds the reference graph of a config.
 pub fn graph(config: &AppConfig) -> Graph {
     let mut graph = Graph {
         sandbox: config
@@ -232,7 +233,8 @@ pub fn graph(config: &AppConfig) -> Graph {
     };
     for component in &config.components {
         let reads = Reads::of(&component.module.texts);
-        // What is there once it was deployed may be asked for, and cannot be needed before.
+        // A component may tolerate the absence of its own outputs, but cannot require them before
+        // its deploy.
         let other = |name: &&String| {
             **name != component.name || reads.needed_components.contains(name.as_str())
         };
@@ -265,13 +267,13 @@ impl Graph {
         self.components.iter().map(edge).collect()
     }
 
-    /// What a component needs deployed before it.
+    /// Components that must be deployed before this one.
     pub fn dependencies(&self, component: &str) -> BTreeSet<String> {
         self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
     }
 
-    /// Names of the components without which a component cannot be deployed. One that it only asks for
-    /// (`dig`, `index`) is not among them.
+    /// Names of the components without which this one cannot be deployed. Excludes a component that
+    /// its templates read only through `dig` or `index`.
     pub fn required(&self, component: &Component) -> BTreeSet<String> {
         let node = self.components.get(&component.name);
         let mut required: BTreeSet<String> = component.dependencies.iter().cloned().collect();
@@ -280,8 +282,8 @@ impl Graph {
         required
     }
 
-    /// Everything above these components, themselves included: what may have to follow when they
-    /// change.
+    /// These components and all that depend on them, directly or not. They may need a new deploy
+    /// after a change.
     pub fn with_dependents(&self, components: &BTreeSet<String>) -> BTreeSet<String> {
         let mut reached = components.clone();
         loop {
@@ -300,19 +302,19 @@ impl Graph {
         }
     }
 
-    /// These inputs and those whose defaults are made from them.
+    /// These inputs, and the inputs whose defaults read them.
     pub fn and_derived(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let made = self.derived.iter().filter(|(_, from)| !from.is_disjoint(inputs));
         made.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
-    /// Whether the sandbox's own templates read one of these inputs.
+    /// True if a template of the sandbox reads one of these inputs.
     pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
         let inputs = self.and_derived(inputs);
         inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
     }
 
-    /// The components whose own templates read one of these inputs.
+    /// Components whose own templates read one of these inputs.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {
@@ -325,7 +327,7 @@ impl Graph {
             .collect()
     }
 
-    /// The components whose own templates read outputs of the sandbox.
+    /// Components whose own templates read outputs of the sandbox.
     pub fn readers_of_sandbox(&self) -> BTreeSet<String> {
         self.components
             .iter()

@@ -1,8 +1,8 @@
-//! The JSON Schema of every file kind, for editors: `#:schema URL` in the first line of a file.
+//! JSON Schema of each file kind, for editors: `#:schema URL` on the first line of a file.
 
 macro_rules! schemas {
     ($($kind:literal,)*) => {
-        /// Every kind with its schema.
+        /// All file kinds with their schemas.
         pub const SCHEMAS: &[(&str, &str)] =
             &[$(($kind, include_str!(concat!("../../schemas/app-config/", $kind, ".json"))),)*];
     };
@@ -34,7 +34,7 @@ schemas! {
     "stack",
 }
 
-/// The schema of a kind of file (`component`, `input-group`), as it is kept in `schemas/app-config`.
+/// JSON Schema of a file kind (`component`, `input-group`), as stored in `schemas/app-config`.
 pub fn schema(kind: &str) -> Option<&'static str> {
     SCHEMAS.iter().find(|(known, _)| *known == kind).map(|(_, text)| *text)
 }

@@ -1,10 +1,10 @@
-//! Templates with the meaning of Go's `text/template`, over an install's state.
+//! Templates with the semantics of Go's `text/template`, rendered over an install's state.
 //!
-//! A text is rendered only when it holds `.nuon` (or `.stead`, the same data under our own name);
-//! any other text is left as it is, so that files of tools with braces of their own pass through.
-//! Rendering is strict: a key that is not in the state is an error with its place, never an empty
-//! text. Functions are those that real configs use; an unknown one is an error before anything is
-//! rendered. Nothing a template says can make rendering run forever or fill the memory.
+//! Only a text that contains `.nuon` (or `.stead`, Stead's name for the same data) is rendered. Any
+//! other text stays as it is, because files of other tools have their own braces. Rendering is
+//! strict: a missing key is an error with a location, never an empty text. Only functions that real
+//! configs use exist; an unknown function is a parse error. Limits bound the time and memory of
+//! every template.
 use serde_json::Value as Json;
 
 use crate::text::{Origin, Text};
@@ -37,31 +37,31 @@ mod verbs;
 use self::ast::Parsed;
 pub use self::explain::Variable;
 
-/// Whether the template itself is wrong, or the state it met.
+/// Cause of an error: the template itself, or the state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
     Parse,
     Exec,
 }
 
-/// Why a text could not be rendered, and where.
+/// Reason and location of a failed render.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", place(.origin, *.line, *.column))]
 pub struct TemplateError {
     pub class: ErrorClass,
     pub message: String,
-    /// Where the whole text is.
+    /// Location of the whole text.
     pub origin: Box<Origin>,
     /// Line in the file, from 1.
     pub line: u32,
-    /// Column in that line, from 1, in characters.
+    /// Column in characters, from 1.
     pub column: u32,
-    /// The expression at fault, as it is written (`.nuon.inputs.inputs.size`).
+    /// Failed expression, as written (`.nuon.inputs.inputs.size`).
     pub variable: Option<String>,
 }
 
 impl TemplateError {
-    /// The path of the file.
+    /// Path of the file.
     pub fn file(&self) -> &str {
         &self.origin.file
     }
@@ -75,14 +75,14 @@ fn place(origin: &Origin, line: u32, column: u32) -> String {
     }
 }
 
-/// A fault inside one text, by byte offset.
+/// An error inside one text, by byte offset.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
     pub class: ErrorClass,
     pub at: usize,
     pub message: String,
     pub variable: Option<String>,
-    /// Where what has no end was opened.
+    /// Offset of the opening delimiter of an unclosed block or literal.
     pub opened: Option<usize>,
 }
 
@@ -100,12 +100,13 @@ impl Fault {
     }
 }
 
-/// What one rendering may cost. What is more is an error, whatever the machine is.
+/// Limits of one render. They count work instead of time, so that every machine gives the same
+/// result.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Nodes, calls, and copied or compared bytes by the dozen.
+    /// Maximum number of steps: nodes, calls, and copied or compared bytes by the dozen.
     pub steps: u64,
-    /// The largest text that is made, in bytes.
+    /// Maximum size of a rendered text, in bytes.
     pub bytes: usize,
 }
 
@@ -115,12 +116,12 @@ impl Default for Limits {
     }
 }
 
-/// Whether a text is a template at all.
+/// True if a text is a template.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
 }
 
-/// A state, prepared once for many templates. None of them changes it for the next.
+/// Prepared state for many templates. No template changes it for the next one.
 pub struct State<'j> {
     json: &'j Json,
     data: value::Value,
@@ -128,14 +129,15 @@ pub struct State<'j> {
 }
 
 impl<'j> State<'j> {
-    /// Of an object with the key `nuon` or `stead`; what one holds is also found under the other.
+    /// Prepares an object with the key `nuon` or `stead`. Data under one key is available under the
+    /// other, too.
     pub fn new(json: &'j Json) -> Self {
         let data = value::from_json(json);
         State { json, named_twice: value::named_twice(&data), data }
     }
 
-    /// A template that prints everything prints it once, so that only one that knows the other name
-    /// is given it.
+    /// Data for a template. Adds the second name only if the template uses it, so that a template
+    /// that prints everything prints the data once.
     fn data(&self, template: &Template) -> value::Value {
         let twice = template.source.contains(".stead") || self.json.get("nuon").is_none();
         if template.parsed.changes {
@@ -158,7 +160,7 @@ impl Template {
     /// Parses a text, whether or not it reads the state.
     ///
     /// # Errors
-    /// When the syntax is wrong, or a function or variable is not known.
+    /// If the syntax is invalid, or a function or variable is unknown.
     pub fn parse(text: &str, origin: &Origin) -> Result<Template, TemplateError> {
         match parse::parse(text) {
             Ok(parsed) => Ok(Template { source: text.into(), parsed, origin: origin.clone() }),
@@ -166,15 +168,15 @@ impl Template {
         }
     }
 
-    /// Renders it over a state whose top key is `nuon`.
+    /// Renders it over a state whose top-level key is `nuon`.
     ///
     /// # Errors
-    /// When a key is missing, a value has another type than is needed, or a limit is met.
+    /// If a key is missing, a value has the wrong type, or a limit is exceeded.
     pub fn render(&self, state: &Json) -> Result<String, TemplateError> {
         self.render_within(&State::new(state), Limits::default()).0
     }
 
-    /// Renders it over a prepared state; with the text come the steps it took.
+    /// Renders it over a prepared state. Returns the text and the number of steps.
     ///
     /// # Errors
     /// As [`Template::render`].
@@ -192,9 +194,9 @@ impl Template {
     }
 }
 
-/// Renders a text if it is a template; else gives it back.
+/// Renders a text if it is a template. Otherwise returns it unchanged.
 ///
-/// `state` is an object with the key `nuon`; what it holds is also found under `stead`.
+/// `state` is an object with the key `nuon`. Its data is also available under `stead`.
 ///
 /// # Errors
 /// As [`Template::parse`] and [`Template::render`].
@@ -213,10 +215,10 @@ pub fn render_text(text: &Text, state: &Json) -> Result<String, TemplateError> {
     render(&text.value, state, &text.origin)
 }
 
-/// Renders every string inside a JSON value; keys stay as they are.
+/// Renders every string inside a JSON value. Keys stay unchanged.
 ///
 /// # Errors
-/// As [`render`], for the first string that fails; the origin's key says which.
+/// As [`render`], for the first string that fails. The key of the origin identifies it.
 pub fn render_tree(tree: &Json, state: &Json, origin: &Origin) -> Result<Json, TemplateError> {
     let below = |step: &str| {
         let dot = if origin.key.is_empty() { "" } else { "." };
@@ -245,7 +247,7 @@ fn located(text: &str, origin: &Origin, fault: Fault) -> TemplateError {
     let mut message = fault.message;
     if let Some(opened) = fault.opened {
         let (line, column) = origin.locate(text, opened);
-        message.push_str(&format!("; it begins at {line}:{column}"));
+        message.push_str(&format!("; opened at {line}:{column}"));
     }
     let origin = Box::new(origin.clone());
     TemplateError { class: fault.class, message, origin, line, column, variable: fault.variable }

@@ -1,4 +1,4 @@
-//! A piece of text and where it was written, so that an error in it can name the place.
+//! A text and its location in the app directory, so that an error can name the location.
 use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Serialize, Serializer};
@@ -9,34 +9,34 @@ mod escapes;
 
 pub use self::escapes::Escapes;
 
-/// The place in the app directory where a text begins.
+/// Location in the app directory at which a text begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Origin {
-    /// Path from the top of the app directory, with `/`.
+    /// Path from the root of the app directory, with `/`.
     pub file: String,
-    /// The key that holds the text (`vars.region`); empty when the text is a whole file.
+    /// Key that holds the text (`vars.region`). Empty if the text is a whole file.
     pub key: String,
     /// Line of the text's first character, from 1.
     pub line: u32,
     /// Column of the text's first character, from 1, in characters.
     pub column: u32,
-    /// What of the text is written otherwise than it reads.
+    /// Escapes, which make the text differ from its spelling in the file.
     #[serde(skip)]
     pub escapes: Escapes,
 }
 
 impl Origin {
-    /// The beginning of a whole file.
+    /// Creates the origin of a whole file.
     pub fn file(path: impl Into<String>) -> Self {
         Origin { file: path.into(), line: 1, column: 1, ..Origin::default() }
     }
 
-    /// The same for a finding, over so many characters.
+    /// Location for a finding that covers `length` characters.
     pub fn place(&self, length: usize) -> Place {
         Place { line: self.line, column: self.column, length: length as u32 }
     }
 
-    /// Line and column at which a byte of the text is written.
+    /// Line and column of a byte of the text.
     pub fn locate(&self, text: &str, at: usize) -> (u32, u32) {
         let at = floor(text, at);
         let first = (0, self.line.max(1), self.column.max(1));
@@ -47,7 +47,7 @@ impl Origin {
         (line + lines, if lines == 0 { column } else { 1 } + within)
     }
 
-    /// The place of some bytes of the text, as far as they are on the line of the first of them.
+    /// Location of a byte range of the text, limited to the line of its first byte.
     pub fn within(&self, text: &str, bytes: Range<usize>) -> Place {
         let (line, column) = self.locate(text, bytes.start);
         let (start, end) = (floor(text, bytes.start), floor(text, bytes.end.max(bytes.start)));
@@ -59,12 +59,12 @@ impl Origin {
     }
 }
 
-/// The nearest byte before, at which a character begins.
+/// Nearest earlier byte at which a character begins.
 fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }
 
-/// A text of the config that may hold templates. In JSON it is just its text.
+/// A text of the config that may contain templates. Serialized as a plain string.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Text {
     pub value: String,
@@ -77,8 +77,8 @@ impl Serialize for Text {
     }
 }
 
-/// From the first character of a value to behind its last; of a text without its quotes. Lines and
-/// columns are from 1.
+/// Range from the first character of a value to just after its last one, without the quotes of a
+/// string. Lines and columns count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Span {
     pub line: u32,
@@ -87,10 +87,10 @@ pub struct Span {
     pub end_column: u32,
 }
 
-/// More values than these are read without a span: real directories have a tenth of them.
+/// Maximum number of stored spans; real directories have a tenth of it. Later values have no span.
 const MOST_SPANS: usize = 100_000;
 
-/// Where values are written, by file and key path.
+/// Locations of values, by file and key path.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Spans {
     files: BTreeMap<String, BTreeMap<String, Span>>,
@@ -98,7 +98,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Takes in the values of one file, as far as there is room.
+    /// Adds the values of one file, up to the maximum.
     pub(crate) fn extend(&mut self, file: &str, found: impl Iterator<Item = (String, Span)>) {
         let room = MOST_SPANS.saturating_sub(self.count);
         let spans = self.files.entry(file.to_string()).or_default();
@@ -115,7 +115,7 @@ impl Spans {
         self.files.get(&at.file)?.get(&path).copied()
     }
 
-    /// Every value: its file, its key path, where it is.
+    /// All values with file, key path and location.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Span)> {
         self.files.iter().flat_map(|(file, spans)| {
             spans.iter().map(|(key, span)| (file.as_str(), key.as_str(), *span))

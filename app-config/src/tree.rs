@@ -1,8 +1,8 @@
-//! A directory as a value: paths and bytes, nothing else.
+//! A directory as a value: paths and bytes.
 //!
-//! A bundle is a [`Tree`] in its one encoding, a tar archive in which nothing is left to choice:
-//! sorted paths, regular files only, no owner, no time. The same files therefore always have the
-//! same digest, and an archive that is not in this form is refused rather than normalised.
+//! A bundle is a [`Tree`] in its only encoding, a tar archive with sorted paths, regular files
+//! only, no owner and no time. The same files therefore always have the same digest. An archive in
+//! any other form is rejected, not normalized.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -17,14 +17,15 @@ pub use self::{
     bundle::{APP, PLUGINS, PluginPin, SANDBOX, SOURCE},
 };
 
-/// One regular file.
+/// A regular file.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct File {
     pub bytes: Vec<u8>,
     pub executable: bool,
 }
 
-/// Files by path. Every path is relative, with `/`, and stays inside; see [`Tree::insert`].
+/// Files by path. Every path is relative, uses `/`, and stays inside the tree; see
+/// [`Tree::insert`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tree(BTreeMap<String, File>);
 
@@ -32,8 +33,8 @@ impl Tree {
     /// Adds or replaces a file.
     ///
     /// # Errors
-    /// When the path is absolute, has an empty, `.` or `..` part, holds a control character or a
-    /// backslash, is longer than an archive can say, or is both a file and a directory.
+    /// If the path is absolute, has an empty, `.` or `..` part, contains a control character or a
+    /// backslash, is too long for an archive, or is both a file and a directory.
     pub fn insert(&mut self, path: &str, file: File) -> Result<(), TreeError> {
         path::check(path)?;
         if self.clashes(path) {
@@ -47,12 +48,12 @@ impl Tree {
         self.0.get(path)
     }
 
-    /// The file's bytes as text; `None` when absent or not UTF-8.
+    /// Text of the file. `None` if it is absent or not UTF-8.
     pub fn text(&self, path: &str) -> Option<&str> {
         self.0.get(path).and_then(|file| std::str::from_utf8(&file.bytes).ok())
     }
 
-    /// Paths and files in the order of the archive.
+    /// Paths and files in archive order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &File)> {
         self.0.iter().map(|(path, file)| (path.as_str(), file))
     }
@@ -65,7 +66,7 @@ impl Tree {
         self.0.len()
     }
 
-    /// The files below `directory`, with paths relative to it. `""` and `"."` give everything.
+    /// Files below `directory`, with paths relative to it. `""` and `"."` return all files.
     pub fn subtree(&self, directory: &str) -> Tree {
         let directory = directory.trim_start_matches("./").trim_end_matches('/');
         if directory.is_empty() || directory == "." {
@@ -77,7 +78,7 @@ impl Tree {
         Tree(below.map(|(path, file)| (path[prefix.len()..].to_string(), file.clone())).collect())
     }
 
-    /// The digest of the archive: what the tree is, wherever it lies.
+    /// Digest of the archive, which identifies the tree.
     ///
     /// # Errors
     /// As [`Tree::encode`].
@@ -93,13 +94,13 @@ impl Tree {
     }
 }
 
-/// The digest of some bytes.
+/// SHA-256 digest of the bytes.
 pub(crate) fn sha256(bytes: &[u8]) -> Digest {
     let text = format!("sha256:{}", hex::encode(Sha256::digest(bytes)));
     match text.parse() {
         Ok(digest) => digest,
-        // 32 bytes in hexadecimal are a digest by construction.
-        Err(_) => unreachable!("a SHA-256 in hexadecimal is a digest"),
+        // 32 bytes in hexadecimal are always a valid digest.
+        Err(_) => unreachable!("a SHA-256 in hexadecimal is a valid digest"),
     }
 }
 

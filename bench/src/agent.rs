@@ -1,4 +1,4 @@
-//! A runner that speaks the protocol and does no work.
+//! A simulated runner that speaks the protocol and does no work.
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -27,14 +27,14 @@ use crate::{
     wire::{Answer, Error, Wire},
 };
 
-/// More room than any runner has: the server prefers who has most, so whoever has had a job comes last, and
-/// no runner polls more often than it may.
+/// More slots than any real runner has. The server prefers the runner with most free slots, so a
+/// runner that just got a job comes last, and no runner exceeds its poll rate.
 pub const MANY_SLOTS: u32 = 1_000_000;
 
-/// How long a poll waits, seconds.
+/// Timeout of a long poll in seconds.
 const PATIENCE_S: u32 = 50;
 
-/// How many calls were told to come again later.
+/// Number of calls that the server asked to retry later.
 pub static ASKED_TO_WAIT: AtomicU64 = AtomicU64::new(0);
 
 /// An enrolled runner with a session.
@@ -48,12 +48,12 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Enrol, get a token, open a session, over a connection of its own.
+    /// Enrols, gets a token and opens a session, over its own connection.
     pub async fn enrol(server: &str, token: &str) -> Agent {
         Agent::enrol_over(Wire::to(server), token, MANY_SLOTS).await
     }
 
-    /// Likewise over this connection, with so many slots.
+    /// Enrols over this connection, with this number of slots.
     pub async fn enrol_over(wire: Wire, token: &str, slots: u32) -> Agent {
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
         let mut agent = Agent {
@@ -88,18 +88,17 @@ impl Agent {
         agent
     }
 
-    /// Wait for work; the jobs that are offered.
+    /// Waits for work and returns the offered jobs.
     pub async fn poll(&mut self) -> Vec<JobId> {
         self.poll_for(PATIENCE_S).await
     }
 
-    /// Likewise for so many seconds.
+    /// Waits for work for this number of seconds.
     pub async fn poll_for(&mut self, seconds: u32) -> Vec<JobId> {
         self.try_poll(seconds).await.unwrap()
     }
 
-    /// Likewise, however often the server goes away, as a runner does: asking again after a while that is another
-    /// one for each.
+    /// Waits for work across server restarts. Like a real runner, retries after a random delay.
     pub async fn poll_on(&mut self) -> Vec<JobId> {
         let mut pause = Duration::from_millis(250);
         loop {
@@ -121,7 +120,7 @@ impl Agent {
         let Some(answer) = self.send(Method::POST, &path, &poll).await? else {
             return Ok(Vec::new());
         };
-        // Not even a sleep of nothing where there is no delay: a timer is a millisecond late.
+        // No sleep without a delay: a timer is a millisecond late.
         if let Some(delay @ 1..) = answer["next"]["delay_ms"].as_u64() {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
@@ -134,12 +133,12 @@ impl Agent {
         Ok(jobs)
     }
 
-    /// So many slots are free again.
+    /// Frees slots.
     pub fn free(&mut self, slots: usize) {
         self.free += u32::try_from(slots).unwrap();
     }
 
-    /// Take a job: manifest, grant and proofs, or nothing if another one has it.
+    /// Claims a job with manifest, grant and proofs. `None` if another runner has it.
     pub async fn claim(&mut self, job: JobId) -> Option<ExecutionId> {
         let claim = json!({
             "session_id": self.session, "generation": self.generation,
@@ -150,18 +149,18 @@ impl Agent {
         Some(claimed["execution"].as_str().unwrap().parse().unwrap())
     }
 
-    /// Say that it began and that it succeeded, without a word in its log.
+    /// Reports start and success, with an empty log.
     pub async fn finish(&mut self, job: JobId, execution: ExecutionId) {
         self.began(job, execution).await;
         self.ended(job, execution, Outcome::Succeeded, b"").await;
     }
 
-    /// Say that it began.
+    /// Reports the start.
     pub async fn began(&mut self, job: JobId, execution: ExecutionId) {
         self.report(job, execution, (1, "started"), &json!({}), 0).await;
     }
 
-    /// Say how it ended; this is its whole log, which is there already.
+    /// Reports the result. `log` is the whole log, which the server already has.
     pub async fn ended(&mut self, job: JobId, execution: ExecutionId, how: Outcome, log: &[u8]) {
         let sha256 = hex::encode(Sha256::digest(log));
         let ended = json!({"outcome": how, "log_len": log.len(), "log_sha256": sha256});
@@ -182,7 +181,7 @@ impl Agent {
         self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
     }
 
-    /// Send a chunk of the log that begins there.
+    /// Sends a chunk of the log that begins at `start`.
     pub async fn log(&mut self, job: JobId, execution: ExecutionId, start: u64, chunk: &Chunk) {
         let last = start + chunk.length - 1;
         loop {
@@ -204,7 +203,7 @@ impl Agent {
 
     async fn ok(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let answer = self.call(method, path, body).await;
-        answer.unwrap_or_else(|| panic!("{path} was refused"))
+        answer.unwrap_or_else(|| panic!("{path}: the server rejected the request"))
     }
 
     async fn call(&mut self, method: Method, path: &str, body: &Value) -> Option<Value> {
@@ -216,7 +215,7 @@ impl Agent {
         ask.header(AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
-    /// `None` when the server has nothing to say or another runner was first.
+    /// `None` if the response is empty or another runner was first.
     async fn send(
         &mut self,
         method: Method,
@@ -228,7 +227,7 @@ impl Agent {
             let ask = self.ask(method.clone(), path).header(CONTENT_TYPE, "application/json");
             let answer = self.wire.send(ask.body(Full::new(body.clone())).unwrap()).await?;
             match answer.status {
-                // Somebody else was first, or has even done it.
+                // Another runner was first, or has already finished the job.
                 StatusCode::NO_CONTENT | StatusCode::CONFLICT | StatusCode::GONE => {
                     return Ok(None);
                 }
@@ -239,14 +238,14 @@ impl Agent {
     }
 }
 
-/// Whether the server asked for patience, which it then has had.
+/// True if the server asked to retry later. Waits before it returns.
 async fn must_wait(answer: &Answer) -> bool {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     if !busy.contains(&answer.status) {
         return false;
     }
     ASKED_TO_WAIT.fetch_add(1, Ordering::Relaxed);
-    // As a runner does: later, and not all at once.
+    // Randomized as in a real runner, so that runners do not retry at the same time.
     let some = rand::thread_rng().gen_range(0.5..1.5);
     tokio::time::sleep(Duration::from_secs_f64(some)).await;
     true

@@ -1,4 +1,5 @@
-//! What a person asks for over HTTP that comes to one job: build again what failed. Apps of one component each.
+//! Requests over HTTP that create one job each: retries of failed builds. Each app has one
+//! component.
 use std::{
     collections::BTreeMap,
     sync::{
@@ -31,14 +32,14 @@ const FILES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The newest build of each app.
+/// Latest build of each app.
 pub struct Builds {
     people: People,
     newest: Vec<String>,
 }
 
 impl Builds {
-    /// So many new apps, and a build of each that was just asked for.
+    /// Creates this number of apps, each with a queued build.
     pub async fn sync(people: &People, apps: usize) -> Builds {
         let bundle = bundle();
         let newest = stream::iter(0..apps).map(|number| {
@@ -58,7 +59,8 @@ impl Builds {
         self.newest.len()
     }
 
-    /// Build each app once more, so many at once: all of them have failed. The time of each call.
+    /// Retries the build of each app with concurrent callers; all builds have failed. Returns the
+    /// time of each call.
     pub async fn retry(&mut self, callers: usize) -> Vec<Duration> {
         let all = Arc::new(std::mem::take(&mut self.newest));
         let next = Arc::new(AtomicUsize::new(0));

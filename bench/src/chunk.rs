@@ -1,4 +1,4 @@
-//! What of a job's log goes into one call.
+//! Log data of one call.
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use sha2::{Digest as _, Sha256};
@@ -6,9 +6,9 @@ use sha2::{Digest as _, Sha256};
 /// A part of a log as a runner sends it: compressed, with its digest.
 #[derive(Clone)]
 pub struct Chunk {
-    /// Of the bytes before compression.
+    /// Length before compression.
     pub length: u64,
-    /// The header that says what they are.
+    /// Header with the digest.
     pub digest: String,
     pub packed: Bytes,
 }

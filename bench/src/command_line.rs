@@ -1,18 +1,18 @@
-//! What every program of this crate is asked, and where it works.
+//! Command line and working directory of every program in this crate.
 use std::{fs, path::Path, path::PathBuf, time::Duration};
 
 use tempfile::TempDir;
 
-/// How much is measured.
+/// Options that all benchmarks have.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// So little that the figures say little.
+    /// Runs so briefly that the figures mean little.
     pub quick: bool,
-    /// JSON instead of a table.
+    /// Prints JSON instead of a table.
     pub json: bool,
-    /// How often each contender has its turn.
+    /// Number of turns of each contender.
     pub rounds: u64,
-    /// How long a turn takes, where its length is a time.
+    /// Length of a turn that is limited by time.
     pub period: Duration,
 }
 
@@ -31,14 +31,14 @@ impl Ask {
         }
     }
 
-    /// One of two, by how much is measured.
+    /// Chooses between two values: one for a quick run, one otherwise.
     pub fn much<T>(self, quick: T, otherwise: T) -> T {
         if self.quick { quick } else { otherwise }
     }
 }
 
-/// Take what the usage names, and nothing else: a measurement of something that was not meant takes minutes.
-/// Shows the usage for `--help`.
+/// Rejects arguments that the usage does not name, because an unintended measurement takes minutes.
+/// Prints the usage for `--help`.
 pub fn understand(usage: &str) {
     match understood(usage, std::env::args().skip(1)) {
         Ok(true) => {}
@@ -53,12 +53,12 @@ pub fn understand(usage: &str) {
     }
 }
 
-/// False: it is asked how to ask.
+/// Returns false if the help is requested.
 fn understood(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, String> {
     let known: Vec<&str> = usage.split_whitespace().collect();
     let takes = |word: &str| {
         let at = known.iter().position(|of| of.trim_matches(['[', ']']) == word)?;
-        // What stands alone in its brackets takes no value.
+        // An option alone in its brackets takes no value.
         (word.starts_with("--")).then(|| !known[at].ends_with(']'))
     };
     let mut words = words.peekable();
@@ -66,25 +66,25 @@ fn understood(usage: &str, words: impl Iterator<Item = String>) -> Result<bool, 
         if word == "--help" || word == "-h" {
             return Ok(false);
         }
-        let takes_value = takes(&word).ok_or_else(|| format!("unknown: {word}"))?;
+        let takes_value = takes(&word).ok_or_else(|| format!("unknown argument: {word}"))?;
         if takes_value && words.next_if(|value| !value.starts_with("--")).is_none() {
-            return Err(format!("{word}: a value is missing"));
+            return Err(format!("{word}: missing value"));
         }
     }
     Ok(true)
 }
 
-/// Whether an option is there.
+/// True if the option is given.
 pub fn has(name: &str) -> bool {
     std::env::args().any(|argument| argument == name)
 }
 
-/// The word after an option.
+/// Value of an option.
 pub fn argument(name: &str) -> Option<String> {
     std::env::args().skip_while(|argument| argument != name).nth(1)
 }
 
-/// Do it on every core. What goes wrong in a server of this process is heard.
+/// Runs a future on every core. Logs errors of a server in this process.
 pub fn block_on(doing: impl Future<Output = ()>) {
     let told = tracing_subscriber::fmt().with_writer(std::io::stderr);
     told.with_max_level(tracing_subscriber::filter::LevelFilter::ERROR).init();
@@ -93,7 +93,7 @@ pub fn block_on(doing: impl Future<Output = ()>) {
     runtime.unwrap().block_on(doing);
 }
 
-/// Where a cluster and servers have their directories for as long as a measurement takes.
+/// Temporary directory for the cluster and the servers of a measurement.
 pub struct Place(TempDir);
 
 impl Place {
@@ -103,7 +103,7 @@ impl Place {
         Place(directory)
     }
 
-    /// A new directory there.
+    /// Creates a new directory in it.
     pub fn of(&self, name: &str) -> PathBuf {
         let path = self.0.path().join(name);
         fs::create_dir(&path).unwrap();
@@ -112,7 +112,7 @@ impl Place {
     }
 }
 
-/// Postgres runs as another user when we are root, and must get here.
+/// Makes a directory accessible to Postgres, which runs as another user when this process is root.
 pub(crate) fn enterable(path: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,4 +1,4 @@
-//! Runners who do what is queued, one job after the other, each job whole: claim, start, one log chunk, end.
+//! Runners that work on queued jobs, one at a time: claim, start, one log chunk, end.
 use std::{
     sync::{
         Arc,
@@ -13,19 +13,19 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::{agent::Agent, chunk::Chunk, people::People, wire::Wire};
 
-/// How long a poll of a runner waits that is to stop soon after the last job, seconds.
+/// Timeout of a long poll in seconds, for a runner that must stop soon after the last job.
 const WAIT_S: u32 = 1;
 
-/// How many jobs are worked at at once. There are more runners than that, because each may call so and so often only.
+/// Number of concurrent jobs. There are more runners, because each one has a rate limit.
 const AT_ONCE: usize = 64;
 
 pub struct Crew(Vec<Agent>);
 
-/// What was done.
+/// Result of a crew's work.
 pub struct Worked {
-    /// The time from each job's claim to its acknowledged end.
+    /// Time from each job's claim to its acknowledged end.
     pub calls: Vec<Duration>,
-    /// When the last job was done; who waits for more goes home a moment later.
+    /// End of the last job. Runners that still wait for work stop a moment later.
     pub until: Instant,
 }
 
@@ -35,7 +35,7 @@ impl Worked {
     }
 }
 
-/// How each job ends, and what is in its log; nothing: there is no chunk.
+/// Outcome of each job and content of its log. Without content, no chunk is sent.
 #[derive(Clone)]
 pub struct Doing {
     pub outcome: Outcome,
@@ -43,7 +43,7 @@ pub struct Doing {
 }
 
 impl Crew {
-    /// So many build runners with so many slots each, over connections of their own.
+    /// Enrols build runners with this number of slots, over their own connections.
     pub async fn enrol(people: &People, runner: &str, runners: usize, slots: u32) -> Crew {
         let agents = stream::iter(0..runners).map(|_| async move {
             let ask = people.post("/v1/runners/enrolment-tokens", None);
@@ -54,12 +54,12 @@ impl Crew {
         Crew(agents.buffer_unordered(16).collect().await)
     }
 
-    /// Each for itself.
+    /// Returns the runners one by one.
     pub fn agents(self) -> Vec<Agent> {
         self.0
     }
 
-    /// Work until so many jobs are done.
+    /// Works until this number of jobs is done.
     pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
         let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
         let mut working = JoinSet::new();

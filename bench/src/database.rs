@@ -1,4 +1,4 @@
-//! A private Postgres with fsync, made ready for servers, that also counts statements.
+//! A private Postgres with fsync and the schema of a server, which also counts statements.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -10,17 +10,17 @@ use event_log::{
 };
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, postgres::PgConnectOptions};
 
-/// What counts statements.
+/// Setting that loads the statement counter.
 const PRELOAD: &str = "shared_preload_libraries=pg_stat_statements";
 
-/// How long an answer is waited for.
+/// Timeout for a query result.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Database {
     pub cluster: Cluster,
-    /// Our own connection, which is not counted.
+    /// Connection of the benchmark itself, which is not counted.
     root: PgPool,
-    /// A database of its own for what Postgres is asked without us.
+    /// Separate database for baseline queries to Postgres without Stead.
     anchor: PgPool,
     exact: bool,
 }
@@ -57,17 +57,17 @@ impl Database {
         database
     }
 
-    /// How servers connect.
+    /// Connection options of a server.
     pub fn app(&self) -> PgConnectOptions {
         connect::options(&self.app_url()).unwrap()
     }
 
-    /// How the owner of the tables connects.
+    /// Connection options of the owner of the tables.
     pub fn owner(&self) -> PgConnectOptions {
         connect::options(&self.url_of("stead_owner")).unwrap()
     }
 
-    /// The same as [`Database::app`], for a program.
+    /// [`Database::app`] as a URL for a program.
     pub fn app_url(&self) -> String {
         self.url_of("stead_app")
     }
@@ -76,17 +76,17 @@ impl Database {
         self.cluster.url("stead").replacen("//stead@", &format!("//{role}@"), 1)
     }
 
-    /// Where Postgres is asked without us: the same cluster, another database.
+    /// Pool for baseline queries without Stead: the same cluster, another database.
     pub fn anchor(&self) -> &PgPool {
         &self.anchor
     }
 
-    /// For a look at what is in the tables, which is not counted.
+    /// Pool for queries of table contents, which are not counted.
     pub fn root(&self) -> &PgPool {
         &self.root
     }
 
-    /// Wait until a question has this answer.
+    /// Waits until a query returns this value.
     pub async fn until(&self, question: &str, wanted: i64) {
         let began = Instant::now();
         loop {
@@ -94,17 +94,18 @@ impl Database {
             if found == wanted {
                 return;
             }
-            assert!(began.elapsed() < PATIENCE, "{found} of {wanted}: {question}");
+            assert!(began.elapsed() < PATIENCE, "timeout with {found} of {wanted}: {question}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
-    /// What is counted.
+    /// Unit that is counted.
     pub fn unit(&self) -> &'static str {
         if self.exact { "SQL statements" } else { "transactions" }
     }
 
-    /// Statements of the server so far; transactions where Postgres has no pg_stat_statements.
+    /// Number of statements of the server so far, or of transactions if Postgres has no
+    /// pg_stat_statements.
     pub async fn statements(&self) -> i64 {
         let count = if self.exact {
             "select coalesce(sum(calls), 0)::bigint from public.pg_stat_statements s \
@@ -116,7 +117,7 @@ impl Database {
         sqlx::query_scalar(count).fetch_one(&self.root).await.unwrap()
     }
 
-    /// The statements since the last reset, most frequent first: what they are, and how often.
+    /// Statements since the last reset with their counts, most frequent first.
     pub async fn busiest(&self) -> Vec<(String, i64)> {
         if !self.exact {
             return Vec::new();
@@ -127,7 +128,7 @@ impl Database {
         sqlx::query_as(ask).fetch_all(&self.root).await.unwrap()
     }
 
-    /// Count from zero.
+    /// Resets the counters.
     pub async fn reset(&self) {
         if self.exact {
             self.root.execute("select public.pg_stat_statements_reset()").await.unwrap();
@@ -144,7 +145,7 @@ impl Database {
     }
 }
 
-/// Also when a measurement fails: nobody else would stop it.
+/// Stops Postgres also when a measurement fails.
 impl Drop for Database {
     fn drop(&mut self) {
         let _ended = self.cluster.stop();

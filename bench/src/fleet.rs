@@ -1,14 +1,14 @@
-//! What ten thousand runners cost one server, and whether each of them hears of its work.
+//! Cost of ten thousand runners on one server, and delivery of work to each of them.
 //!
 //! ```text
-//! alone     `stead serve` as a process of its own, no runner: statements, memory, processor time
-//! parked    the same with all of them waiting
-//! storm     a second server, in this process, queues as many jobs as there are runners: each is claimed once
-//! restart   the first server is killed and started again: until all of them wait there again
+//! alone     `stead serve` as a separate process without runners: statements, memory, processor time
+//! parked    the same with all runners waiting
+//! storm     a second server, in this process, queues one job per runner; each job is claimed once
+//! restart   the first server is killed and started again; ends when all runners wait there again
 //! ```
 //!
-//! Runners call from addresses all over 127/8: each address has 28,000 ports only. This process and the server need a
-//! file for each runner.
+//! Runners call from addresses all over 127/8, because each address has only 28,000 ports. This
+//! process and the server need a file descriptor for each runner.
 mod report;
 
 use std::{
@@ -36,11 +36,11 @@ use crate::{
 };
 use report::{Report, Window};
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
     runners: usize,
-    /// How long statements and processor time are counted, seconds.
+    /// Time in seconds for which statements and processor time are counted.
     window_s: u64,
     json: bool,
 }
@@ -51,7 +51,8 @@ const USAGE: &str = "stead-bench-fleet [--runners N] [--quick] [--json]";
 pub fn main() {
     understand(USAGE);
     let (otherwise, window_s) = if has("--quick") { (500, 10) } else { (10_000, 60) };
-    let runners = argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners N"));
+    let runners =
+        argument("--runners").map_or(otherwise, |n| n.parse().expect("--runners must be a number"));
     block_on(run(Ask { runners, window_s, json: has("--json") }));
 }
 
@@ -65,7 +66,8 @@ async fn run(ask: Ask) {
 
     eprintln!("  {} tokens", ask.runners);
     let mut tokens = server::tokens(&other.app, ask.runners + 1).await;
-    // One enrols first, so that what every server has once is not counted as a runner's.
+    // One runner enrols first, so that one-time costs of the server do not count as the cost of a
+    // runner.
     drop(Agent::enrol(&serving.runner, &tokens.pop().unwrap()).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     eprintln!("  counting without runners");
@@ -113,20 +115,20 @@ async fn run(ask: Ask) {
     }
 }
 
-/// Two servers on one database sign with the same keys.
+/// Copies the keys: two servers on one database sign with the same keys.
 fn same_keys(first: &Path, second: &Path) {
     let (from, to) = (first.join("keys"), second.join("keys"));
     let copied = std::process::Command::new("cp").arg("-a").args([from, to]).status().unwrap();
     assert!(copied.success());
 }
 
-/// Some 250 runners from each address.
+/// Source address of a runner; about 250 runners share one.
 fn address(number: usize) -> Ipv4Addr {
     let (third, fourth) = (number / 250 + 1, number % 250 + 1);
     Ipv4Addr::new(127, 1, u8::try_from(third).unwrap(), u8::try_from(fourth).unwrap())
 }
 
-/// All of them wait for work, do it, and tell of each claim.
+/// Lets all runners wait for work and do it. Reports each claim.
 fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instant)>) {
     let (claims, claimed) = mpsc::unbounded_channel();
     let mut fleet = JoinSet::new();
@@ -138,7 +140,7 @@ fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instan
                     if let Some(execution) = agent.claim(job).await {
                         let claimed = Instant::now();
                         agent.finish(job, execution).await;
-                        // Told last: who hears that all are claimed may kill the server.
+                        // Sent last, because the receiver may kill the server after the last claim.
                         let _heard = claims.send((job, claimed));
                     }
                 }
@@ -148,7 +150,7 @@ fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instan
     (fleet, claimed)
 }
 
-/// As many jobs as runners, as fast as they can be queued, at a server that has none of the runners.
+/// Queues one job per runner as fast as possible, at a server without runners.
 async fn storm(
     app: &api::state::App,
     claimed: &mut UnboundedReceiver<(JobId, Instant)>,

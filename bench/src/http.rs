@@ -1,10 +1,10 @@
-//! Commands over HTTP, beside what Postgres does with one row per transaction.
+//! Commands over HTTP, compared with single-row transactions in Postgres.
 //!
 //! ```text
-//! commands   `stead serve` as a process of its own, 64 callers with the owner's token, each on a connection that it
-//!            keeps; each command makes an event in a stream of its own (an enrolment token)
-//! jobs       16 callers; each command asks for a build again that failed, and comes to one job in the queue
-//! INSERT     pgbench on the same Postgres, as many connections
+//! commands   `stead serve` as a separate process; 64 callers with the owner's token, each on its own persistent
+//!            connection; each command creates one event in a new stream (an enrolment token)
+//! jobs       16 callers; each command retries a failed build, which creates one job in the queue
+//! INSERT     pgbench on the same Postgres with the same number of connections
 //! ```
 mod cells;
 pub(crate) mod commands;
@@ -40,7 +40,7 @@ async fn run(ask: Ask) {
             true
         }
         Some(why) => {
-            eprintln!("SKIPPED: {why}; there is nothing to compare with");
+            eprintln!("SKIPPED: {why}; there is no baseline");
             false
         }
     };

@@ -1,14 +1,16 @@
-//! Jobs from the queue to their end, beside job queues on the same Postgres.
+//! Jobs from the queue to their end, compared with job queues on the same Postgres.
 //!
 //! ```text
-//! Stead          a server in this process; jobs are queued by its own use case, then everything goes over HTTP:
-//!                poll, claim, start, one log chunk, end: five durable writes, and the history is kept
-//! Stead, builds  the queueing over HTTP, too: a build that failed is asked for again; the config version, the build,
-//!                its job and its failure are written besides, the last two by policies
-//! others         graphile-worker and pg-boss in a Node of their own: queue, fetch, delete or mark; no HTTP, no history
-//! claims         from the acknowledged queue to the claim's answer, one job at a time, beside a bare commit
+//! Stead          a server in this process; its own use case queues the jobs; the rest goes over HTTP: poll, claim,
+//!                start, one log chunk, end; that is five durable writes, and the history is stored
+//! Stead, builds  also queues over HTTP, by a retry of a failed build; this also writes the config version, the build,
+//!                its job and its failure, the last two by policies
+//! others         graphile-worker and pg-boss in their own Node process: queue, fetch, delete or mark; no HTTP, no history
+//! claims         time from the acknowledged queue request to the response of the claim, one job at a time, compared
+//!                with a bare commit
 //! ```
-//! `together`: queued one by one while they are worked at. `drained`: all are in the queue before the clock starts.
+//! `together`: jobs are queued one by one while workers run. `drained`: all jobs are queued
+//! before the clock starts.
 mod cells;
 mod others;
 mod ours;
@@ -28,7 +30,7 @@ use crate::{
 
 const USAGE: &str = "stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds N] [--npm DIR]";
 
-/// DIR is where `bench/npm` was installed.
+/// DIR is the directory in which `bench/npm` was installed.
 pub fn main() {
     understand(USAGE);
     block_on(run(Ask::read()));
@@ -39,7 +41,7 @@ async fn run(ask: Ask) {
     let database = Database::start(&place.of("cluster")).await;
     let modules = argument("--npm").map(std::path::PathBuf::from);
     if modules.is_none() {
-        eprintln!("SKIPPED: graphile-worker and pg-boss, without --npm DIR");
+        eprintln!("SKIPPED: graphile-worker and pg-boss; use --npm DIR");
     }
     let (jobs, samples) = (ask.much(200, 8_000), ask.much(100, 5_000));
     let data = place.of("server");
@@ -48,7 +50,7 @@ async fn run(ask: Ask) {
     let mut report = Report::of("jobs", RATIOS);
     for round in 1..=ask.rounds {
         eprintln!("round {round} of {}", ask.rounds);
-        // Both modes of one of the others are one run of its Node.
+        // One Node process measures both modes of a contender.
         let mut drained = None;
         for cell in CELLS {
             let meter = Meter::start(database.cluster.pid().unwrap(), &[]);

@@ -1,9 +1,10 @@
-//! A campaign: an install that is changed again and again while one process after the other is killed.
+//! A test campaign: an install is changed again and again while its processes are killed one
+//! after the other.
 //!
 //! ```text
-//! driver   set-inputs · publish and upgrade · rollback, each as soon as the run before it is over
-//! killer   SIGKILL to the server, the runner, both, the build runner, Postgres; starts them again
-//! ledger   afterwards: every effect that the log says happened happened, once, and no other
+//! driver   set-inputs · publish and upgrade · rollback, each as soon as the previous run has ended
+//! killer   SIGKILL to the server, the runner, both, the build runner or Postgres; then starts them again
+//! ledger   afterwards: every effect in the log happened exactly once, and no other effect happened
 //! ```
 pub(crate) mod driver;
 pub(crate) mod ledger;
@@ -24,9 +25,9 @@ use self::{
     victims::Victims,
 };
 
-/// The longest between two kills; the mean is half of it.
+/// Maximum time between two kills. The mean is half of it.
 const PAUSE_MS: u64 = 5_000;
-/// How long what is going on at the last kill may take to come to its end.
+/// Timeout for the operations that are in progress at the last kill.
 const SETTLE: Duration = Duration::from_secs(240);
 
 /// `stead-bench-kills [N] [--pace SECONDS]`
@@ -37,13 +38,13 @@ pub fn main() -> ExitCode {
     }
     let wrong = campaign(kills);
     for finding in &wrong {
-        println!("WRONG: {finding}");
+        println!("VIOLATION: {finding}");
     }
     println!("{}", if wrong.is_empty() { "every effect happened exactly once" } else { "failed" });
     if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Everything that is not as it should be.
+/// Runs the campaign. Returns all violations.
 fn campaign(kills: u32) -> Vec<String> {
     let began = Instant::now();
     let server = Server::up();
@@ -89,13 +90,13 @@ fn campaign(kills: u32) -> Vec<String> {
         &victims.runner,
         Effects::OfTerraform,
     ));
-    println!("{} s in all", began.elapsed().as_secs());
+    println!("total: {} s", began.elapsed().as_secs());
     if !wrong.is_empty() {
         let kept = std::env::temp_dir().join(format!("stead-kills-{}", std::process::id()));
         let mut copy = std::process::Command::new("cp");
         copy.arg("-R").arg(victims.server.dir()).arg(&kept);
         let copied = copy.status().is_ok_and(|status| status.success());
-        println!("everything is in {}{}", kept.display(), if copied { "" } else { ", in part" });
+        println!("data directory: {}{}", kept.display(), if copied { "" } else { ", incomplete" });
     }
     wrong
 }

@@ -1,12 +1,13 @@
-//! Programs that measure the whole: how fast (`http`, `jobs`, `logs`, `load`, `start`), with how many runners (`fleet`),
-//! after how much history (`scale`), and what is left after random kills (`kills`).
+//! Programs that measure the whole product: speed (`http`, `jobs`, `logs`, `load`, `start`), number
+//! of runners (`fleet`), effect of history (`scale`), and correctness after random kills (`kills`)
+//! and faults (`nemesis`).
 //!
-//! They are run by `scripts/bench` and `scripts/kills`, which build what they need.
+//! `scripts/bench`, `scripts/kills` and `scripts/nemesis` build and run them.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
-    reason = "a measurement that fails has no result"
+    reason = "a failed measurement has no result"
 )]
 
 mod agent;
@@ -15,25 +16,25 @@ mod chunk;
 mod command_line;
 mod crew;
 mod database;
-/// Ten thousand runners: waiting, in a storm of jobs, and after their server was killed.
+/// Ten thousand runners: waiting, during a burst of jobs, and after a kill of their server.
 pub mod fleet;
 /// Commands over HTTP.
 pub mod http;
-/// Jobs from the queue to their end, beside job queues.
+/// Jobs from the queue to their end, compared with job queues.
 pub mod jobs;
-/// Kill -9 of anything at random, and the side-effect ledger afterwards.
+/// Random kills with SIGKILL, and the ledger of side effects afterwards.
 pub mod kills;
 /// Claims and parked runners.
 pub mod load;
-/// Log bytes made durable.
+/// Throughput of durable log bytes.
 pub mod logs;
-/// Every fault around a log, and the oracle after them.
+/// Faults around a log, and the oracle that checks it.
 pub mod nemesis;
 mod people;
-/// Cost after much history.
+/// Cost after a long history.
 pub mod scale;
 mod server;
 mod serving;
-/// Until a server takes calls.
+/// Time until a server accepts calls.
 pub mod start;
 mod wire;

@@ -1,9 +1,9 @@
-//! How long a claim takes, and what a parked runner costs, on a whole server over HTTP.
+//! Time of a claim and cost of a parked runner, on a complete server over HTTP.
 //!
 //! ```text
-//! postgres   a private cluster as `stead up` makes it: fsync, synchronous commit
-//! claims     a server in this process, runners over loopback: from the acknowledged queue to the claim's answer
-//! parked     `stead serve` as a process of its own, with no runner and with a thousand
+//! postgres   a private cluster as `stead up` creates it: fsync, synchronous commit
+//! claims     a server in this process, runners over loopback; from the acknowledged queue request to the claim's response
+//! parked     `stead serve` as a separate process, without runners and with a thousand
 //! ```
 pub(crate) mod claims;
 mod parked;
@@ -15,22 +15,22 @@ use crate::{
     database::Database,
 };
 
-/// What the command line asks for.
+/// Command-line options.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
-    /// How many claims.
+    /// Number of claims.
     samples: usize,
-    /// How many runners are parked.
+    /// Number of parked runners.
     runners: usize,
-    /// How long statements are counted, seconds.
+    /// Time in seconds for which statements are counted.
     window_s: u64,
-    /// JSON instead of a table.
+    /// Prints JSON instead of a table.
     json: bool,
 }
 
 const USAGE: &str = "stead-bench-load [--quick] [--json] [--append FILE]";
 
-/// FILE holds what the append benchmark printed.
+/// FILE has the output of the append benchmark.
 pub fn main() {
     understand(USAGE);
     let json = has("--json");

@@ -1,12 +1,13 @@
-//! What jobs write, made durable over the Runner API, beside COPY of the same bytes.
+//! Durable job logs over the Runner API, compared with COPY of the same bytes.
 //!
 //! ```text
-//! Stead    `stead serve` as a process of its own; 64 runners, each with an execution of its own, send chunks of 64 KiB
-//!          one after the other, compressed before the clock starts: real runners are elsewhere
-//! COPY     one connection, binary, the same chunks 128 in a commit, compressed by Postgres with lz4; and the same
-//!          lines, a row each, 10,000 in a commit
+//! Stead    `stead serve` as a separate process; 64 runners with one execution each send chunks of 64 KiB one after the
+//!          other; the chunks are compressed before the clock starts, because real runners use other machines
+//! COPY     one connection, binary; the same chunks, 128 per commit, compressed by Postgres with lz4; and the same lines,
+//!          one row each, 10,000 per commit
 //! ```
-//! The bytes are what `terraform plan` and `apply` say of some hundred resources, in records as runners write them.
+//! The bytes are the output of `terraform plan` and `apply` for some hundred resources, in the
+//! records that runners write.
 mod cells;
 mod copy;
 mod ours;

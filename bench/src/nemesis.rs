@@ -1,9 +1,10 @@
-//! Everything that can go wrong around a log, one thing after the other, picked by a seed; and after each few of them
-//! the oracle, whose code the tests with planted bugs show to see.
+//! Injects every kind of fault around a log, one at a time, in an order that a seed determines.
+//! After every few faults the oracle checks the log. Tests with injected bugs show that the
+//! oracle detects them.
 //!
 //! ```text
 //!  callers ──▶ balancer ──▶ server 1 ──▶ proxy 1 ─┐
-//!  runner  ──▶    │                               ├──▶ Postgres on a disk of its own
+//!  runner  ──▶    │                               ├──▶ Postgres on its own disk
 //!  driver  ──▶    └───────▶ server 2 ──▶ proxy 2 ─┘
 //! ```
 mod fault;
@@ -29,18 +30,18 @@ use crate::kills::{
 };
 
 const CALLERS: u64 = 6;
-/// After how many faults the oracle is asked.
+/// Number of faults between two checks of the oracle.
 const EACH: usize = 5;
-/// How long whatever was under way may take to be answered when nothing is broken any more.
+/// Timeout for pending operations after all faults are repaired.
 const SETTLE: Duration = Duration::from_secs(90);
-/// Fewer writes a minute than this prove nothing.
+/// Minimum writes per minute for a meaningful result.
 const TRAFFIC: f64 = 60.0;
 
-/// What the command line asks for.
+/// Command-line options.
 struct Ask {
     time: Duration,
     seed: u64,
-    /// A mistake that the servers shall make: then the oracle must find something.
+    /// Bug to inject into the servers. The oracle must then find a violation.
     planted: Option<String>,
 }
 
@@ -57,14 +58,14 @@ pub fn main() -> ExitCode {
     };
     println!("seed {}: scripts/nemesis {} --seed {}", ask.seed, ask.time.as_secs(), ask.seed);
     let wrong = campaign(&ask);
-    wrong.iter().for_each(|finding| println!("WRONG: {finding}"));
+    wrong.iter().for_each(|finding| println!("VIOLATION: {finding}"));
     match (wrong.is_empty(), &ask.planted) {
         (true, None) => {
-            println!("verdict: nothing that was acknowledged is missing, doubled or untrue")
+            println!("result: no acknowledged event is missing, duplicated or wrong")
         }
-        (false, None) => println!("verdict: FAILED, seed {}", ask.seed),
-        (true, Some(bug)) => println!("verdict: FAILED, {bug} was not found"),
-        (false, Some(bug)) => println!("verdict: {bug} was found"),
+        (false, None) => println!("result: FAILED, seed {}", ask.seed),
+        (true, Some(bug)) => println!("result: FAILED, the oracle did not find {bug}"),
+        (false, Some(bug)) => println!("result: the oracle found {bug}"),
     }
     match wrong.is_empty() == ask.planted.is_none() {
         true => ExitCode::SUCCESS,
@@ -81,9 +82,9 @@ impl Ask {
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
-            let mut next = || words.next().ok_or(format!("{word}: a value is missing"));
+            let mut next = || words.next().ok_or(format!("{word}: missing value"));
             let number =
-                |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+                |text: &str| text.parse::<u64>().map_err(|_| format!("invalid number: {text}"));
             match word.as_str() {
                 "--hours" => ask.time = Duration::from_secs(number(&next()?)? * 3_600),
                 "--seed" => ask.seed = number(&next()?)?,
@@ -95,7 +96,7 @@ impl Ask {
     }
 }
 
-/// Everything that is not as it should be.
+/// Runs the campaign. Returns all violations.
 fn campaign(ask: &Ask) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
@@ -114,7 +115,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
     let possible: Vec<_> = Fault::ALL.iter().filter(|fault| fault.is_possible(&place)).collect();
     let (began, mut number) = (Instant::now(), 0);
     while began.elapsed() < ask.time && wrong.is_empty() {
-        // Each kind before any of them comes again.
+        // Every kind occurs once before any of them repeats.
         if deck.is_empty() {
             deck.clone_from(&possible);
             deck.shuffle(&mut random);
@@ -128,7 +129,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
         if number % EACH == 0 {
             wrong = examiner.examine(&place, &callers);
             let told = callers.heard().len();
-            println!("{} s: {number} faults, {told} answers", began.elapsed().as_secs());
+            println!("{} s: {number} faults, {told} responses", began.elapsed().as_secs());
         }
     }
     driver.stop();
@@ -147,16 +148,16 @@ fn campaign(ask: &Ask) -> Vec<String> {
         heard.iter().filter(|heard| matches!(heard.told, oracle::Told::Written { .. })).count();
     let (already, again) = (heard.len() - written, callers.again());
     println!(
-        "{written} writes acknowledged, {already} answers \"already so\", {again} calls sent again"
+        "{written} acknowledged writes, {already} responses \"already done\", {again} retried calls"
     );
     println!(
-        "{} runs ended, {} heads kept, {} s",
+        "{} runs ended, {} heads stored, {} s",
         driver.runs_ended(),
         examiner.kept.len(),
         lasted.as_secs()
     );
     if (written as f64) < TRAFFIC * lasted.as_secs_f64() / 60.0 {
-        wrong.push(format!("only {written} writes: this run proves nothing"));
+        wrong.push(format!("only {written} writes: too few for a result"));
     }
     if !wrong.is_empty() {
         keep_everything(&place);
@@ -164,15 +165,15 @@ fn campaign(ask: &Ask) -> Vec<String> {
     wrong
 }
 
-/// Who remembers what the log was, and looks whether it is what it must be.
+/// Stores signed heads of the log and checks that the log stays consistent with them.
 struct Examiner {
     source: Source,
-    /// Heads that a server signed.
+    /// Signed heads from a server.
     kept: Vec<(u64, Hash)>,
 }
 
 impl Examiner {
-    /// Ask for a signed head, and remember it.
+    /// Requests a signed head and stores it.
     fn keep(&mut self, place: &Place) {
         let Ok(said) = stead(place).args(["-o", "json", "audit", "checkpoint"]).output() else {
             return;
@@ -185,7 +186,7 @@ impl Examiner {
 
     fn examine(&self, place: &Place, callers: &Callers) -> Vec<String> {
         let Some(_quiet) = callers.quiet(SETTLE) else {
-            return vec![format!("a call was not answered within {SETTLE:?} of peace")];
+            return vec![format!("a call got no response within {SETTLE:?} after the last fault")];
         };
         place.runtime.block_on(async {
             let mut wrong = oracle::everything(&self.source, &callers.heard()).await;
@@ -195,7 +196,7 @@ impl Examiner {
     }
 }
 
-/// The log is still the one that the customer's runner has seen.
+/// Checks the log against the checkpoint of the customer's runner.
 fn witnessed(place: &Place) -> Option<String> {
     let checkpoint = place.runner.data().join("checkpoint");
     let verify =
@@ -204,7 +205,7 @@ fn witnessed(place: &Place) -> Option<String> {
     (!verify.status.success()).then(|| format!("the runner's checkpoint: {why}"))
 }
 
-/// The CLI, as an owner calls the one address.
+/// The CLI with the owner's token at the balancer's address.
 fn stead(place: &Place) -> Command {
     let mut stead = Command::new(program("stead"));
     stead.args(["--server", &place.balancer.control(), "--token-file"]).arg(place.token());
@@ -219,5 +220,5 @@ fn keep_everything(place: &Place) {
     for from in servers.chain([place.dir.path()]) {
         let _copied = Command::new("cp").arg("-R").arg(from).arg(&kept).output();
     }
-    println!("everything is in {}", kept.display());
+    println!("data directory: {}", kept.display());
 }

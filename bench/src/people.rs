@@ -1,4 +1,4 @@
-//! What people ask of the Control API, with the owner's token.
+//! Calls of the Control API with the owner's token.
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -8,7 +8,7 @@ use hyper::{
 
 use crate::wire::Wire;
 
-/// Where they call, and as whom.
+/// Address and token of a caller.
 #[derive(Clone)]
 pub struct People {
     pub control: String,
@@ -20,7 +20,7 @@ impl People {
         People { control: control.into(), token: token.into() }
     }
 
-    /// A connection.
+    /// Opens a connection.
     pub fn wire(&self) -> Wire {
         Wire::to(&self.control)
     }
@@ -30,7 +30,7 @@ impl People {
         ask.body(Full::default()).unwrap()
     }
 
-    /// A command without a body; with an idempotency key, if there is one.
+    /// Request of a command without a body, with an optional idempotency key.
     pub fn post(&self, path: &str, key: Option<&str>) -> Request<Full<Bytes>> {
         let mut ask = Request::post(path).header(AUTHORIZATION, self.bearer());
         if let Some(key) = key {
@@ -39,7 +39,7 @@ impl People {
         ask.body(Full::default()).unwrap()
     }
 
-    /// A command with a body.
+    /// Request of a command with a body.
     pub fn send(&self, path: &str, kind: &str, body: Bytes) -> Request<Full<Bytes>> {
         let ask = Request::post(path).header(AUTHORIZATION, self.bearer());
         ask.header(CONTENT_TYPE, kind).body(Full::new(body)).unwrap()

@@ -1,8 +1,8 @@
-//! Cost must not grow with history: the same questions after 10⁴, 10⁵ and 10⁶ events in one log (`--large`: after 10⁷,
-//! too), and a stream of 10⁵ events.
+//! Cost must not grow with history. Measures the same operations after 10⁴, 10⁵ and 10⁶ events in
+//! one log (with `--large` also 10⁷), and a stream of 10⁵ events.
 //!
-//! The log grows through the appender with the views that are written with it; the others follow it as in a server.
-//! After each step the log is verified, and so is every view.
+//! The appender writes the log together with its inline projections. The other projections follow
+//! as in a server. After each step, the log and every projection are verified.
 mod grown;
 mod questions;
 mod stream;

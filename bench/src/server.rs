@@ -1,4 +1,4 @@
-//! A server in this process, and what it is told without HTTP.
+//! A server in this process, and operations on it without HTTP.
 use std::{path::Path, sync::Arc};
 
 use api::{
@@ -21,17 +21,17 @@ use ulid::Ulid;
 
 use crate::{database::Database, people::People};
 
-/// As in the program that serves.
+/// The allocator of the server.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// With its own data directory, on free ports of loopback.
+/// Starts a server with its own data directory, on free ports of loopback.
 pub async fn start(database: &Database, data: &Path) -> Server {
     let options = Options::on_loopback(data.to_path_buf(), database.app());
     Server::start(Options { connections: 16, ..options }).await.unwrap()
 }
 
-/// The owner who was made at its first start.
+/// API client of the owner that the first start created.
 pub fn people(server: &Server) -> People {
     let file = server.ready.owner_token_file.as_ref().unwrap();
     let token = std::fs::read_to_string(file).unwrap();
@@ -42,7 +42,7 @@ fn system() -> Call {
     Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
 }
 
-/// Tokens for build runners.
+/// Creates enrolment tokens for build runners.
 pub async fn tokens(app: &App, number: usize) -> Vec<String> {
     let app = Arc::new(app.clone());
     let issued = stream::iter(0..number).map(|_| {
@@ -55,7 +55,7 @@ pub async fn tokens(app: &App, number: usize) -> Vec<String> {
     issued.buffer_unordered(32).collect().await
 }
 
-/// Queue a build as the server does: manifest, then one commit.
+/// Queues a build as the server does: manifest, then one commit.
 pub async fn queue(app: &App) -> JobId {
     let job = JobId(Ulid::new());
     let manifest = Manifest {

@@ -1,4 +1,4 @@
-//! A server as a process of its own.
+//! A server as a separate process.
 use std::{
     fs,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -13,23 +13,23 @@ use crate::{database::Database, people::People, wire::Wire};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// How long a start may take, and how often it is looked: starts are measured.
+/// Timeout of a start. The poll interval is short, because starts are measured.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(1);
 
-/// `stead serve`, or `stead up`.
+/// A process of `stead serve` or `stead up`.
 pub struct Serving {
     child: Child,
-    /// Where runners call.
+    /// URL of the Runner API.
     pub runner: String,
-    /// Where people call.
+    /// URL of the Control API.
     pub control: String,
-    /// The file of the first owner's token.
+    /// File with the first owner's token.
     token: PathBuf,
 }
 
 impl Serving {
-    /// `stead serve` on these addresses, or on free ones.
+    /// Starts `stead serve` on these addresses, or on free ones.
     pub async fn start(
         database: &Database,
         data: &Path,
@@ -40,7 +40,7 @@ impl Serving {
         Serving::launch(serve, (data, data), listen.unwrap_or([ANY, ANY])).await
     }
 
-    /// `stead up`, which brings its own Postgres, with a data directory that it makes in this one.
+    /// Starts `stead up`, which includes Postgres, with a new data directory below this one.
     pub async fn up(directory: &Path) -> Serving {
         let mut up = Command::new(tests::program("stead"));
         up.arg("up").env_remove("DATABASE_URL");
@@ -60,7 +60,7 @@ impl Serving {
         stead.arg(data).arg("--ready-file").arg(&ready);
         stead.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = stead.spawn().unwrap();
-        // Held at once: whatever happens from here on ends it.
+        // Created at once, so that any failure below stops the process.
         let mut serving = Serving {
             child,
             runner: String::new(),
@@ -80,18 +80,18 @@ impl Serving {
         panic!("{}", fs::read_to_string(directory.join("serve.log")).unwrap_or_default());
     }
 
-    /// As whom people call: the first owner.
+    /// API client of the first owner.
     pub fn people(&self) -> People {
         let token = fs::read_to_string(&self.token).unwrap();
         People::new(&self.control, token.trim())
     }
 
-    /// Its process.
+    /// Id of its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Resident memory, bytes.
+    /// Resident memory in bytes.
     pub fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -107,18 +107,18 @@ impl Serving {
         Duration::from_millis(ticks * 10)
     }
 
-    /// Where it listens: people, runners.
+    /// Addresses of the listeners: Control API, Runner API.
     pub fn addresses(&self) -> [SocketAddr; 2] {
         [&self.control, &self.runner].map(|url| url.split("://").nth(1).unwrap().parse().unwrap())
     }
 
-    /// As the machine's power would.
+    /// Kills the process, like a loss of power.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         let _ended = self.child.wait();
     }
 
-    /// How many polls are parked, as the server counts.
+    /// Number of parked polls, from the server's metrics.
     pub async fn parked(&self) -> u64 {
         let ask = hyper::Request::get("/metrics").body(Default::default()).unwrap();
         let answer = Wire::to(&self.control).send(ask).await.unwrap().ok();

@@ -1,10 +1,10 @@
-//! How long until a server takes calls: from the start of its process to its word that it is ready, and to the first
-//! answer.
+//! Time until a server accepts calls: from the start of its process to the message that it is
+//! ready, and to the first response.
 //!
 //! ```text
-//! serve   `stead serve` on a migrated database; `scripts/bench scale` asks the same after 10⁶ and 10⁷ events
-//! up      `stead up` in an empty directory: makes a cluster, starts Postgres, migrates, starts a build runner
-//! again   `stead up` where it was before
+//! serve   `stead serve` on a migrated database; `scripts/bench scale` measures the same after 10⁶ and 10⁷ events
+//! up      `stead up` in an empty directory: creates a cluster, starts Postgres, migrates, starts a build runner
+//! again   `stead up` in the same directory again
 //! ```
 use std::{
     collections::BTreeMap,
@@ -22,14 +22,14 @@ use crate::{
     serving::Serving,
 };
 
-/// What is started, and the bar.
+/// Kinds of start with their targets.
 const STARTS: [(&str, &str); 3] = [
     ("`stead serve`, migrated database", "≤ 300 ms, aim 25"),
     ("`stead up`, empty directory", "≤ 3000 ms, aim 1500"),
     ("`stead up`, once more", ""),
 ];
 
-/// Until it says that it is ready, and until it has answered.
+/// Time until the ready message, and until the first response.
 #[derive(Default)]
 struct Times {
     ready: Vec<Duration>,
@@ -48,7 +48,7 @@ async fn run(ask: Ask) {
     let place = Place::new();
     let database = Database::start(&place.of("cluster")).await;
     let data = place.of("server");
-    // The first one makes keys and the first owner.
+    // The first start creates keys and the first owner.
     drop(Serving::start(&database, &data, None).await);
     let mut all: BTreeMap<usize, Times> = BTreeMap::new();
     let rounds = ask.rounds * ask.much(1, 3);
@@ -81,7 +81,7 @@ async fn answered(serving: &Serving) {
     people.wire().send(people.get("/v1/whoami")).await.unwrap().ok();
 }
 
-/// A cluster takes 40 MB.
+/// Deletes the directory, because a cluster takes 40 MB.
 fn gone(directory: &Path) {
     std::fs::remove_dir_all(directory).unwrap();
 }

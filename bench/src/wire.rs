@@ -1,5 +1,5 @@
-//! One connection of HTTP/1.1, held by whoever calls. Lean on purpose: callers and server share the same cores, and it
-//! is the server that is measured.
+//! An HTTP/1.1 connection of a caller. It is minimal, because callers share the cores with the
+//! server that is measured.
 use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
@@ -14,7 +14,7 @@ use tokio::net::TcpSocket;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// A caller, from one address to one server without TLS.
+/// A caller from one address to one server, without TLS.
 pub struct Wire {
     from: Ipv4Addr,
     to: SocketAddr,
@@ -22,7 +22,7 @@ pub struct Wire {
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// What came back.
+/// A response.
 pub struct Answer {
     pub status: StatusCode,
     pub body: Bytes,
@@ -33,7 +33,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap()
     }
 
-    /// The same answer, which must be a success.
+    /// Returns the response, which must be a success.
     #[track_caller]
     pub fn ok(self) -> Answer {
         let text = || String::from_utf8_lossy(&self.body).into_owned();
@@ -43,18 +43,18 @@ impl Answer {
 }
 
 impl Wire {
-    /// To `http://host:port`; nothing is opened yet.
+    /// Caller of `http://host:port`. Opens no connection yet.
     pub fn to(url: &str) -> Wire {
         Wire::from_to(Ipv4Addr::LOCALHOST, url)
     }
 
-    /// Likewise, calling from this address: each has 28,000 ports only.
+    /// Caller from this source address. Each address has only 28,000 ports.
     pub fn from_to(from: Ipv4Addr, url: &str) -> Wire {
         let host = url.strip_prefix("http://").unwrap();
         Wire { from, to: host.parse().unwrap(), host: host.parse().unwrap(), open: None }
     }
 
-    /// Ask and read the whole answer, on the connection that is open, or on a new one.
+    /// Sends a request over the open or a new connection, and reads the whole response.
     pub async fn send(&mut self, mut ask: Request<Full<Bytes>>) -> Result<Answer, Error> {
         let mut open = match self.open.take() {
             Some(open) if !open.is_closed() => open,
@@ -74,7 +74,7 @@ impl Wire {
         let stream = socket.connect(self.to).await?;
         stream.set_nodelay(true)?;
         let (open, connection) = handshake(TokioIo::new(stream)).await?;
-        // It ends with the server's or with our end of it; whoever asks next sees that.
+        // Ends when either side closes the connection. The next request detects that.
         tokio::spawn(connection);
         Ok(open)
     }

@@ -1,4 +1,4 @@
-//! `stead apps`: products, and the config versions that their directories become.
+//! `stead apps`: apps and their config versions.
 mod check;
 mod directory;
 mod here;
@@ -98,7 +98,7 @@ pub(crate) struct Source {
     /// Executable of a plugin that components use as their type; may be repeated
     #[arg(long = "plugin", value_name = "NAME=PATH", value_parser = pack::named_path)]
     plugins: Vec<(String, PathBuf)>,
-    /// Fetch texts that the directory references by https:// into the bundle
+    /// Download texts that the directory references by https:// into the bundle, at most 1 MiB each
     #[arg(long)]
     allow_remote: bool,
 }
@@ -142,10 +142,10 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
     }
 }
 
-/// The version that a dry run compares with; none is the newest.
+/// Version that a dry run compares with. `None`: the newest.
 struct Against(Option<u32>);
 
-/// Pack the directory and send it, to be published or to be compared.
+/// Packs the directory and uploads it, to publish it or to compare it.
 async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Synced, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
@@ -169,7 +169,7 @@ async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
     if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
 }
 
-/// Until every build of the version is over.
+/// Waits until every build of the version has ended.
 async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
     let wanted = synced.builds.len();
     let bar = desk.screen.bar(wanted as u64, "builds");
@@ -178,7 +178,7 @@ async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
         let all = match desk.client.builds(&query).await {
             Ok(page) => page.items,
-            // A server that restarts goes on with the builds.
+            // The builds continue after a server restart.
             Err(ClientError::Unreachable { .. }) => {
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 continue;

@@ -1,4 +1,4 @@
-//! `stead archive`: older ranges of the log in files, and their rows out of the database.
+//! `stead archive`: copies closed log partitions to files, verifies them, and drops their rows.
 pub(crate) mod picture;
 
 use std::{
@@ -56,7 +56,7 @@ Example:
     Drop(Drop),
 }
 
-/// Whose log, and where its archives are.
+/// Database of the log, and the directory of its archives.
 #[derive(Debug, Args)]
 pub(crate) struct Where {
     #[command(flatten)]
@@ -95,7 +95,7 @@ pub(crate) struct Drop {
     through: u64,
 }
 
-/// Why it was not done.
+/// Errors of the archive commands.
 #[derive(Debug, thiserror::Error)]
 enum Undone {
     #[error(transparent)]
@@ -109,7 +109,8 @@ enum Undone {
 impl From<Undone> for Failure {
     fn from(error: Undone) -> Failure {
         match &error {
-            // What is there is not what was written.
+            // The data differs from what was published. The other errors concern the command or its
+            // environment.
             Undone::Archive(
                 ArchiveError::Spoiled { .. }
                 | ArchiveError::Signer { .. }
@@ -141,7 +142,7 @@ pub(crate) async fn run(verb: Archive, screen: Screen) -> ExitCode {
 }
 
 impl Where {
-    /// Work on the log and its archives, as the owner of the tables.
+    /// Runs `work` on the log and its archives, as the owner of the tables.
     async fn owned<T>(
         &self,
         work: impl AsyncFnOnce(&sqlx::PgPool, &Archives) -> Result<T, ArchiveError>,
@@ -193,10 +194,10 @@ async fn verify(ask: Verify, screen: &Screen) -> Result<(), Failure> {
     screen.one(&read, |_| picture::read(&read))
 }
 
-/// One archive by itself, under keys that somebody believes.
+/// Verifies one archive without a database, with these trusted keys.
 fn alone(directory: &Path, keys: &[String]) -> Result<Vec<archives::Range>, Failure> {
     if keys.is_empty() {
-        let said = "say with --key whose checkpoint is believed: `stead keys list` shows the log's";
+        let said = "cannot verify the archive: no trusted key\n  try: --key with a checkpoint key of `stead keys list`";
         return Err(Failure::Usage(said.into()));
     }
     let checked = check(directory, &believed(keys)?, &mut |_| {});

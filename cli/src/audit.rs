@@ -56,8 +56,8 @@ Examples:
   stead audit diff --run run_01JD… --from 0
   stead audit diff --app shop --from '3d ago' -o json
   stead audit diff --from yesterday --to today      every install that changed
-A day or weekday means its start in UTC; a weekday is the last one.
-Events of installs and runs are grouped by run, others are listed one by one.")]
+A day or a weekday means its start in UTC. A weekday is the most recent one, including today.
+For an install or a run, the output groups the history by run. For other aggregates, it lists events.")]
     Diff {
         #[command(flatten)]
         which: Box<Which>,
@@ -126,7 +126,7 @@ pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure>
         Audit::Replay { which, at } => {
             let stream = which.stream().ok_or_else(|| {
                 Failure::Usage(
-                    "nothing is named to replay\n  try: --install NAME, --run ID or --stream TYPE/ID".into(),
+                    "cannot replay: no aggregate is selected\n  try: --install NAME, --run ID or --stream TYPE/ID".into(),
                 )
             })?;
             replay(&settings.desk()?, stream, at).await
@@ -162,7 +162,7 @@ async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failu
     })
 }
 
-/// Tell how a verification ended, for people or programs.
+/// Prints the result of a verification, as text or as JSON.
 fn tell(desk: &crate::render::Screen, said: &serde_json::Value, text: &str) -> Result<(), Failure> {
     match desk.output {
         crate::render::Output::Table => write(text),

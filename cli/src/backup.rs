@@ -1,4 +1,4 @@
-//! `stead backup`: everything of a server that must come back, in its data directory and in its database.
+//! `stead backup`: backups of the data directory and the database, restores and restore drills.
 pub(crate) mod picture;
 pub(crate) mod restore;
 
@@ -20,11 +20,12 @@ use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
 pub(crate) enum Backup {
     /// Create a backup; the server may run
     #[command(after_help = "\
-Contains the database, the server's signing keys, the artifacts and the first owner's token: whoever has it can \
-impersonate the server, so protect it like the keys. Files have mode 0600. A failed backup leaves nothing behind.
+A backup contains the database, the signing keys of the server, the artifacts and the first owner's token. A party that \
+has it can impersonate the server: protect it like the keys. Every file has mode 0600. The backup appears under its name \
+only when it is complete.
 
-Run this as the server's user or as root. Without DATABASE_OWNER_URL, uses the private Postgres of the data directory. \
-A name that ends in .tar creates one file and needs twice the space.
+Run the command as the server's user, or as root. Without DATABASE_OWNER_URL, it uses the private Postgres of the data \
+directory. If the name ends in .tar, the backup is one file. This needs twice the space.
 
 Examples:
   stead backup create --out /backups/2026-11-21
@@ -78,10 +79,10 @@ async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
     let (told, data) = (Told::listen()?, ask.place.data()?);
     let bar = screen.spinner("backup");
     let progress = |said: String| bar.set_message(said);
-    // What is given up in the middle takes with it what it has copied: keys, too.
+    // A stopped backup removes its partial copy, which contains keys.
     let made = tokio::select! {
         made = made(&ask, &data, &progress) => made.map_err(refused),
-        () = told.heard() => Err(Failure::Usage("stopped; no backup was made".into())),
+        () = told.heard() => Err(Failure::Usage("backup stopped: no backup was created".into())),
     };
     bar.finish_and_clear();
     let manifest = made?;
@@ -97,7 +98,7 @@ async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manif
     ask.place.owned(data, make).await
 }
 
-/// A backup that is not what it was is bad work, not a wrong command.
+/// Maps an invalid backup to a failed operation, and other errors to wrong usage.
 fn refused(error: BackupError) -> Failure {
     if error.is_bad_backup() {
         Failure::Outcome(error.to_string())

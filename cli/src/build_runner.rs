@@ -1,5 +1,6 @@
-//! The build runner as a child of `stead up`: the same executable as in an account, enrolled like any other,
-//! restarted when it ends, stopped with us. Its shims, and so its builds, outlive it.
+//! Runs the build runner as a child process of `stead up`. It is the same program as in a customer
+//! account, enrolled in the same way. It is restarted when it exits, and stopped with the server.
+//! Its shims, and so its builds, outlive it.
 use std::{
     fs::{self, OpenOptions},
     io,
@@ -27,18 +28,18 @@ use tracing::{info, warn};
 
 use crate::serve::{LogFormat, beside};
 
-/// Between two starts, doubled until it stays up.
+/// First wait before a restart, doubled until the process stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-/// A child that ran for so long did not fail at its start.
+/// Uptime after which the wait before a restart is reset.
 const STAYED_UP: Duration = Duration::from_secs(60);
-/// How long it may take to close its session.
+/// Timeout for the build runner to close its session.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long one may take whose server is gone, which it may be calling in vain.
+/// Timeout for an orphaned build runner, which may call a server that no longer exists.
 const ORPHAN_PATIENCE: Duration = Duration::from_millis(1500);
 
-/// A build runner that is kept running.
+/// Handle of a supervised build runner.
 pub(crate) struct BuildRunner {
     stop: CancellationToken,
     kept: JoinHandle<()>,
@@ -48,7 +49,7 @@ struct Keeper {
     app: App,
     program: PathBuf,
     data: PathBuf,
-    /// The server's certificate chain, when the runners' door speaks TLS.
+    /// The server's certificate chain, if the runner listener uses TLS.
     certificate: Option<PathBuf>,
     /// Format of its log lines.
     format: LogFormat,
@@ -56,7 +57,7 @@ struct Keeper {
 }
 
 impl BuildRunner {
-    /// Keep one running, if the program is on this machine.
+    /// Starts and supervises a build runner, if the program is on this machine.
     pub(crate) fn start(
         app: App,
         certificate: Option<&Path>,
@@ -70,7 +71,7 @@ impl BuildRunner {
         Some(BuildRunner { stop, kept: tokio::spawn(keeper.keep()) })
     }
 
-    /// Stop it; builds that run go on, and are adopted at the next start.
+    /// Stops the build runner. Running builds continue, and the next build runner adopts them.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         let _ = self.kept.await;
@@ -85,7 +86,7 @@ impl Keeper {
             let since = Instant::now();
             match self.start().await {
                 Ok(child) => self.watch(child).await,
-                Err(reason) => warn!(reason = %reason, "The build runner does not start: {reason}"),
+                Err(error) => warn!(error = %error, "Cannot start the build runner"),
             }
             if since.elapsed() > STAYED_UP {
                 wait = BACKOFF;
@@ -100,7 +101,7 @@ impl Keeper {
         let log = self.app.config.data.join("build-runner.log");
         let log = OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = Command::new(&self.program);
-        // Rules are for runners of customers: this one belongs to the vendor.
+        // Policies protect customers from the vendor. This runner belongs to the vendor.
         command.args(["--no-policy", "--mode", "build"]);
         command.args(["--server", &self.app.config.runner_url, "--data"]);
         command.arg(&self.data);
@@ -109,7 +110,7 @@ impl Keeper {
             command.arg("--ca-fingerprint").arg(fingerprint(certificate)?);
         }
         if !enrolled {
-            // Of another log, or of an enrolment that was cut: neither is of use.
+            // The directory belongs to another log, or to an interrupted enrolment: it is useless.
             match fs::remove_dir_all(&self.data) {
                 Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why.into()),
                 Err(_) | Ok(()) => {}
@@ -117,7 +118,7 @@ impl Keeper {
             let meta = Meta::new(Actor::System, ulid::Ulid::new().to_string());
             let issued = enrolments::issue(&self.app, &Call::of(meta), Purpose::Build).await;
             let issued = issued.map_err(|problem| anyhow::anyhow!(problem.detail))?;
-            // In the environment and not among the arguments, which everybody can read.
+            // Every local user can read the arguments of a process, but not its environment.
             command.env("STEAD_ENROLMENT_TOKEN", issued.answer.token);
             command.args(["--server-key", &self.app.keys.fingerprint()]);
         }
@@ -133,8 +134,8 @@ impl Keeper {
     async fn watch(&self, mut child: Child) {
         let ended = self.stop.run_until_cancelled(child.wait()).await;
         match ended {
-            Some(Ok(status)) => warn!("The build runner ended ({status}); starting it again"),
-            Some(Err(reason)) => warn!(reason = %reason, "The build runner is lost: {reason}"),
+            Some(Ok(status)) => warn!(status = %status, "Build runner exited, restarting it"),
+            Some(Err(error)) => warn!(error = %error, "Cannot wait for the build runner"),
             None => {
                 signal(child.id(), Signal::SIGTERM);
                 if timeout(PATIENCE, child.wait()).await.is_err() {
@@ -145,7 +146,7 @@ impl Keeper {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// Whether the data directory is that of a runner of this log.
+    /// Returns whether the data directory belongs to a runner of this log.
     fn is_enrolled(&self) -> bool {
         let kept = fs::read(self.data.join("runner.json")).ok();
         let kept: Option<serde_json::Value> =
@@ -158,14 +159,14 @@ impl Keeper {
         self.app.config.data.join("build-runner.pid")
     }
 
-    /// A build runner that a killed server left running would keep ours out of its data directory.
+    /// Stops the build runner of a killed server, which would keep the data directory locked.
     async fn end_orphan(&self) {
         let Some(pid) = fs::read_to_string(self.pid_file()).ok().and_then(|pid| pid.parse().ok())
         else {
             return;
         };
         if self.is_ours(pid) {
-            info!(pid, "Ending the build runner that the last server left running");
+            info!(pid, "Stopping the orphaned build runner of the previous server");
             signal(Some(pid), Signal::SIGTERM);
         }
         let since = Instant::now();
@@ -178,7 +179,8 @@ impl Keeper {
         let _ = fs::remove_file(self.pid_file());
     }
 
-    /// Whether this process works in our build runner's directory, and is not another with its number.
+    /// Returns whether this process uses our build runner's directory: another process may have the
+    /// same pid.
     fn is_ours(&self, pid: u32) -> bool {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let data = self.data.as_os_str().as_encoded_bytes();
@@ -186,7 +188,8 @@ impl Keeper {
     }
 }
 
-/// SHA-256 of the server's own certificate, the first of its chain: whoever issued it, it is this one.
+/// SHA-256 of the server's own certificate, the first of the chain. It identifies the server
+/// whatever the issuer.
 fn fingerprint(chain: &Path) -> anyhow::Result<String> {
     let own = CertificateDer::from_pem_file(chain);
     let own = own.map_err(|reason| anyhow::anyhow!("{}: {reason}", chain.display()))?;
@@ -195,7 +198,7 @@ fn fingerprint(chain: &Path) -> anyhow::Result<String> {
 
 fn signal(pid: Option<u32>, signal: Signal) {
     if let Some(pid) = pid.and_then(|pid| i32::try_from(pid).ok()) {
-        // Gone meanwhile is what we want.
+        // An error means that the process has ended already.
         let _ = kill(Pid::from_raw(pid), signal);
     }
 }

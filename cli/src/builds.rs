@@ -1,4 +1,4 @@
-//! `stead builds`: from sources to artifacts.
+//! `stead builds`: builds of components into artifacts.
 use clap::{Args, Subcommand};
 use domain::{build::BuildFailure, ids::BuildId};
 use schemas::control::builds::{Build, BuildsQuery};
@@ -56,11 +56,13 @@ pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure
             let again = desk.client.retry_build(build).await?;
             desk.screen.one(&again, |_| {
                 let version = again.version;
-                let mut text = format!("Version {version} builds again what failed:\n");
+                let mut text = format!("Version {version} retries the failed builds:\n");
                 for build in &again.builds {
                     text += &format!("  building {}: {}\n", build.component, build.id);
                 }
-                text + &format!("Move installs to it: stead installs upgrade NAME --to {version}\n")
+                text + &format!(
+                    "Upgrade installs to it: stead installs upgrade NAME --to {version}\n"
+                )
             })
         }
     }

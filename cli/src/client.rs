@@ -1,8 +1,8 @@
-//! The Control API from the other side: what the CLI and the tests call.
+//! Client of the Control API, for the CLI and the tests.
 //!
-//! Every change carries an idempotency key, so that it can be sent again when the connection broke
-//! before the answer. The client remembers the highest position that it was told and asks for reads
-//! at least as fresh, so nobody misses their own write.
+//! Every change carries an idempotency key, so that the client can send it again after a lost
+//! connection. The client remembers the highest position in a response, and requests reads that are
+//! at least as fresh. A caller therefore always reads its own writes.
 mod calls;
 mod exported;
 mod harmless;
@@ -31,21 +31,21 @@ pub use history::{HistoryError, ProvenHistory, proven_history};
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 
-/// How often a call is sent at most when the server cannot be reached or asks to wait.
+/// Maximum attempts of a call whose response is lost, or delayed by the server.
 const TRIES: u32 = 4;
-/// The longest wait between two tries.
+/// Longest wait between two attempts.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// No answer in this time: the server counts as unreachable. Streams are exempt.
+/// Timeout of a response. Streams are exempt.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where the server is and who is asking.
+/// Server address and credentials.
 #[derive(Debug, Clone, Default)]
 pub struct Target {
     /// `http://` or `https://`, host and port.
     pub server: String,
     /// The bearer token.
     pub token: Option<String>,
-    /// A private certificate authority, PEM.
+    /// PEM file of a private certificate authority.
     pub ca: Option<PathBuf>,
 }
 
@@ -59,37 +59,37 @@ pub struct Client {
     for_people: bool,
 }
 
-/// Why a call gave nothing.
+/// Errors of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server refused.
+    /// The server rejected the request.
     #[error("{0}")]
     Problem(Box<Problem>),
-    /// Nobody answered.
-    #[error("{server} cannot be reached: {reason}")]
+    /// The server did not respond.
+    #[error("cannot reach {server}: {reason}")]
     Unreachable {
-        /// Who was called.
+        /// Address of the server.
         server: String,
         /// The innermost cause.
         reason: String,
     },
-    /// What answered does not speak the Control API.
-    #[error("{server} answered {status} with something that is not ours: {reason}")]
+    /// The response is not one of the Control API.
+    #[error("cannot read the response of {server} (HTTP status {status}): {reason}")]
     Undecodable {
-        /// Who was called.
+        /// Address of the server.
         server: String,
         /// The HTTP status.
         status: u16,
-        /// What was expected.
+        /// Reason that the response cannot be read.
         reason: String,
     },
-    /// The client cannot be set up as asked.
+    /// The client configuration is invalid.
     #[error("{0}")]
     Setup(String),
 }
 
 impl ClientError {
-    /// The stable code of a refusal.
+    /// Problem code of a rejection.
     pub fn code(&self) -> Option<&str> {
         match self {
             ClientError::Problem(problem) => Some(&problem.code),
@@ -101,9 +101,9 @@ impl ClientError {
 }
 
 impl Client {
-    /// Prepare to call a server. Nothing is sent yet.
+    /// Prepares calls to a server. Sends nothing yet.
     pub fn new(target: &Target) -> Result<Self, ClientError> {
-        // A second call of this in one process finds the first one's choice in place: no matter.
+        // A second client in the same process finds the provider installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut http = reqwest::Client::builder()
             .connect_timeout(Duration::from_secs(5))
@@ -111,7 +111,7 @@ impl Client {
             .user_agent(concat!("stead/", env!("CARGO_PKG_VERSION")));
         if let Some(path) = &target.ca {
             let setup = |e: &dyn std::fmt::Display| {
-                ClientError::Setup(format!("the CA file {} cannot be used: {e}", path.display()))
+                ClientError::Setup(format!("cannot use the CA file {}: {e}", path.display()))
             };
             let pem = std::fs::read(path).map_err(|e| setup(&e))?;
             for authority in reqwest::Certificate::from_pem_bundle(&pem).map_err(|e| setup(&e))? {
@@ -121,7 +121,7 @@ impl Client {
         let server = target.server.trim_end_matches('/').to_owned();
         if !(server.starts_with("http://") || server.starts_with("https://")) {
             return Err(ClientError::Setup(format!(
-                "{server:?} is no address of a server: expected http:// or https://, host and port"
+                "{server:?} is not a valid server address: use http:// or https://, host and port"
             )));
         }
         let http = http.build().map_err(|e| ClientError::Setup(innermost(&e)))?;
@@ -129,22 +129,22 @@ impl Client {
         Ok(Client { http, server, token, seen, for_people })
     }
 
-    /// Answers are for a terminal: whatever is in them, they are [`harmless`] there.
+    /// Sets whether responses are for a terminal, where every text is sanitized.
     pub fn for_people(self, for_people: bool) -> Self {
         Client { for_people, ..self }
     }
 
-    /// Who is called.
+    /// Address of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The highest position that an answer told.
+    /// Highest position in a response so far.
     pub fn seen(&self) -> u64 {
         self.seen.load(Ordering::Relaxed)
     }
 
-    /// Read: `path` below the server, with a query.
+    /// Reads `path` with a query.
     pub async fn get<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -154,7 +154,8 @@ impl Client {
         self.decode(answer).await
     }
 
-    /// Read what is hashed or verified and so must stay byte for byte; who prints it makes it [`harmless`].
+    /// Reads data that is hashed or verified, without changing a byte. Code that prints it must use
+    /// [`sanitize`].
     pub async fn exact<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -165,7 +166,7 @@ impl Client {
         self.read(status, &bytes)
     }
 
-    /// Read something that must include what this client was told before.
+    /// Reads data that includes every earlier write of this client.
     pub async fn fresh<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -180,7 +181,7 @@ impl Client {
         self.decode(answer).await
     }
 
-    /// Change: sent again with the same key until there is an answer.
+    /// Sends a change, again with the same key if the response is lost.
     pub async fn change<A: DeserializeOwned>(
         &self,
         method: Method,
@@ -196,7 +197,7 @@ impl Client {
         self.note_position(answer).await
     }
 
-    /// Change with bytes that are not JSON.
+    /// Sends a change with a body that is not JSON.
     pub async fn upload<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -216,7 +217,7 @@ impl Client {
         self.note_position(answer).await
     }
 
-    /// A stream that lasts: only the beginning of the answer is waited for.
+    /// Opens a stream. Waits only for the start of the response.
     pub async fn open(
         &self,
         method: Method,
@@ -246,7 +247,7 @@ impl Client {
         }
     }
 
-    /// Send, and send again where that cannot do harm and may help.
+    /// Sends a request, and sends it again where that is safe and can help.
     async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
         for _ in 1..TRIES {
@@ -255,7 +256,7 @@ impl Client {
                     tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(PATIENCE)).await;
                 }
                 Ok(answer) => return self.accepted(answer).await,
-                // A refused connection will not change its mind within seconds: say so at once.
+                // A refused connection will not recover within seconds, so report it immediately.
                 Err(error) if error.is_connect() || error.is_builder() => {
                     return Err(self.unreachable(&error));
                 }
@@ -275,7 +276,7 @@ impl Client {
         let bytes = self.bytes(answer).await?.1;
         match serde_json::from_slice::<Problem>(&self.shown(bytes)) {
             Ok(problem) if !problem.code.is_empty() => Err(ClientError::Problem(Box::new(problem))),
-            Ok(_) | Err(_) => Err(self.undecodable(status, "a refusal without problem details")),
+            Ok(_) | Err(_) => Err(self.undecodable(status, "an error without problem details")),
         }
     }
 
@@ -315,7 +316,7 @@ impl Client {
     }
 
     fn unreachable(&self, error: &reqwest::Error) -> ClientError {
-        let reason = if error.is_timeout() { "no answer in time".into() } else { innermost(error) };
+        let reason = if error.is_timeout() { "request timed out".into() } else { innermost(error) };
         ClientError::Unreachable { server: self.server.clone(), reason }
     }
 
@@ -330,7 +331,7 @@ fn retry_after(answer: &Response) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The cause at the bottom: reqwest's own texts repeat the address and hide the reason.
+/// Innermost cause of an error. The texts of reqwest repeat the address and hide the reason.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

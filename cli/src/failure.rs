@@ -6,7 +6,7 @@ use schemas::problem::{FieldProblem, Problem};
 
 use crate::render::Output;
 
-/// Printed under `--help`; scripts may rely on it.
+/// Text for `--help`. Scripts may rely on the exit codes.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0  success
@@ -125,7 +125,7 @@ fn refusal(problem: &Problem) -> String {
     text
 }
 
-/// `file:line:column: message`, and the remedy under it.
+/// Formats a finding as `file:line:column: message`, with its remedy on the next line.
 pub(crate) fn place(error: &FieldProblem) -> String {
     let mut at = error.file.clone().unwrap_or_default();
     for number in [error.line, error.column].into_iter().flatten() {
@@ -158,7 +158,7 @@ fn next(code: &str) -> Option<&'static str> {
             "wait for that run or cancel it: `stead runs watch`, `stead runs cancel`"
         }
         "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
-            "again in a moment"
+            "the same command again in a few seconds"
         }
         _ => return None,
     })
@@ -188,7 +188,7 @@ impl From<std::io::Error> for Failure {
 
 impl From<serde_json::Error> for Failure {
     fn from(error: serde_json::Error) -> Self {
-        Failure::Unreachable(format!("the server's response cannot be read: {error}"))
+        Failure::Unreachable(format!("cannot read the response of the server: {error}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What people read of things is a golden: `schemas/cli-output`, changed on purpose.
+//! Compares the text output of commands with the golden files in `schemas/cli-output`.
 use std::{fs, path::Path};
 
 use api::archives::{Made, Range, Shown};
@@ -14,7 +14,7 @@ use crate::{
 const ULID: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 const AT: &str = "2026-11-21T01:02:03.000000Z";
 
-/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a customer would.
+/// `UPDATE_GOLDEN=1` writes the file. Review the difference from a customer's point of view.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -59,7 +59,7 @@ fn an_install_reads_like_this() {
         "components": [held, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "not_acted_on": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not look for drift"},
+             "message": "12 x `drift_schedule`: this release does not detect drift"},
             {"severity": "warning", "file": "metadata.toml",
              "message": "1 x `slack_webhook_url`: no message is sent to it (first in line 3)"},
         ],
@@ -103,7 +103,7 @@ fn a_difference_and_what_it_reaches_read_like_this() {
         "remaining_installs": 12,
         "not_acted_on": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
-             "message": "12 x `drift_schedule`: this release does not look for drift"},
+             "message": "12 x `drift_schedule`: this release does not detect drift"},
         ],
     }));
     golden("apps-diff.txt", &apps::diff_text(&diff, &screen()));
@@ -125,9 +125,8 @@ fn a_template_reads_like_this() {
 fn archives_read_like_this() {
     let range = |first: u64, last: u64| Range { first, last, bytes: 734_003_200 };
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
-    let next = Some(
-        "positions 20480001 to 30720000 are not closed: the log ends at 20491337, and goes on in them".into(),
-    );
+    let next =
+        Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
     golden("archive-create.txt", &archive::picture::made(&Made { archives, next }));
     let made_at = AT.parse().unwrap();
     let shown =
@@ -203,7 +202,7 @@ fn a_job_reads_like_this() {
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
         "step": id("stp"), "name": "network", "queued_at": AT,
-        "waiting": {"for": "resolution", "detail": "nobody can say what became of the job; look, then resolve it"},
+        "waiting": {"for": "resolution", "detail": "the outcome of the job is unknown; check the actual state, then resolve the job"},
         "attempts": [
             {"attempt": 1, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "signal": 9,
              "log": {"length_bytes": 2048, "sha256": digest(2), "omitted_bytes": 0, "complete": false}},
@@ -224,7 +223,7 @@ fn a_build_and_a_runner_read_like_this() {
     let mut failed = build.clone();
     failed["state"] = json!("failed");
     failed["reason"] = json!("job_failed");
-    failed["detail"] = json!("the child ended with 1");
+    failed["detail"] = json!("the process exited with code 1");
     failed.as_object_mut().unwrap().remove("artifact");
     let both = [build, failed].map(|build| builds::show(&read(build), &screen()));
     golden("builds-show.txt", &both.join("\n"));
@@ -262,8 +261,8 @@ fn a_run_reads_like_this() {
             step(1, "base", 0, "succeeded", json!({"plan": plan, "decision": by("approved", &id("prn"))})),
             step(2, "same", 0, "succeeded", json!({"plan": nothing, "decision": by("approved", "policy:auto_approve")})),
             step(3, "network", 1, "waiting_for_approval", json!({"plan": plan, "waiting": {"for": "approval", "detail": "x"}})),
-            step(4, "queue", 1, "failed", json!({"reason": "job failed: the child ended with 1", "job": id("job")})),
-            step(5, "cache", 1, "planning", json!({"waiting": {"for": "runner", "detail": "the runner does not call; start it or its network"}})),
+            step(4, "queue", 1, "failed", json!({"reason": "job failed: the process exited with code 1", "job": id("job")})),
+            step(5, "cache", 1, "planning", json!({"waiting": {"for": "runner", "detail": "the runner is disconnected; start it or check its network"}})),
             step(6, "old", 1, "skipped", json!({"plan": plan, "reason": "denied", "decision": by("denied", &id("prn"))})),
             step(7, "api", 2, "pending", json!({"waiting": {"for": "dependency", "detail": "network, cache must succeed first"}})),
         ],
@@ -299,7 +298,7 @@ fn what_changed_reads_like_this() {
         "interventions": [word("approved", Some("network"), "prn", "read it"),
                   word("cancel_requested", None, "prn", "enough")],
         "jobs": [job("plan", Some("succeeded"), None, 1),
-                 job("apply", Some("failed"), Some("the child ended with 1"), 2)],
+                 job("apply", Some("failed"), Some("the process exited with code 1"), 2)],
         "components": [
             {"name": "network", "before": version(1), "after": version(2), "incomplete": true},
             {"name": "old", "before": version(1), "incomplete": false},

@@ -1,4 +1,4 @@
-//! What `--help` says is a contract with people: a golden per command, changed on purpose.
+//! Compares the help of every command with the golden files in `schemas/cli`.
 use std::{fs, path::Path};
 
 use clap::CommandFactory;
@@ -10,7 +10,7 @@ fn the_command_line_is_well_formed() {
     Stead::command().debug_assert();
 }
 
-/// Every command that does something says what, and shows it once as it is typed.
+/// Every command has a summary and an example with its full name.
 #[test]
 fn every_command_says_what_it_does_and_shows_an_example() {
     let mut root = Stead::command();
@@ -23,16 +23,16 @@ fn every_command_says_what_it_does_and_shows_an_example() {
         if !about || !typed.clone().any(|line| line.contains(name)) {
             bare.push(name.to_owned());
         }
-        // An example with an option that is not there is worse than none.
+        // An example must not use an option that the command does not have.
         for line in typed.filter(|line| line.contains(name)) {
             for word in line.split_whitespace().filter_map(|word| word.strip_prefix("--")) {
                 let long = word.split('=').next().unwrap_or_default();
                 let has = command.get_arguments().any(|arg| arg.get_long() == Some(long));
-                assert!(has, "{name}: its example has --{long}");
+                assert!(has, "{name}: its example uses the unknown option --{long}");
             }
         }
     });
-    assert!(bare.is_empty(), "neither said nor shown: {bare:?}");
+    assert!(bare.is_empty(), "commands without a summary or an example: {bare:?}");
 }
 
 fn leaves(command: &clap::Command, name: String, each: &mut impl FnMut(&str, &clap::Command)) {
@@ -45,7 +45,7 @@ fn leaves(command: &clap::Command, name: String, each: &mut impl FnMut(&str, &cl
     }
 }
 
-/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a customer would.
+/// `UPDATE_GOLDEN=1` writes the files. Review the difference from a customer's point of view.
 #[test]
 fn the_help_of_every_command_is_what_was_agreed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli");
@@ -63,17 +63,17 @@ fn the_help_of_every_command_is_what_was_agreed() {
         expected.push(format!("{}.txt", noun.get_name()));
         check(&folder, noun.get_name(), &text, &mut differing);
     }
-    assert!(differing.is_empty(), "other than agreed: {differing:?}");
+    assert!(differing.is_empty(), "help that differs from schemas/cli: {differing:?}");
     for kept in fs::read_dir(&folder).unwrap() {
         let name = kept.unwrap().file_name().to_string_lossy().into_owned();
         assert!(expected.contains(&name), "schemas/cli/{name} belongs to no command");
     }
 }
 
-/// The help of a command and of everything under it.
+/// Appends the help of a command and of all its subcommands.
 fn whole(command: &clap::Command, text: &mut String) {
     let mut shown = command.clone().term_width(100);
-    // The options that every command has are in the golden of `stead` itself.
+    // The golden file of `stead` itself contains the global options.
     for global in ["server", "token_file", "ca_file", "output", "no_color", "quiet"] {
         if shown.get_arguments().any(|a| a.get_id() == global) {
             shown = shown.mut_arg(global, |arg| arg.hide(true));

@@ -1,4 +1,4 @@
-//! `stead installs`: copies of an app in customers' accounts.
+//! `stead installs`: installs of an app in customer accounts.
 mod accept_state;
 mod change;
 pub(crate) mod picture;
@@ -104,7 +104,7 @@ Examples:
     /// Destroy the components and the sandbox
     #[command(after_help = "Example:\n  stead installs deprovision acme --reason 'contract ended'")]
     Deprovision(change::Operation),
-    /// Run an action now
+    /// Run an action
     #[command(after_help = "Example:\n  stead installs action acme smoke-test --wait")]
     Action {
         #[command(flatten)]
@@ -153,7 +153,7 @@ Example: the runner's host is lost
 pub(crate) struct Create {
     /// Name or id of the app
     app: String,
-    /// Name of the install: lower-case letters, digits and hyphens
+    /// Name of the install: lower-case letters, digits, `-` and `_`, at most 63 characters
     name: String,
     #[command(flatten)]
     inputs: change::Inputs,

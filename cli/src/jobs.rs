@@ -1,4 +1,4 @@
-//! `stead jobs`: units of work, their logs, and what to do when nobody can say how one ended.
+//! `stead jobs`: jobs, their logs, and the resolution of unknown outcomes.
 mod log;
 mod signed;
 
@@ -53,7 +53,7 @@ Examples:
     /// Resolve the unknown outcome of a job
     #[command(after_help = "\
 Examples:
-  stead jobs resolve job_01JD… --resolution succeeded --reason 'the bucket is there, state says so'
+  stead jobs resolve job_01JD… --resolution succeeded --reason 'the bucket and its state exist'
   stead jobs resolve job_01JD… --resolution retry --reason 'host was lost before it started'")]
     Resolve {
         /// Id of the job
@@ -128,12 +128,15 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
     }
 }
 
-/// A job by its id, or the job of a build.
+/// Finds a job by its id, or by the id of its build.
 async fn find(desk: &Desk, named: &str) -> Result<JobId, Failure> {
     if let Ok(build) = named.parse::<BuildId>() {
         let build = desk.client.build(build).await?;
         return build.job.ok_or_else(|| {
-            Failure::NotFound(format!("{} has no job yet\n  try: again in a moment", build.id))
+            Failure::NotFound(format!(
+                "{} has no job yet\n  try: the same command again in a few seconds",
+                build.id
+            ))
         });
     }
     named.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
@@ -141,7 +144,9 @@ async fn find(desk: &Desk, named: &str) -> Result<JobId, Failure> {
 
 fn newest(job: &Job) -> Result<ExecutionId, Failure> {
     let newest = job.attempts.last().map(|a| a.execution);
-    newest.ok_or_else(|| Failure::NotFound(format!("{} was never started", job.id)))
+    newest.ok_or_else(|| {
+        Failure::NotFound(format!("cannot resolve {}: it was never started", job.id))
+    })
 }
 
 async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
@@ -170,7 +175,7 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Who resolved an unknown outcome, when and why.
+/// Formats the principal, time and reason of a resolution.
 pub(crate) fn resolution(resolved: &wire::Resolution) -> String {
     let by = who(&resolved.by, resolved.by_name.as_deref());
     format!("as {} by {by} {}: {}", resolved.resolution, moment(&resolved.at), resolved.reason)
@@ -206,7 +211,7 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         line("waiting", format!("for {}: {}", waiting.on, waiting.detail));
     }
     if job.cancelling {
-        line("cancel", "asked for, not confirmed yet".into());
+        line("cancel", "requested, not confirmed yet".into());
     }
     if job.state == "outcome_unknown" {
         line("try", format!("stead jobs resolve {} --resolution … --reason …", job.id));

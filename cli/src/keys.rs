@@ -1,4 +1,4 @@
-//! `stead keys`: the keys that the server signs with, in its data directory.
+//! `stead keys`: the signing keys in the data directory of the server.
 use std::path::PathBuf;
 
 use api::keys::{self, PublicKey};
@@ -58,14 +58,14 @@ pub(crate) struct Rotate {
     no_overlap: bool,
 }
 
-/// What a key signs, as the command line spells it.
+/// Use of a signing key.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Use {
-    /// What runners and their jobs call with
+    /// Access tokens of runners and jobs
     Tokens,
-    /// What runners are told to do; the enrol command names this key
+    /// Job manifests for runners; the enrolment command contains the fingerprint of this key
     Manifests,
-    /// The heads of the log
+    /// Checkpoints of the log
     Checkpoints,
 }
 
@@ -87,20 +87,22 @@ pub(crate) fn run(verb: Keys, screen: Screen) -> Result<(), Failure> {
 }
 
 fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
-    // To the second, as the files have it.
-    #[expect(clippy::disallowed_methods, reason = "the operator's clock is the one that counts")]
+    // The key files store whole seconds.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the operator's clock determines the validity of keys"
+    )]
     let now = chrono::Utc::now().trunc_subsecs(0);
     let overlap = if ask.no_overlap { 0 } else { ask.overlap };
-    let too_long = || Failure::Usage("--overlap is longer than time is counted".into());
+    let too_long = || Failure::Usage("cannot rotate the key: --overlap is too long".into());
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
     let usage = KeyUse::from(ask.usage);
     let mut all = keys::rotate(&ask.place.keys()?, usage, until, now).map_err(unusable)?;
     all.retain(|key| key.usage == usage);
     list(&all, screen)?;
-    screen.remark(
-        "A server that runs takes the new key within seconds. Back up its `keys` directory.",
-    );
+    screen
+        .remark("A running server loads the new key within seconds. Back up its `keys` directory.");
     Ok(())
 }
 
@@ -115,7 +117,8 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
                 KeyUse::Other => "other",
             };
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
-            // What is only compared is a fingerprint; what verifies something elsewhere is the key itself.
+            // A checkpoint key is used elsewhere, so it is shown in full. The others are only
+            // compared, by fingerprint.
             let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
             table.row([usage.into(), shown.clone(), since, until]);
         }

@@ -1,4 +1,4 @@
-//! `stead login`: keep a server's address and a token.
+//! `stead login`: stores a server's address and a token.
 use clap::Args;
 use schemas::control::tokens::Whoami;
 
@@ -15,7 +15,7 @@ Examples:
   STEAD_TOKEN=… stead login --server https://stead.example.com --ca-file ca.pem")]
 pub(crate) struct Login {}
 
-/// Try the token first; keep it only when the server knows it.
+/// Checks the token with the server before it stores it.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     let target = settings.target()?;
@@ -25,9 +25,8 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let path = kept.write()?;
     desk.screen.one(&me, |_| {
         format!(
-            "Logged in to {} ({}) as {}, {}.\nKept in {}.\n",
+            "Logged in to {} as {} (role: {})\nCredentials file: {}\n",
             target.server,
-            me.log,
             called(&me),
             me.roles.join(", "),
             path.display()
@@ -35,7 +34,7 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     })
 }
 
-/// Say who the token belongs to.
+/// Prints the principal of the token.
 pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
     let desk = settings.desk()?;
     let me = desk.client.whoami().await?;
@@ -53,11 +52,11 @@ pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
 }
 
 fn called(me: &Whoami) -> String {
-    let name = me.name.as_ref().map(|name| format!("{name}, ")).unwrap_or_default();
-    format!("{name}{}", me.principal)
+    let principal = me.principal.to_string();
+    crate::render::who(&principal, me.name.as_deref())
 }
 
-/// Forget what was kept.
+/// Deletes the stored credentials.
 pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
     let path = Kept::path()?;
     let forgotten = match std::fs::remove_file(&path) {
@@ -67,7 +66,7 @@ pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
     };
     let said = serde_json::json!({ "forgotten": forgotten, "file": path });
     settings.screen().one(&said, |_| match forgotten {
-        true => format!("Forgot {}.\n", path.display()),
-        false => "Nobody was logged in.\n".into(),
+        true => format!("Logged out. Deleted {}\n", path.display()),
+        false => "Not logged in.\n".into(),
     })
 }

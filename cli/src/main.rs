@@ -29,8 +29,9 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
-/// Ten thousand runners that come at once need several times the memory of ten thousand that wait. glibc keeps that for
-/// ever, in pages that hold a little of everything; jemalloc gives it back within seconds, by a thread of its own.
+/// Ten thousand runners that connect at once need several times the memory of ten thousand that
+/// wait. glibc never returns it, because each page keeps a few live objects. jemalloc returns it
+/// within seconds, in a background thread.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,4 +1,4 @@
-//! `stead migrate`: make and change the tables, as their owner.
+//! `stead migrate`: creates and migrates the tables, as their owner.
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::Args;
@@ -16,7 +16,7 @@ Examples:
   DATABASE_OWNER_URL=postgres://owner@db/stead stead migrate
   stead migrate --raise-epoch 3    after a restore; see docs/operations.md")]
 pub(crate) struct Migrate {
-    /// Database URL, with the role that owns the tables
+    /// Database URL of the role that owns the tables
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: String,
     /// After a restore: one more than the highest epoch in the runners' checkpoints
@@ -34,7 +34,7 @@ pub(crate) struct Migrate {
     pub(crate) data: Option<PathBuf>,
 }
 
-/// Migrate, and say what was done.
+/// Migrates the tables, and prints the changes.
 pub(crate) async fn run(migrate: Migrate, output: Output) -> ExitCode {
     finish(migrate.migrate(output).await, output)
 }
@@ -70,21 +70,25 @@ impl Migrate {
             println!("The log's epoch is {epoch}");
         }
         if let Some(last) = days.last() {
-            println!("Made {} days of job logs, up to {last}", days.len());
+            println!("Created {} daily partitions for job logs, up to {last}", days.len());
         }
         if let Some(last) = ranges.last() {
-            println!("Made {} partitions of the log, up to position {}", ranges.len(), last.last);
+            println!(
+                "Created {} partitions of the log, up to position {}",
+                ranges.len(),
+                last.last
+            );
         }
         if ran.is_empty() && days.is_empty() && ranges.is_empty() && self.raise_epoch.is_none() {
-            println!("Nothing to do: the tables are up to date");
+            println!("No changes: the tables are up to date");
         }
         for name in ran {
-            println!("Ran {name}");
+            println!("Applied {name}");
         }
         if !has_role {
             eprintln!(
-                "warning: there is no role {role}, with which servers read and append but cannot change an event\n  \
-                 try: create role {role} login password '…', then run this again"
+                "warning: the role {role} does not exist; servers use it to read and append events without the right to change them\n  \
+                 try: create role {role} login password '…', then run this command again"
             );
         }
         Ok(())

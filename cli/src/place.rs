@@ -1,4 +1,4 @@
-//! Whose database it is: that of a data directory's private Postgres, or one that somebody else runs.
+//! Database options: the private Postgres of a data directory, or an external database.
 use std::path::{Path, PathBuf};
 
 use api::postgres::{Access, DataLock, Embedded, EmbeddedError, LockError};
@@ -11,19 +11,20 @@ pub(crate) struct Place {
     /// The server's data directory [default: as for `stead serve`]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Database URL, with the role that owns the tables [default: the private Postgres of the data directory]
+    /// Database URL of the role that owns the tables [default: the private Postgres of the data
+    /// directory]
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: Option<String>,
 }
 
 impl Place {
-    /// The data directory.
+    /// Returns the data directory.
     pub(crate) fn data(&self) -> Result<PathBuf, Failure> {
         data_directory(self.data.as_ref()).map_err(|error| Failure::Usage(error.to_string()))
     }
 
-    /// Work on the database as the owner of its tables, beside a server that runs, or with its Postgres started for
-    /// that.
+    /// Runs `work` on the database as the owner of its tables. Uses the Postgres of a running
+    /// server, or starts it for the time of `work`.
     pub(crate) async fn owned<T, E>(
         &self,
         data: &Path,
@@ -39,7 +40,7 @@ impl Place {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() }.into());
         }
         match DataLock::take(data) {
-            // A server is at work, and its Postgres with it.
+            // A server is running, and so is its Postgres.
             Err(LockError::InUse { .. }) => {
                 checked(Access::of(Embedded::running(data).await?), work).await
             }
@@ -54,7 +55,7 @@ impl Place {
     }
 }
 
-/// Does the work if the log has the format that this program reads.
+/// Runs `work` if this program can read the format of the log.
 async fn checked<T, E: From<EmbeddedError>>(
     access: Access,
     work: impl AsyncFnOnce(Access) -> Result<T, E>,

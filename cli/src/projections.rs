@@ -1,4 +1,4 @@
-//! `stead projections`: the read side, rebuilt and verified while the server runs.
+//! `stead projections`: lists, rebuilds and verifies projections while the server runs.
 mod show;
 
 use clap::Subcommand;
@@ -49,7 +49,7 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
         /// All projections
         #[arg(long)]
         all: bool,
-        /// Number of workers
+        /// Number of workers that share the streams (1 to 16)
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
         /// Position or time to rebuild up to, in a separate table: RFC 3339, a day, `2h ago`, `tuesday`
@@ -89,7 +89,7 @@ Examples:
     },
 }
 
-/// What stands for every projection.
+/// Name that selects every projection.
 const ALL: &str = "all";
 
 pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
@@ -112,7 +112,7 @@ pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Fa
             let table = format!("{name} as of {as_of}");
             desk.screen.one(&done, |_| match done.changed {
                 true => format!("{table}: dropped\n"),
-                false => format!("{table}: there was none\n"),
+                false => format!("{table}: not found\n"),
             })
         }
         Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
@@ -171,10 +171,10 @@ fn over(desk: &Desk, ended: &[Progress], verb: &str) -> Result<(), Failure> {
     if bad.is_empty() {
         return Ok(());
     }
-    Err(Failure::Outcome(format!("{verb} ended badly for {}", bad.join(", "))))
+    Err(Failure::Outcome(format!("{verb} failed for {}", bad.join(", "))))
 }
 
-/// Draw the progress until it is over; what is over, each as its line.
+/// Shows the progress until it ends. Returns the last progress of each projection.
 async fn follow(
     desk: &Desk,
     name: &str,
@@ -197,13 +197,13 @@ async fn follow(
     bar.finish_and_clear();
     if ended.last().is_none_or(|last| last.projection != name) {
         return Err(Failure::Unreachable(format!(
-            "the server stopped while it worked on {name}; what was not swapped is as it was, try again"
+            "connection lost during work on {name}: tables that were not swapped are unchanged; run the command again"
         )));
     }
     for last in &ended {
         match desk.screen.output {
             Output::Table | Output::Ndjson => desk.screen.one(last, |_| said(last, verb))?,
-            // One document, at the end.
+            // JSON output is one document, printed at the end.
             Output::Json => {}
         }
     }
@@ -222,7 +222,7 @@ fn said(last: &Progress, verb: &str) -> String {
         }
         ("done", "rollback") => {
             format!(
-                "{}: back to the earlier rows, with {}",
+                "{}: restored the earlier rows, and replayed {}",
                 last.projection,
                 count(last.events, "event")
             )
@@ -238,7 +238,7 @@ fn said(last: &Progress, verb: &str) -> String {
             format!(
                 "{}: failed: {}",
                 last.projection,
-                last.detail.as_deref().unwrap_or("no reason")
+                last.detail.as_deref().unwrap_or("no reason given")
             )
         }
     };

@@ -1,4 +1,4 @@
-//! How answers look: tables for people, JSON for programs, colours only where somebody can see them.
+//! Output: tables and text for terminals, JSON for programs, colors only on a terminal.
 use std::io::{IsTerminal, Write};
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// What an answer is printed as.
+/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
@@ -15,16 +15,16 @@ pub(crate) enum Output {
     Ndjson,
 }
 
-/// Where to print, and how.
+/// Settings of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    /// As what.
+    /// Format of the output.
     pub(crate) output: Output,
     colour: bool,
     quiet: bool,
 }
 
-/// What a word means, and so its colour.
+/// Meaning of a text, which determines its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -37,14 +37,14 @@ pub(crate) enum Tone {
 }
 
 impl Screen {
-    /// Colours when standard output is a terminal and nobody objects.
+    /// Enables colors if standard output is a terminal, unless the user disabled them.
     pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
         let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let colour = !no_colour && !objects && std::io::stdout().is_terminal();
         Screen { output, colour, quiet }
     }
 
-    /// Print one thing: as JSON, or as `people` would have it.
+    /// Prints one object: as JSON, or as the text that `people` returns.
     pub(crate) fn one<T: Serialize>(
         &self,
         thing: &T,
@@ -57,7 +57,8 @@ impl Screen {
         }
     }
 
-    /// Print a list: as JSON, a line each, or as a table; `empty` when there is nothing.
+    /// Prints a list: as JSON, as one line per item, or as a table. Prints `empty` instead of an
+    /// empty table.
     pub(crate) fn many<T: Serialize>(
         &self,
         items: &[T],
@@ -74,19 +75,19 @@ impl Screen {
         }
     }
 
-    /// A remark for a person, beside the answer. Programs do not get it.
+    /// Prints a remark to standard error, in table output only.
     pub(crate) fn remark(&self, text: &str) {
         if self.output == Output::Table && !self.quiet {
             eprintln!("{text}");
         }
     }
 
-    /// Whether colours are wanted.
+    /// Returns whether colors are enabled.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }
 
-    /// Whether the terminal shows more than ASCII.
+    /// Returns whether the locale uses UTF-8.
     pub(crate) fn has_unicode(&self) -> bool {
         let set = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
@@ -94,7 +95,7 @@ impl Screen {
         set.is_some_and(|locale| locale.to_ascii_uppercase().replace('-', "").contains("UTF8"))
     }
 
-    /// A word in the colour of what it means.
+    /// Returns the text in the color of its meaning.
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let code = match tone {
             Tone::Good => "32",
@@ -108,18 +109,18 @@ impl Screen {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
     }
 
-    /// A state, its words apart and in colour.
+    /// Formats a state with spaces instead of underscores, and in color.
     pub(crate) fn state(&self, state: &str) -> String {
         self.paint(tone(state), &state.replace('_', " "))
     }
 
-    /// A bar on standard error, when that is a terminal: `of` what, how far.
+    /// Progress bar on standard error, if that is a terminal. `of` is its label.
     pub(crate) fn bar(&self, total: u64, of: &str) -> ProgressBar {
         let template = "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
         self.progress(ProgressBar::new(total), template, of)
     }
 
-    /// A sign of life for what takes an unknown time.
+    /// Spinner for work of unknown duration.
     pub(crate) fn spinner(&self, doing: &str) -> ProgressBar {
         let bar = self.progress(ProgressBar::no_length(), "{spinner} {prefix} {msg}", doing);
         bar.enable_steady_tick(std::time::Duration::from_millis(100));
@@ -137,7 +138,7 @@ impl Screen {
     }
 }
 
-/// What a state means to who waits for it. Words that are not known are plain.
+/// Meaning of a state. Unknown states are plain.
 pub(crate) fn tone(state: &str) -> Tone {
     match state {
         "succeeded" | "active" | "deployed" | "online" => Tone::Good,
@@ -146,7 +147,6 @@ pub(crate) fn tone(state: &str) -> Tone {
         | "cancelling"
         | "disabled"
         | "expired"
-        | "silent"
         | "stopped"
         | "incomplete" => Tone::Ask,
         "running" | "planning" | "approved" | "applying" | "provisioning" | "updating"
@@ -156,25 +156,25 @@ pub(crate) fn tone(state: &str) -> Tone {
     }
 }
 
-/// Rows under a heading, in columns as wide as they must be.
+/// Rows under a heading, in aligned columns.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// The heading.
+    /// Creates a table with this heading.
     pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
         Table { rows: vec![heading.map(str::to_owned).to_vec()] }
     }
 
-    /// One more row; empty cells show as a dash.
+    /// Adds a row. An empty cell becomes a dash.
     pub(crate) fn row<const N: usize>(&mut self, cells: [String; N]) {
         let dash = |cell: String| if cell.is_empty() { "-".to_owned() } else { cell };
         self.rows.push(cells.map(dash).to_vec());
     }
 
-    /// Two blanks between columns, none at the end.
+    /// Formats the table, with two spaces between columns and none at line ends.
     pub(crate) fn text(&self, screen: &Screen) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -196,7 +196,7 @@ impl Table {
     }
 }
 
-/// How many characters a person sees: colours are none.
+/// Number of visible characters, without color codes.
 fn visible(cell: &str) -> usize {
     let mut count = 0;
     let mut rest = cell.chars();
@@ -214,35 +214,35 @@ fn visible(cell: &str) -> usize {
     count
 }
 
-/// Somebody as a person reads it: by name where there is one, and by the end of the id, because two may have
-/// one name. The whole id is in the JSON, and in the log.
+/// Formats an actor as its name and the end of its id, because two actors may have the same name.
+/// Without a name, returns the id. JSON output and the log contain the whole id.
 pub(crate) fn who(actor: &str, name: Option<&str>) -> String {
     let Some(name) = name else { return actor.to_owned() };
     let end = actor.char_indices().rev().nth(5).map_or(actor, |(at, _)| &actor[at..]);
     format!("{name} (…{end})")
 }
 
-/// A moment as a person reads it: UTC, to the second.
+/// Formats a time in UTC, to the second.
 pub(crate) fn moment(at: &DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ")
 }
 
-/// The same for one that may not have come yet.
+/// Formats an optional time. `None` is an empty cell, which becomes a dash.
 pub(crate) fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
     at.map(moment).unwrap_or_default()
 }
 
-/// So many of something: `1 build`, `2 builds`.
+/// Formats a number with its noun: `1 build`, `2 builds`.
 pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A size as a person reads it.
+/// Formats a size in a readable unit.
 pub(crate) fn size(bytes: u64) -> String {
     indicatif::HumanBytes(bytes).to_string()
 }
 
-/// Print; a reader that went away (`| head`) ends the command quietly.
+/// Writes to standard output. A closed pipe (`| head`) ends the command without a message.
 pub(crate) fn write(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::from)

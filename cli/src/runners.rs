@@ -1,4 +1,4 @@
-//! `stead runners`: the agents in the accounts, and the build runners.
+//! `stead runners`: the runners in customer accounts, and the build runners.
 use clap::{Args, Subcommand};
 use domain::ids::{RunnerId, TokenId};
 use schemas::control::{
@@ -92,8 +92,8 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
         Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
         Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
         Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
-        Runners::Resume(order) => send(&desk, order, "resume", "taking work").await,
-        Runners::Rekey(order) => send(&desk, order, "rekey", "asked for a new key").await,
+        Runners::Resume(order) => send(&desk, order, "resume", "accepting jobs").await,
+        Runners::Rekey(order) => send(&desk, order, "rekey", "asked to replace its key").await,
         Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
         Runners::CreateEnrolmentToken => {
             let issued = desk.client.create_build_enrolment_token().await?;
@@ -114,10 +114,10 @@ async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<
     let wanted = |head: &KeptHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = kept.into_iter().find(wanted).ok_or_else(|| {
         Failure::NotFound(format!(
-            "{runner} has told no such head: it does with each session and job"
+            "{runner} has sent no such journal head: a runner sends one with each session and job"
         ))
     })?;
-    // A file for the customer's program, whatever the output is.
+    // The program of the customer reads this file, so the output format does not matter.
     desk.screen.one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }
 
@@ -127,7 +127,7 @@ async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), 
     if verb == "enable" {
         let by = desk.client.runner(order.runner).await?.disabled_by;
         if by.iter().any(|by| by == "customer") {
-            desk.screen.remark("Its customer switched it off too: only they can switch it on, with `stead-runner enable`.");
+            desk.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
         }
     }
     let already = if done.changed { "is" } else { "was already" };
@@ -156,16 +156,19 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Its state; silent when it counts as active and nothing is heard of it.
+/// State of the runner: `disconnected` if it is active and has no contact.
 fn standing(runner: &Runner) -> &str {
-    if runner.state == "active" && runner.online == Some(false) { "silent" } else { &runner.state }
+    match runner.state == "active" && runner.online == Some(false) {
+        true => "disconnected",
+        false => &runner.state,
+    }
 }
 
 pub(crate) fn show(runner: &Runner, screen: &Screen) -> String {
     let mut text = format!("{}  {}\n", runner.id, screen.state(standing(runner)));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
-            text += &format!("  {name:<9}  {value}\n");
+            text += &format!("  {name:<12}  {value}\n");
         }
     };
     line("mode", &runner.mode);
@@ -177,7 +180,7 @@ pub(crate) fn show(runner: &Runner, screen: &Screen) -> String {
     line("host", &runner.host);
     line("enrolled", &moment(&runner.enrolled_at));
     line("contact", &moment_or_dash(runner.last_contact.as_ref()));
-    line("silent", &moment_or_dash(runner.silent_since.as_ref()));
+    line("disconnected", &moment_or_dash(runner.silent_since.as_ref()));
     for job in &runner.jobs {
         line("job", &job.to_string());
     }

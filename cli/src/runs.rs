@@ -1,4 +1,4 @@
-//! `stead runs`: what is being done to an install, and the plans that wait for a word.
+//! `stead runs`: operations on installs, and approvals of their plans.
 mod decide;
 mod follow;
 pub(crate) mod picture;
@@ -66,7 +66,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and prompts
-  stead runs deny acme --digest sha256:… --reason 'CHG-1204 was refused'")]
+  stead runs deny acme --digest sha256:… --reason 'CHG-1204 was rejected'")]
     Deny(decide::Word),
     /// Cancel a run: running jobs are cancelled, no further jobs start
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
@@ -121,7 +121,9 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             let run = find(&desk, &run).await?;
             let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
             desk.screen.one(&done, |_| match done.changed {
-                true => format!("Asked {run} to stop. Follow it: stead runs watch {run}\n"),
+                true => format!(
+                    "Requested the cancellation of {run}. Follow it: stead runs watch {run}\n"
+                ),
                 false => format!("No change: {run} is being cancelled already, or has finished\n"),
             })
         }
@@ -130,13 +132,16 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             let again = desk.client.retry_run(run, &Because { reason }).await?;
             match again.run {
                 Some(run) => announce(&desk, &again, run, "Retrying as", wait).await,
-                None => desk.screen.one(&again, |_| "Nothing is left to do.\n".into()),
+                None => desk
+                    .screen
+                    .one(&again, |_| "No changes: the run has no steps to retry\n".into()),
             }
         }
     }
 }
 
-/// Tell of a new run, and follow it when asked to. One document is one: of a run that is followed, the last.
+/// Prints a new run, and follows it if `wait` is set. JSON output is one document: for a followed
+/// run, its final state.
 pub(crate) async fn announce(
     desk: &Desk,
     answer: &impl serde::Serialize,
@@ -153,16 +158,16 @@ pub(crate) async fn announce(
     if wait { until_finished(desk, run).await } else { Ok(()) }
 }
 
-/// A run by its id, or the newest one of the install of this name.
+/// Finds a run by its id, or the newest run of the install with this name.
 pub(crate) async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
     newest(desk, named).await?.ok_or_else(|| {
         Failure::NotFound(format!(
-            "the install {named} has had no run yet\n  try: `stead installs show {named}` says what it waits for"
+            "the install {named} has no run yet\n  try: `stead installs show {named}` to see the reason"
         ))
     })
 }
 
-/// Likewise; none while the install has had no run.
+/// Like [`find`]. `None`: the install has no run yet.
 async fn newest(desk: &Desk, named: &str) -> Result<Option<RunId>, Failure> {
     if let Ok(id) = named.parse() {
         return Ok(Some(id));
@@ -210,14 +215,16 @@ async fn show(desk: &Desk, named: &str, plans: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the run is over, and how.
+/// Outcome of the run. `None`: it is still running.
 fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     match run.run.state.as_str() {
         "succeeded" => Some(Ok(())),
         "failed" | "cancelled" | "denied" | "expired" => {
             let bad = run.dag.iter().filter(|s| s.state == "failed");
             let names: Vec<_> = bad
-                .map(|s| format!("{} ({})", s.name, s.reason.as_deref().unwrap_or("no reason")))
+                .map(|s| {
+                    format!("{} ({})", s.name, s.reason.as_deref().unwrap_or("no reason given"))
+                })
                 .collect();
             let id = run.run.id;
             let state = &run.run.state;
@@ -233,7 +240,7 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     }
 }
 
-/// The answer of a command that leads to a run, or to none.
+/// Prints the result of a command: its run, or the text `nothing` if it started none.
 pub(crate) async fn or_nothing(
     desk: &Desk,
     answer: &impl serde::Serialize,

@@ -1,4 +1,4 @@
-//! `stead serve`: the server on a database that somebody else runs.
+//! `stead serve`: the server on an external database.
 use std::{
     io::{IsTerminal as _, Write as _},
     net::SocketAddr,
@@ -18,7 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{failure::Failure, render::Output};
 
-/// What every role of the server takes
+/// Options of `stead serve` and `stead up`
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Common {
     /// Directory for keys, artifacts and the first owner's token [default: /var/lib/stead as root,
@@ -37,7 +37,7 @@ pub(crate) struct Common {
     /// Public URL of the Runner API, if it differs from the listen address
     #[arg(long, value_name = "URL")]
     pub(crate) runner_url: Option<String>,
-    /// Certificate chain, PEM
+    /// TLS certificate chain, PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Private key of the certificate, PEM
@@ -53,13 +53,13 @@ pub(crate) struct Common {
     /// callers share one address [default: a sixteenth of the listener's limit]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
-    /// Maximum size of one file of an artifact
+    /// Maximum size of one file of an artifact, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
-    /// Maximum upload of one execution for its reports
+    /// Maximum upload of one execution for its reports, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
     pub(crate) max_execution_upload: u64,
-    /// Maximum upload of one runner for its reports within 24 hours
+    /// Maximum upload of one runner for its reports within 24 hours, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
     /// Create another owner at this start, because no token of an owner is left; writes its token to
@@ -94,7 +94,7 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
-    /// As the option and the environment variable take it.
+    /// Value of the option and of the environment variable.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             LogFormat::Text => "text",
@@ -103,7 +103,7 @@ impl LogFormat {
     }
 }
 
-/// Which API speaks TLS.
+/// APIs that use TLS.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum Doors {
     #[default]
@@ -121,10 +121,10 @@ Example:
 pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// Database URL, with the role stead_app
+    /// Database URL of the role stead_app
     #[arg(long, env = "DATABASE_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_url: String,
-    /// Database URL, with the role that owns the tables; only rebuilds of projections need it
+    /// Database URL of the role that owns the tables; only rebuilds of projections need it
     #[arg(long, env = "DATABASE_OWNER_URL", value_name = "URL", hide_env_values = true)]
     pub(crate) database_owner_url: Option<String>,
     /// Maximum number of connections to the database
@@ -132,7 +132,7 @@ pub(crate) struct Serve {
     pub(crate) connections: u32,
 }
 
-/// Serve until somebody says stop.
+/// Serves until a stop signal.
 pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
     serve.common.start_log();
     finish(serve.serve(output).await, output)
@@ -157,20 +157,20 @@ impl Serve {
     }
 }
 
-/// Why a server ends by itself.
+/// Error for a server that ends because a background task failed.
 pub(crate) fn task_failed(task: &str) -> anyhow::Error {
     anyhow::anyhow!(
-        "the server ends: its background task {task} failed; its log says why; start it again"
+        "the background task {task} failed: see the server log for the reason; start the server again"
     )
 }
 
 impl Common {
-    /// The data directory: what was said, else what fits the user.
+    /// Returns the data directory: the option, or the default for this user.
     pub(crate) fn data(&self) -> anyhow::Result<PathBuf> {
         data_directory(self.data.as_ref())
     }
 
-    /// What the server is told.
+    /// Options of the server.
     pub(crate) fn options(
         &self,
         data: PathBuf,
@@ -203,7 +203,7 @@ impl Common {
         }
     }
 
-    /// Log lines go to standard error; standard output is for answers.
+    /// Starts logging to standard error. Standard output is for results.
     pub(crate) fn start_log(&self) {
         let filter = tracing_subscriber::EnvFilter::try_new(&self.log)
             .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
@@ -215,13 +215,13 @@ impl Common {
         };
     }
 
-    /// Say where everything is.
+    /// Prints the addresses of the server, and writes the ready file.
     pub(crate) fn announce(&self, ready: &Ready, output: Output) -> anyhow::Result<()> {
         if let Some(path) = &self.ready_file {
             ready.write(path)?;
         }
         let mut out = std::io::stdout().lock();
-        // A reader that went away does not stop a server.
+        // A closed pipe must not stop the server.
         let _ = match output {
             Output::Table => writeln!(out, "{ready}"),
             Output::Json | Output::Ndjson => writeln!(out, "{}", serde_json::to_string(ready)?),
@@ -231,7 +231,7 @@ impl Common {
     }
 }
 
-/// The data directory: what was said, else what fits the user.
+/// Returns the data directory: the option, or the default for this user.
 pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let found = match said {
@@ -240,25 +240,30 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
         None => set("XDG_DATA_HOME")
             .or_else(|| set("HOME").map(|home| home.join(".local/share")))
             .map(|base| base.join("stead"))
-            .ok_or_else(|| anyhow::anyhow!("HOME is not set: say where with --data DIR"))?,
+            .ok_or_else(|| {
+                anyhow::anyhow!(
+                    "cannot determine the data directory: HOME is not set; use --data DIR"
+                )
+            })?,
     };
     Ok(std::path::absolute(found)?)
 }
 
-/// SIGTERM and SIGINT, heard from the first moment on, so that a start that is stopped cleans up too.
+/// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that a stopped start
+/// cleans up too.
 pub(crate) struct Told {
     term: Signal,
     int: Signal,
 }
 
 impl Told {
-    /// From now on these signals do not end the process by themselves.
+    /// Installs the handlers. From now on, the signals do not end the process by themselves.
     pub(crate) fn listen() -> std::io::Result<Told> {
         let (term, int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         Ok(Told { term, int })
     }
 
-    /// Until somebody says stop. Whoever says it again does not want to wait.
+    /// Waits for a stop signal. A second one exits immediately with code 130.
     pub(crate) async fn heard(mut self) {
         self.either().await;
         tokio::spawn(async move {
@@ -275,7 +280,7 @@ impl Told {
     }
 }
 
-/// The error with its reasons, and the exit code.
+/// Reports an error, and returns the exit code.
 pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -283,7 +288,7 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
     }
 }
 
-/// A file beside this program.
+/// Path of a file in the directory of this program, if it exists.
 pub(crate) fn beside(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let found = program.parent().map(Path::to_path_buf)?.join(name);

@@ -1,4 +1,5 @@
-//! Which server, as whom: options win over the environment, that wins over the file of `stead login`.
+//! Server address and credentials. Options override the environment, and the environment overrides
+//! the file of `stead login`.
 use std::{
     fs,
     io::Write,
@@ -16,7 +17,7 @@ use crate::{
     render::{Output, Screen},
 };
 
-/// Options of every command that talks to a server.
+/// Global options: the server, the credentials and the output.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server and output")]
 pub(crate) struct Settings {
@@ -46,10 +47,10 @@ pub(crate) struct Settings {
     pub(crate) quiet: bool,
 }
 
-/// What an answer can be asked as.
+/// Values of `--output`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    // No doc comments: clap would print them under every command.
+    // No doc comments: clap would repeat them in the help of every command.
     #[default]
     Table,
     Json,
@@ -57,10 +58,10 @@ pub(crate) enum Format {
     Sarif,
 }
 
-/// Which part of a list.
+/// Page of a list.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Part {
-    /// Maximum number of items
+    /// Maximum number of items (1 to 200)
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
     /// Cursor that the previous page printed
@@ -69,37 +70,37 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// As a list without filters takes it.
+    /// Returns the query for a list without filters.
     pub(crate) fn listing(self) -> Listing {
         Listing { limit: Some(self.limit), cursor: self.cursor, min_position: None }
     }
 }
 
-/// What `stead login` keeps.
+/// Credentials that `stead login` stores.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Kept {
     /// Address of the Control API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
-    /// The token.
+    /// API token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
-    /// Private certificate authority, PEM file.
+    /// PEM file of a private certificate authority.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<PathBuf>,
 }
 
-/// What a command works with.
+/// Client and output of a command.
 pub(crate) struct Desk {
-    /// The server.
+    /// Client of the server.
     pub(crate) client: Client,
-    /// The person.
+    /// Output of the command.
     pub(crate) screen: Screen,
 }
 
 impl Settings {
-    /// How to print.
+    /// Returns the settings of the output.
     pub(crate) fn screen(&self) -> Screen {
         let output = match self.output {
             Format::Table => Output::Table,
@@ -109,7 +110,7 @@ impl Settings {
         Screen::new(output, self.no_color, self.quiet)
     }
 
-    /// Ready to call the server.
+    /// Returns the context of a command that calls the server.
     pub(crate) fn desk(&self) -> Result<Desk, Failure> {
         if self.output == Format::Sarif {
             let said = "SARIF is the output of `stead apps validate` only\n  try: --output json";
@@ -120,7 +121,7 @@ impl Settings {
         Ok(Desk { client, screen: self.screen() })
     }
 
-    /// Which server, as whom.
+    /// Returns the server address and the credentials.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let kept = Kept::read()?;
         let named = self.server.clone();
@@ -135,7 +136,7 @@ impl Settings {
         let token = match (&self.token_file, std::env::var("STEAD_TOKEN").ok()) {
             (Some(file), _) => Some(read_token(file)?),
             (None, Some(token)) if !token.trim().is_empty() => Some(token.trim().into()),
-            // A kept token is for the kept server only: it must not be shown to another one.
+            // The stored token is for the stored server only. No other server may receive it.
             (None, _) => kept.token.filter(|_| same),
         };
         let ca = self.ca_file.clone().or(kept.ca_file.filter(|_| same));
@@ -144,15 +145,19 @@ impl Settings {
 }
 
 impl Kept {
-    /// `$XDG_CONFIG_HOME/stead/cli.toml`, `~/.config/stead/cli.toml`.
+    /// Path of the credentials: `$XDG_CONFIG_HOME/stead/cli.toml` or `~/.config/stead/cli.toml`.
     pub(crate) fn path() -> Result<PathBuf, Failure> {
         let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let base = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
-        let missing = || Failure::Usage("neither HOME nor XDG_CONFIG_HOME is set".into());
+        let missing = || {
+            Failure::Usage(
+                "cannot locate the credentials: neither HOME nor XDG_CONFIG_HOME is set".into(),
+            )
+        };
         Ok(base.ok_or_else(missing)?.join("stead/cli.toml"))
     }
 
-    /// Nothing kept is nothing wrong.
+    /// Reads the credentials. A missing file is not an error.
     pub(crate) fn read() -> Result<Self, Failure> {
         let Ok(path) = Kept::path() else { return Ok(Kept::default()) };
         match fs::read_to_string(&path) {
@@ -163,14 +168,15 @@ impl Kept {
         }
     }
 
-    /// Keep it for this user only.
+    /// Writes the credentials to a file that only this user can read.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
         let path = Kept::path()?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
         let text = toml::to_string(self).map_err(|e| Failure::Usage(e.to_string()))?;
-        // A file of its own, then a rename: a token is never in a file that others may read.
+        // The rename replaces a file with wider permissions, so that no other user can read the
+        // token.
         let fresh = path.with_extension("toml.new");
         let _ = fs::remove_file(&fresh);
         let mut file =
@@ -181,10 +187,11 @@ impl Kept {
     }
 }
 
-/// The first line of a token file.
+/// Reads the first line of a token file.
 pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(file)
-        .map_err(|e| Failure::Usage(format!("the token file {}: {e}", file.display())))?;
+    let text = fs::read_to_string(file).map_err(|e| {
+        Failure::Usage(format!("cannot read the token file {}: {e}", file.display()))
+    })?;
     match text.lines().next().map(str::trim) {
         Some(token) if !token.is_empty() => Ok(token.into()),
         Some(_) | None => {
@@ -194,7 +201,7 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
 }
 
 impl Desk {
-    /// Say that a list goes on, and how to read on; a program is told beside its document.
+    /// Prints the cursor of the next page to standard error, as text or as JSON.
     pub(crate) fn more(&self, next: Option<&str>) {
         match (next, self.screen.output) {
             (Some(cursor), Output::Table) => {

@@ -1,4 +1,4 @@
-//! `stead subjects`: whose data is kept, and the end of it.
+//! `stead subjects`: personal data of data subjects, and its erasure.
 use std::io::IsTerminal as _;
 
 use clap::{Args, Subcommand};
@@ -22,11 +22,11 @@ pub(crate) enum Subjects {
     /// Delete the key of a subject: its encrypted data becomes permanently unreadable
     #[command(after_help = "\
 Examples:
-  stead subjects shred ins_01JD… --reason 'contract ended, asked on 3 May'
+  stead subjects shred ins_01JD… --reason 'contract ended, requested on 3 May'
   stead subjects shred prn_01JD… --reason 'has left' --yes
-Install: inputs, outputs, job logs, manifests, plans, reasons. Principal: the name, and reasons that they wrote.
-Shred again to erase copies that a restore brought back.
-The log, its proofs and checkpoints stay valid. docs/security.md lists copies elsewhere: backups, exports, bundles.")]
+The data of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: its name, and the reasons that it wrote.
+Run the command again to erase copies that exist again, for example after a restore.
+The log, its proofs and checkpoints stay valid. docs/security.md lists other copies: backups, exports, bundles.")]
     Shred(Shred),
 }
 
@@ -56,30 +56,30 @@ pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failu
 async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
     let subject = ask.subject;
     if !ask.yes && !means_it(subject)? {
-        return Err(Failure::Outcome("nothing was shredded".into()));
+        return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
     let done = desk.client.shred(subject, &Because { reason: Some(ask.reason) }).await?;
     let already = if done.changed {
-        "is shredded;"
+        "is shredded."
     } else {
-        "was already shredded, and its copies are erased again;"
+        "was already shredded. Its copies are erased again."
     };
     desk.screen.one(&done, |_| {
-        format!("{subject} {already} `stead subjects show {subject}` says when no copy is left.\n")
+        format!("{subject} {already} `stead subjects show {subject}` shows when no copy is left.\n")
     })
 }
 
-/// Ask a person; whoever cannot be asked says so beforehand.
+/// Asks for confirmation. Fails without a terminal, where `--yes` is required.
 fn means_it(subject: SubjectId) -> Result<bool, Failure> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         return Err(Failure::Usage(
-            "nobody can be asked here, and this cannot be undone\n  try: --yes".into(),
+            "cannot ask for confirmation: no terminal, and shredding cannot be undone\n  try: --yes".into(),
         ));
     }
-    write(&format!("What is kept of {subject} is unreadable then, for ever. Shred it? [y/N] "))?;
+    write(&format!("This makes all data of {subject} permanently unreadable. Shred it? [y/N] "))?;
     let mut said = String::new();
     let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
+    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
     Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
 

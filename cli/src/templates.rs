@@ -1,4 +1,4 @@
-//! `stead templates`: what a template gives over a state, and what it reads. Asks no server.
+//! `stead templates`: renders and explains templates, without a server.
 use std::{fs, io::Read, path::PathBuf};
 
 use app_config::{
@@ -65,7 +65,7 @@ pub(crate) fn run(verb: Templates, settings: &Settings) -> Result<(), Failure> {
             let known = state.as_ref().map(read_state).transpose()?;
             let (text, origin) = read(&file)?;
             if !is_template(&text) {
-                screen.remark("This is no template: it holds neither `.nuon` nor `.stead`.");
+                screen.remark("This is not a template: it contains neither `.nuon` nor `.stead`.");
             }
             explain(&screen, &text, &origin, known.as_ref())
         }
@@ -86,13 +86,13 @@ fn explain(
     if state.is_none() {
         variables.iter_mut().for_each(|variable| variable.missing = false);
     }
-    screen.many(&variables, "It reads nothing.", |screen| table(&variables, screen))?;
+    screen.many(&variables, "No variables.", |screen| table(&variables, screen))?;
     let missing = variables.iter().filter(|variable| variable.missing && variable.needed).count();
     match missing {
         0 => Ok(()),
-        1 => Err(Failure::Outcome("the state has not one variable that rendering needs".into())),
+        1 => Err(Failure::Outcome("the state lacks one variable that rendering requires".into())),
         _ => Err(Failure::Outcome(format!(
-            "the state has not {missing} variables that rendering needs"
+            "the state lacks {missing} variables that rendering requires"
         ))),
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn table(variables: &[Variable], screen: &Screen) -> Table {
         let value = match (&variable.value, variable.missing) {
             (Some(value), _) => shortened(&value.to_string()),
             (None, true) if variable.needed => screen.paint(Tone::Bad, "missing"),
-            (None, true) => screen.paint(Tone::Faint, "missing, and not needed"),
+            (None, true) => screen.paint(Tone::Faint, "missing, not required"),
             (None, false) => String::new(),
         };
         table.row([variable.name.clone(), variable.from.clone(), value]);
@@ -138,16 +138,16 @@ fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     let name = file.display();
     let bytes = fs::read(file).map_err(|e| unread(&name.to_string(), &e))?;
     let state: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::Usage(format!("{name} is no JSON: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("{name} is not valid JSON: {error}")))?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
-        let said = format!("{name} has no key `nuon` at the top\n  try: {{\"nuon\": {{…}}}}");
+        let said = format!("{name} has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}");
         return Err(Failure::Usage(said));
     }
     Ok(state)
 }
 
 fn unread(name: &str, error: &std::io::Error) -> Failure {
-    Failure::Usage(format!("{name} cannot be read: {error}"))
+    Failure::Usage(format!("cannot read {name}: {error}"))
 }
 
 #[cfg(test)]
@@ -163,9 +163,12 @@ mod tests {
     fn what_rendering_needs_and_the_state_has_not_is_an_outcome() {
         let state = json!({ "nuon": { "a": 1 } });
         assert!(given("{{ .nuon.a }}", Some(&state)).is_ok());
-        assert!(given("{{ index .nuon \"b\" }}", Some(&state)).is_ok(), "only asked for");
+        assert!(
+            given("{{ index .nuon \"b\" }}", Some(&state)).is_ok(),
+            "`index` allows a missing key"
+        );
         assert_eq!(given("{{ .nuon.b }}", Some(&state)).unwrap_err().code(), 1);
-        assert!(given("{{ .nuon.b }}", None).is_ok(), "nothing is known");
+        assert!(given("{{ .nuon.b }}", None).is_ok(), "no state is given");
         let failure = given("a\n{{ .nuon.b", Some(&state)).unwrap_err();
         assert_eq!(
             (failure.code(), failure.text().as_str()),

@@ -1,4 +1,4 @@
-//! `stead tokens`: who may do what.
+//! `stead tokens`: principals, their roles and their tokens.
 use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBuf};
 
 use api::auth::roles::summary;
@@ -57,7 +57,7 @@ Examples:
 pub(crate) struct Change {
     /// Id of the principal, from `stead tokens list`
     principal: PrincipalId,
-    /// Role
+    /// Role to grant or revoke
     #[arg(long, value_enum)]
     role: Named,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Create {
     to_file: Option<PathBuf>,
 }
 
-/// Roles, as the command line spells them.
+/// Roles as arguments of the command line.
 #[derive(Debug, Clone, Copy)]
 enum Named {
     Owner,
@@ -171,10 +171,10 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
 
 async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
     let Create { name, role, expires_in, to_file } = create;
-    // The file first: a token that cannot be kept must not be made.
+    // Create the file first: a token that cannot be stored must not be created.
     let made = |path: &PathBuf| {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        file.map_err(|e| Failure::Usage(format!("{} cannot be made: {e}", path.display())))
+        file.map_err(|e| Failure::Usage(format!("cannot create {}: {e}", path.display())))
     };
     let file = to_file.as_ref().map(made).transpose()?;
     let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
@@ -184,7 +184,7 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
             writeln!(file, "{token}")?;
             Some(path.display().to_string())
         }
-        // A file without a token must not look like one.
+        // An empty file must not look like a token file.
         (_, Some((_, path))) => {
             std::fs::remove_file(path)?;
             None
@@ -192,27 +192,29 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
         (_, None) => None,
     };
     let mut made = made?;
-    // Where it is kept, it is not shown as well.
+    // A token that is in a file is not printed as well.
     let token = made.token.take().ok_or_else(|| not_again(&made))?;
     made.token = Some(token).filter(|_| kept.is_none());
     desk.screen.one(&made, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
-        let mut text = format!("{} for {name}{}\n", made.id, made.principal);
+        let mut text = format!("Created token {} for {name}{}\n", made.id, made.principal);
         match (&made.token, kept) {
-            (Some(token), _) => text += &format!("{token}\nIt is shown only now: keep it.\n"),
-            (None, Some(file)) => text += &format!("The token is in {file}.\n"),
+            (Some(token), _) => {
+                text += &format!("{token}\nStore this token now. It is not shown again.\n")
+            }
+            (None, Some(file)) => text += &format!("Wrote the token to {file}\n"),
             (None, None) => {}
         }
         text
     })
 }
 
-/// The call was repeated, and only its first answer had the secret.
+/// Error for a repeated request: only the first response contains the token.
 fn not_again(made: &TokenCreated) -> Failure {
     let id = made.id;
     Failure::Outcome(format!(
-        "the token {id} was made, and its secret was lost on the way: it is not shown again; revoke it \
-         (stead tokens revoke {id}) and make another"
+        "the token {id} was created, but its secret was lost with the first response; revoke it \
+         (stead tokens revoke {id}) and create another one"
     ))
 }
 
@@ -238,9 +240,10 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `90m`, `12h`, `30d` as seconds.
+/// Parses `90m`, `12h` or `30d` as seconds.
 pub(crate) fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is no time: expected a number and s, m, h or d, as in 30d");
+    let wrong =
+        || format!("{text:?} is not a valid duration: use a number and s, m, h or d, such as 30d");
     let unit = match text.chars().last().ok_or_else(wrong)? {
         's' => 1,
         'm' => 60,

@@ -1,4 +1,4 @@
-//! `stead up`: everything on one machine, with nothing configured.
+//! `stead up`: all parts on one machine, without configuration.
 use std::{
     process::ExitCode,
     time::{Duration, Instant},
@@ -19,7 +19,7 @@ use crate::{
     serve::{Common, Told, finish, task_failed},
 };
 
-/// A Postgres that ends more than three times in this time is not started again.
+/// Period for the restart limit: Postgres is restarted at most three times within it.
 const OFTEN: Duration = Duration::from_secs(60);
 
 /// Start a server on this machine with a private Postgres and a build runner
@@ -36,7 +36,7 @@ pub(crate) struct Up {
     no_build_runner: bool,
 }
 
-/// Run until somebody says stop.
+/// Runs until a stop signal.
 pub(crate) async fn run(up: Up, output: Output) -> ExitCode {
     up.common.start_log();
     finish(up.up(output).await, output)
@@ -49,7 +49,7 @@ impl Up {
         let _lock = DataLock::take(&data)?;
         let mut postgres = Embedded::start(&data).await?;
         let served = self.serve(&data, &mut postgres, told, output).await;
-        // Whatever happened above, nothing is left running.
+        // Stop Postgres after a failure too.
         let stopped = postgres.stop().await;
         served.and(stopped.map_err(Into::into))
     }
@@ -80,7 +80,7 @@ impl Up {
         };
         self.common.announce(&server.ready, output)?;
         if output == Output::Table && build_runner.is_none() && !self.no_build_runner {
-            println!("No build runner: put stead-runner beside stead, or on PATH, and start again");
+            println!("No build runner: put stead-runner next to stead or on PATH, and start again");
         }
         let ended = tokio::select! {
             ended = supervise(postgres, told) => ended,
@@ -94,7 +94,7 @@ impl Up {
     }
 }
 
-/// Until somebody says stop; a Postgres that ends by itself is started again, unless it keeps ending.
+/// Waits for a stop signal. Restarts a Postgres that ends, up to the restart limit.
 async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
     let mut starts = vec![Instant::now()];
     let mut told = std::pin::pin!(told.heard());
@@ -104,9 +104,12 @@ async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
             () = postgres.ended() => {}
         }
         starts.retain(|start| start.elapsed() < OFTEN);
-        anyhow::ensure!(starts.len() < 4, "the private Postgres keeps ending; its log says why");
+        anyhow::ensure!(
+            starts.len() < 4,
+            "the private Postgres ended four times within 60 s: see its log for the reason"
+        );
         starts.push(Instant::now());
-        warn!("The private Postgres ended; starting it again");
+        warn!("Private Postgres ended, restarting it");
         postgres.restart().await?;
     }
 }

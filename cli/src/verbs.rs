@@ -1,4 +1,4 @@
-//! Everything that talks to a server: one file per noun.
+//! Commands of the client, one module per noun.
 use std::process::ExitCode;
 
 use clap::{Command, Subcommand};
@@ -10,7 +10,7 @@ use crate::{
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Apps and their config versions
+    /// Apps: app directories and their config versions
     #[command(subcommand)]
     Apps(apps::Apps),
     /// Builds of components from source to artifact
@@ -53,13 +53,13 @@ pub(crate) enum Verb {
     /// Print a shell completion script
     #[command(after_help = "Example:\n  stead completions bash > /etc/bash_completion.d/stead")]
     Completions {
-        /// Shell
+        /// Name of the shell
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
 }
 
-/// Runs a verb. `command` is the whole command line, for the completions.
+/// Runs a command. `command` is the whole command line, for the completions.
 pub(crate) async fn run(verb: Verb, settings: &Settings, mut command: Command) -> ExitCode {
     let done = match verb {
         Verb::Apps(verb) => apps::run(verb, settings).await,

@@ -1,31 +1,31 @@
-//! A point of the log as people say it: a position, a moment, a day, or how long ago.
+//! Points in time on the command line: a position, a time, a day, or a duration ago.
 //!
-//! Days are those of UTC, as everything that is printed. A weekday is the last one, today's included: who asks what
-//! changed since Tuesday does not mean the one to come, as the crates that read dates would have it.
+//! Days are in UTC, like all printed times. A weekday is the most recent one, including today: in
+//! "changed since Tuesday", it is in the past. Crates that parse dates select the next one.
 use std::str::FromStr;
 
 use chrono::{DateTime, Datelike as _, Days, NaiveDate, TimeDelta, Utc, Weekday};
 
 use crate::tokens::seconds;
 
-/// What is taken, for who gave something else.
+/// Accepted formats, for error messages.
 const TAKEN: &str = "2026-11-20T12:00:00Z, 2026-11-20, 2h ago, yesterday or tuesday";
 
-/// A position or a moment.
+/// Position or time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
-    /// The position itself is included.
+    /// Inclusive position.
     Position(u64),
-    /// What was recorded at the moment is included.
+    /// Inclusive time.
     Time(DateTime<Utc>),
 }
 
-/// A moment.
+/// Point in time, without positions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
 
 impl At {
-    /// As a query has them.
+    /// Returns the values for a query.
     pub(crate) fn parts(self) -> (Option<u64>, Option<DateTime<Utc>>) {
         match self {
             At::Position(position) => (Some(position), None),
@@ -41,7 +41,11 @@ impl FromStr for At {
             return Ok(At::Position(position));
         }
         let read = read(text, now());
-        let wrong = || format!("{text:?} is neither a position nor a moment like {TAKEN}");
+        let wrong = || {
+            format!(
+                "{text:?} is neither a position nor a time: use a number, or a time such as {TAKEN}"
+            )
+        };
         read.map(At::Time).ok_or_else(wrong)
     }
 }
@@ -49,13 +53,16 @@ impl FromStr for At {
 impl FromStr for Moment {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no moment like {TAKEN}");
+        let wrong = || format!("{text:?} is not a valid time: use a form such as {TAKEN}");
         read(text, now()).map(Moment).ok_or_else(wrong)
     }
 }
 
 fn now() -> DateTime<Utc> {
-    #[expect(clippy::disallowed_methods, reason = "what is long ago is so for who asks")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the clock of the caller determines relative times"
+    )]
     Utc::now()
 }
 

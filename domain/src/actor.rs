@@ -1,4 +1,4 @@
-//! Who did it: a principal, a policy or a timer.
+//! Actor of a command: a principal, a runner, a policy, a timer or the server.
 use std::{fmt, str::FromStr};
 
 use bincode::{Decode, Encode};
@@ -6,29 +6,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{PrincipalId, RunnerId};
 
-/// Who decided, written as flat text: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>`, `system`.
+/// Actor of a command, serialized as text: `prn_…`, `rnr_…`, `policy:<name>`, `timer:<name>` or
+/// `system`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]
 #[serde(try_from = "String", into = "String")]
 pub enum Actor {
-    /// A person or a service that logged in.
+    /// Person or service that logged in.
     Principal(PrincipalId),
-    /// An agent, speaking through the Runner API.
+    /// Runner that called the Runner API.
     Runner(RunnerId),
-    /// A rule of ours: when this event, then those commands.
+    /// Built-in policy, by name.
     Policy(String),
-    /// A moment that came.
+    /// Timer that elapsed, by name.
     Timer(String),
-    /// The server itself, when nobody asked: first start, migration.
+    /// The server itself, without a request: first start, migration.
     System,
 }
 
-/// A text that names no actor.
+/// Text that is not a valid actor.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{0:?} names no actor: expected prn_…, rnr_…, policy:<name>, timer:<name> or system")]
+#[error("invalid actor {0:?}: expected prn_…, rnr_…, policy:<name>, timer:<name> or system")]
 pub struct ActorError(String);
 
 impl Actor {
-    /// Whether this is somebody who logged in, as opposed to a rule or an agent.
+    /// Returns true for a principal, and false for a runner, a policy, a timer or the server.
     pub fn is_principal(&self) -> bool {
         match self {
             Actor::Principal(_) => true,

@@ -1,4 +1,4 @@
-//! What every aggregate is: a state, and two pure functions.
+//! Interface of an aggregate: its state and two pure functions.
 use std::fmt::Debug;
 
 use bincode::{Decode, Encode};
@@ -6,46 +6,49 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{ids::InstallId, upcast::Upcaster};
 
-/// A moment in UTC. Events and rules know it to the microsecond.
+/// Time in UTC. Events and rules use microsecond precision.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
 
-/// A fact, kept for ever under a name that never changes.
+/// Immutable event. Its name in the log never changes.
 pub trait Event: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send + Sync {
-    /// `aggregate.verb_past`: what the log calls it.
+    /// Name in the log: `aggregate.verb_past`.
     fn name(&self) -> &'static str;
-    /// Which shape the payload has, `"1"` first.
+    /// Version of the payload format; the first is `"1"`.
     fn version(&self) -> &'static str;
-    /// How what was written in older words is read.
+    /// Conversions of older payload versions.
     const UPCASTERS: &'static [Upcaster] = &[];
 }
 
-/// The rules: what a command means in a state, and what a fact does to it.
+/// Rules of an aggregate: `decide` turns a command into events, and `evolve` applies an event to
+/// the state.
 ///
-/// A state is kept as a snapshot by bincode's own derives: they do not look at serde's attributes, of which some need
-/// a format that describes itself.
+/// Snapshots use bincode's own derives. Several serde attributes of the states need a
+/// self-describing format, and bincode is not one.
 pub trait Decider:
     Default + Serialize + DeserializeOwned + Encode + Decode<()> + Clone + Send + Sync + 'static
 {
-    /// The aggregate type, as the log writes it.
+    /// Aggregate type in the log.
     const NAME: &'static str;
-    /// What may be asked.
+    /// Commands that the aggregate handles.
     type Command: Send;
-    /// What can have happened.
+    /// Events that the aggregate emits.
     type Event: Event;
-    /// Why it may be refused.
+    /// Reasons to reject a command.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Answer a command with the facts it makes true. Empty: it is already so.
+    /// Handles a command and returns the events that it causes. An empty list means that the state
+    /// already is as requested.
     fn decide(
         &self,
         command: Self::Command,
         now: Timestamp,
     ) -> Result<Vec<Self::Event>, Self::Error>;
 
-    /// Take in a fact. Never refuses and never panics: it has already happened.
+    /// Applies an event. Must neither fail nor panic, because the event is already stored.
     fn evolve(&mut self, event: Self::Event);
 
-    /// Whose install it is about, once it is known; its own id says so only of an install itself.
+    /// Returns the install that the aggregate belongs to, once it is known. Only an install derives
+    /// it from its own id.
     fn customer(&self, _id: &str) -> Option<InstallId> {
         None
     }

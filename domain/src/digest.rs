@@ -1,4 +1,4 @@
-//! What a thing is, whatever it is called: `sha256:` and 64 hexadecimal digits in lower case.
+//! Content digest: `sha256:` and 64 lower-case hexadecimal digits.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -9,14 +9,14 @@ use bincode::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The SHA-256 of some bytes, in its one spelling.
+/// SHA-256 digest in its canonical text form.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// A text that is no digest.
+/// Text that is not a valid digest.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{0:?} is not `sha256:` and 64 hexadecimal digits in lower case")]
+#[error("invalid digest {0:?}: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct DigestError(String);
 
 impl TryFrom<String> for Digest {
@@ -30,10 +30,10 @@ impl TryFrom<String> for Digest {
 }
 
 impl Digest {
-    /// The 32 bytes themselves.
+    /// Returns the 32 bytes of the digest.
     pub fn bytes(&self) -> [u8; 32] {
         let digits = self.0.bytes().skip("sha256:".len());
-        // The type has no other digits.
+        // `try_from` has accepted only 0-9 and a-f.
         let values =
             digits.map(|digit| if digit > b'9' { digit - b'a' + 10 } else { digit - b'0' });
         let values: Vec<u8> = values.collect();
@@ -48,7 +48,7 @@ impl From<[u8; 32]> for Digest {
     }
 }
 
-/// The 32 bytes: every one of them is a digest.
+/// Encodes the 32 bytes. Decoding needs no check, because every 32 bytes form a valid digest.
 impl Encode for Digest {
     fn encode<E: Encoder>(&self, to: &mut E) -> Result<(), EncodeError> {
         self.bytes().encode(to)

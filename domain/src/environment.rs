@@ -1,7 +1,8 @@
 //! Environment variables that only the customer's host may set.
 //!
-//! The vendor's manifests set variables of jobs. Some names make any program load other code, find another program, or
-//! talk to another server; a policy about kinds of jobs would mean nothing if a manifest could set these.
+//! A vendor's manifest sets the variables of a job. Some variables make any program load other
+//! code, run another program or connect to another server. A manifest that could set them would
+//! bypass the customer's policy on kinds of jobs.
 
 /// Variables that the server itself sets in manifests: ids only, independent of the config.
 pub const OF_SERVER: [&str; 4] =
@@ -104,16 +105,16 @@ const NAMES: &[(&str, &str)] = &[
 const PROXIES: [&str; 5] = ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 const LOADER: &str = "it changes how every program is loaded";
-const PLACE: &str = "the runner decides where programs and their files are";
+const PLACE: &str = "the runner sets the paths of programs and files";
 const SHELL: &str = "it changes what a shell runs";
 const INTERPRETER: &str = "it changes what an interpreter loads";
 const TERRAFORM: &str =
     "it changes what Terraform runs and where its state is; TF_VAR_* is allowed";
 const TRUST: &str = "it changes which servers are trusted";
 const GIT: &str = "it changes which programs and servers git uses";
-const STEAD: &str = "names that begin with STEAD_ belong to Stead";
-const PROXY: &str = "the customer decides about proxies";
-const NO_NAME: &str = "a name has letters, digits and _ and begins with no digit";
+const STEAD: &str = "names that begin with STEAD_ are reserved";
+const PROXY: &str = "only the customer may set proxies";
+const NO_NAME: &str = "a name has only letters, digits and _ and does not begin with a digit";
 
 /// Returns the reason why the vendor cannot set this variable; `None` if it can.
 pub fn reserved(name: &str) -> Option<&'static str> {

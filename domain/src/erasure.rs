@@ -1,26 +1,30 @@
-//! Which words of an event are somebody's: kept under the key of whose they are, and read as [`ERASED`] once that key
-//! is shredded. Every place holds a text, or any JSON value; nothing that a rule needs after the subject is gone.
+//! Personal data fields of each event type. The log encrypts them with the key of their data
+//! subject. After that key is shredded, they read as [`ERASED`].
 //!
-//! `schemas/erasure.txt` lists every free text of the vocabulary: a new one has to be decided on here.
+//! A field holds a text or any JSON value. No rule may need its value after the key is shredded.
+//!
+//! `schemas/erasure.txt` lists every free-text field of all events. The golden test fails for a new
+//! one, so that its owner is decided here.
 
-/// What is read where something was.
+/// Value that replaces an erased field.
 pub const ERASED: &str = "[erased]";
 
-/// A place in an event, and whose it is.
+/// Personal data field of an event, and the data subject that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// From the payload inwards; `*` is every key.
+    /// Path from the payload inwards; `*` matches every key.
     pub path: &'static [&'static str],
-    /// Whose.
+    /// Data subject whose key encrypts the field.
     pub whose: Whose,
 }
 
-/// Whose words.
+/// Data subject of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whose {
-    /// The customer's whose install it is about: [`crate::decider::Decider::customer`].
+    /// Customer of the event's install, see [`crate::decider::Decider::customer`].
     Customer,
-    /// Written by the principal that the event names as `by`, about that customer if there is one: gone with either.
+    /// Principal that the event names as `by`, and the customer, if there is one. Shredding either
+    /// key erases the field.
     Author,
 }
 
@@ -30,10 +34,10 @@ const INPUTS: Place = Place { path: &["inputs", "*"], whose: Whose::Customer };
 const SET: Place = Place { path: &["set", "*"], whose: Whose::Customer };
 const OUTPUTS: Place = Place { path: &["outputs", "*"], whose: Whose::Customer };
 const HOSTNAME: Place = Place { path: &["host", "hostname"], whose: Whose::Customer };
-/// What changed under a plan, said by the server: it may name values.
+/// Reason that the server gives for an invalidated plan. It may contain values of the customer.
 const VOIDED: Place = Place { path: &["reason"], whose: Whose::Customer };
 
-/// The places of an event of this type, in any version.
+/// Returns the personal data fields of an event type, for all its versions.
 pub fn places(event_type: &str) -> &'static [Place] {
     match event_type {
         "install.created" => &[INPUTS],

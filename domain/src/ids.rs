@@ -1,4 +1,4 @@
-//! Every identifier in the system: a ULID that says what it names, everywhere it is written.
+//! Identifiers: a ULID after a prefix that names the type of the object.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -10,9 +10,9 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-/// A text that is not an id of the kind that was expected.
+/// Text that is not an id of the expected type.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{found:?} is not `{prefix}` and a ULID in upper case")]
+#[error("invalid id {found:?}: expected `{prefix}` and an upper-case ULID")]
 pub struct IdError {
     prefix: &'static str,
     found: String,
@@ -25,7 +25,7 @@ macro_rules! ids {
         #[serde(try_from = "String", into = "String")]
         pub struct $name(pub Ulid);
         impl $name {
-            /// What every id of this kind starts with.
+            /// Prefix of every id of this type.
             pub const PREFIX: &'static str = $prefix;
         }
         impl fmt::Display for $name {
@@ -73,23 +73,23 @@ ids! {
     StepId = "stp_";
     /// One unit of work for one runner.
     JobId = "job_";
-    /// One attempt at a job, and the fencing token that proves it.
+    /// One attempt at a job. The id is also its fencing token.
     ExecutionId = "exe_";
-    /// The agent in an account, or the build runner.
+    /// Agent in a customer's account, or a build runner.
     RunnerId = "rnr_";
-    /// One life of an agent process.
+    /// Session of a runner with the server.
     SessionId = "ses_";
-    /// Whoever can log in: a person or a service.
+    /// Person or service that can log in.
     PrincipalId = "prn_";
-    /// A secret that was given out: an API token or an enrolment token. The id is no secret.
+    /// API token or enrolment token. The id is not secret.
     TokenId = "tok_";
     /// One event of the log.
     EventId = "evt_";
-    /// A rule that a customer wrote down so that nobody has to be woken.
+    /// Rule that a customer configured in advance.
     PolicyId = "pol_";
 }
 
-/// One id, one spelling: what would not be written like that again is not read.
+/// Parses an id in its canonical form. Rejects every other spelling, for example lower case.
 fn parse(prefix: &'static str, text: &str) -> Result<Ulid, IdError> {
     text.strip_prefix(prefix)
         .and_then(|ulid| Ulid::from_string(ulid).ok().filter(|read| read.to_string() == ulid))
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn an_id_of_another_kind_or_spelling_is_refused() {
-        let refusal = r#""exe_01ARZ3NDEKTSV4RRFFQ69G5FAV" is not `rnr_` and a ULID in upper case"#;
+        let refusal = r#"invalid id "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV": expected `rnr_` and an upper-case ULID"#;
         assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), refusal);
         assert!(serde_json::from_str::<RunnerId>(&format!("{TEXT:?}")).is_err());
         let others = [

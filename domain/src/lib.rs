@@ -1,4 +1,4 @@
-//! The rules of Stead. No I/O, no clock, no async.
+//! Rules of Stead: aggregates, planning and policies. No I/O, no clock, no async.
 pub mod access;
 pub mod actor;
 pub mod app;

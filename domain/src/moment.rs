@@ -1,15 +1,15 @@
-//! How a moment is written: RFC 3339, UTC, always with six digits of a second. For `#[serde(with)]`.
+//! Format of a timestamp for `#[serde(with)]`: RFC 3339 in UTC with six fractional digits.
 use chrono::{SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 use crate::decider::Timestamp;
 
-/// The one spelling of a moment.
+/// Formats a timestamp in the canonical form.
 pub fn text(moment: &Timestamp) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// Writes the one spelling.
+/// Writes the canonical form.
 pub fn serialize<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&text(moment))
 }
@@ -21,11 +21,11 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::E
     Ok(read.with_timezone(&Utc))
 }
 
-/// The same for a moment that may be absent; wants `default` and `skip_serializing_if` beside it.
+/// Same format for an optional timestamp. The field also needs `default` and `skip_serializing_if`.
 pub mod optional {
     use super::{Deserializer, Serializer, Timestamp};
 
-    /// Writes the one spelling, or nothing.
+    /// Writes the canonical form, or none.
     pub fn serialize<S: Serializer>(moment: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
         match moment {
             Some(moment) => super::serialize(moment, to),

@@ -1,4 +1,4 @@
-//! Values by name, as a plugin, a script or the customer's stack reported them.
+//! Named output values that a plugin, a script or the customer's stack reported.
 use std::{
     collections::{BTreeMap, btree_map},
     ops::{Deref, DerefMut},
@@ -13,18 +13,17 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-/// How deep values go: as deep as JSON is read.
+/// Maximum nesting depth of a value; the same limit as for JSON.
 const DEEPEST: usize = 128;
 
-/// Values by name. A map like any other, but in a snapshot: a JSON value reads itself only from a format that says
-/// what comes, which a snapshot's does not.
+/// Output values by name. The type is a map with its own snapshot encoding: a JSON value decodes
+/// itself only from a self-describing format, and bincode is not one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Outputs(BTreeMap<String, Value>);
 
 impl Outputs {
-    /// None yet.
     pub fn new() -> Outputs {
         Outputs::default()
     }
@@ -103,7 +102,7 @@ impl<C> Decode<C> for Outputs {
 
 bincode::impl_borrow_decode!(Outputs);
 
-/// What comes, and then it.
+/// Encodes a tag for the type of the value, and then the value.
 fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
     match value {
         Value::Null => 0u8.encode(to),
@@ -112,7 +111,7 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
             (Some(number), _, _) => (2u8, number).encode(to),
             (None, Some(number), _) => (3u8, number).encode(to),
             (None, None, Some(number)) => (4u8, number).encode(to),
-            (None, None, None) => Err(EncodeError::Other("a number of no kind")),
+            (None, None, None) => Err(EncodeError::Other("number has no supported type")),
         },
         Value::String(text) => (5u8, text).encode(to),
         Value::Array(values) => {
@@ -131,7 +130,8 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
 
 type Member = (String, Value);
 
-/// One that was claimed with all others: what it takes is counted as it is read.
+/// Decodes one member. The caller has claimed the whole container, so this releases the member's
+/// share; the decoder then counts the bytes that it reads.
 fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError> {
     from.unclaim_bytes_read(size_of::<Member>());
     Ok((String::decode(from)?, decode(from, depth)?))
@@ -139,7 +139,7 @@ fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError>
 
 fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> {
     if depth > DEEPEST {
-        return Err(DecodeError::Other("a value goes too deep"));
+        return Err(DecodeError::Other("value is nested too deeply"));
     }
     Ok(match u8::decode(from)? {
         0 => Value::Null,
@@ -148,7 +148,7 @@ fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> 
         3 => Value::Number(i64::decode(from)?.into()),
         4 => {
             let number = Number::from_f64(f64::decode(from)?);
-            Value::Number(number.ok_or(DecodeError::Other("a number that JSON has not"))?)
+            Value::Number(number.ok_or(DecodeError::Other("number is not valid in JSON"))?)
         }
         5 => Value::String(Decode::decode(from)?),
         6 => {
@@ -166,7 +166,7 @@ fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> 
             let members = (0..length).map(|_| member(from, depth + 1));
             Value::Object(members.collect::<Result<Map<_, _>, _>>()?)
         }
-        _ => return Err(DecodeError::Other("a value of no kind")),
+        _ => return Err(DecodeError::Other("value has an unknown type")),
     })
 }
 
@@ -192,7 +192,7 @@ mod tests {
         let bytes = bincode::encode_to_vec(&outputs, bincode::config::standard()).unwrap();
         let (again, length) = read(&bytes).unwrap();
         assert_eq!((length, again.len()), (bytes.len(), outputs.len()));
-        // As text, because 0.0 and -0.0 are equal.
+        // Compare as text, because 0.0 equals -0.0.
         assert_eq!(
             serde_json::to_string(&again).unwrap(),
             serde_json::to_string(&outputs).unwrap()
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_no_value_is_like_is_refused_and_breaks_nothing() {
-        // One name, and a list in a list in a list …
+        // One name, whose value is 1,000 nested lists.
         let mut deep = vec![1, 1, b'a'];
         deep.extend([6, 1].repeat(1_000));
         assert!(read(&deep).unwrap_err().to_string().contains("too deep"));
@@ -212,7 +212,7 @@ mod tests {
         let mut infinite = vec![1, 1, b'a', 4];
         infinite.extend(f64::INFINITY.to_le_bytes());
         assert!(read(&infinite).is_err());
-        // A length that nobody has bytes for.
+        // A length that exceeds the input.
         for kind in [5, 6, 7] {
             let mut long = vec![1, 1, b'a', kind, 253];
             long.extend(u64::MAX.to_le_bytes());

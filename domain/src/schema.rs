@@ -1,4 +1,4 @@
-//! The schema of every event, made from its type and kept beside its example.
+//! JSON Schema of every event, generated from its type and stored next to its example.
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
@@ -49,7 +49,7 @@ texts! {
     Digest = "^sha256:[0-9a-f]{64}$";
 }
 
-/// The schema of each event of an aggregate, by its verb.
+/// Returns the schema of each event of an aggregate, by verb.
 fn schemas<D: Decider>() -> Vec<(String, Map<String, Value>)>
 where
     D::Event: JsonSchema,
@@ -71,7 +71,7 @@ where
         .collect()
 }
 
-/// What is not there is absent: no event has ever a null.
+/// Removes null from a schema, because events omit absent fields.
 fn never_null(schema: &mut Value) {
     let null = |kind: &Value| *kind == "null" || kind["type"] == "null";
     match schema {
@@ -114,13 +114,13 @@ where
         let said = |key: &String| schema["properties"].get(key).is_some();
         assert!(
             example.keys().all(said),
-            "{directory}: the schema does not know all of the example"
+            "{directory}: the example has a field that the schema does not define"
         );
         let required = schema["required"].as_array().unwrap();
         let given = |key: &Value| example.contains_key(key.as_str().unwrap());
         assert!(
             required.iter().all(given),
-            "{directory}: the example lacks what the schema requires"
+            "{directory}: the example lacks a field that the schema requires"
         );
     }
 }

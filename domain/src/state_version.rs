@@ -12,14 +12,15 @@ pub const LINEAGE_BYTES: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode, ToSchema)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StateVersion {
-    /// Given when the state was created.
+    /// Assigned when the state is created.
     pub lineage: String,
     /// Increases with each write.
     pub serial: u64,
 }
 
 impl StateVersion {
-    /// Whether the lineage has a length and characters that a log line can show.
+    /// Returns true if the lineage has 1 to [`LINEAGE_BYTES`] printable ASCII characters, so that a
+    /// log line can show it.
     pub fn is_valid(&self) -> bool {
         (1..=LINEAGE_BYTES).contains(&self.lineage.len())
             && self.lineage.bytes().all(|byte| byte.is_ascii_graphic())

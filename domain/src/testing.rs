@@ -1,4 +1,4 @@
-//! given / when / then, in the words of the domain; and every history there can be.
+//! Given/when/then tests of aggregates, and a generator of all event histories.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fmt::Debug, path::Path};
 
@@ -8,21 +8,21 @@ use crate::decider::{Decider, Event, Timestamp};
 
 pub const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A history, and the moment at which something is asked.
+/// Aggregate after a history, and the time of the next command.
 pub struct Given<D: Decider> {
     state: D,
     now: Timestamp,
 }
 
-/// What was answered.
+/// Result of a command.
 pub struct When<D: Decider>(Result<Vec<D::Event>, D::Error>);
 
-/// An aggregate with this history.
+/// Returns an aggregate with this history.
 pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D> {
     Given { state: replay(history), now: NOW }
 }
 
-/// The state that a history leads to.
+/// Returns the state after a history.
 pub fn replay<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> D {
     let mut state = D::default();
     history.into_iter().for_each(|fact| state.evolve(fact));
@@ -30,13 +30,13 @@ pub fn replay<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> D {
 }
 
 impl<D: Decider> Given<D> {
-    /// Sets the moment; the beginning of 1970 unless told.
+    /// Sets the time of the command. The default is the start of 1970.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Given { now, ..self }
     }
 
-    /// Asks.
+    /// Handles a command.
     pub fn when(self, command: D::Command) -> When<D> {
         When(self.state.decide(command, self.now))
     }
@@ -46,28 +46,28 @@ impl<D: Decider> When<D>
 where
     D::Error: PartialEq + Debug,
 {
-    /// These facts became true.
+    /// Asserts that the command emitted these events.
     #[track_caller]
     pub fn then(self, expected: impl IntoIterator<Item = D::Event>) {
         assert_eq!(self.0, Ok(expected.into_iter().collect()));
     }
 
-    /// The answer was no, and why.
+    /// Asserts that the aggregate rejected the command with this error.
     #[track_caller]
     pub fn refused(self, expected: D::Error) {
         assert_eq!(self.0, Err(expected));
     }
 
-    /// It was already so.
+    /// Asserts that the command emitted no events.
     #[track_caller]
     pub fn nothing(self) {
         self.then([]);
     }
 }
 
-/// Every history that at most `depth` of these words can make, and the state it left behind. A word
-/// becomes a command, and the moment at which it is asked, in the state that hears it. One that makes
-/// no fact leads nowhere new, so it is asked but not followed.
+/// Returns every history that at most `depth` of these inputs can produce, each with its final
+/// state. `to_command` turns an input into a command and its time, for the current state. An input
+/// that emits no event does not extend a history.
 pub fn walk<D: Decider, W>(
     words: &[W],
     depth: usize,
@@ -94,7 +94,7 @@ pub fn walk<D: Decider, W>(
     walked
 }
 
-/// What every word is answered in every state. `refusal` puts an error into a few words.
+/// Formats a table with the result of every input in every state. `refusal` shortens an error.
 pub fn table<D: Decider, W>(
     states: &[(&str, D)],
     words: &[(&str, W)],
@@ -123,8 +123,8 @@ pub fn table<D: Decider, W>(
     (0..=words.len()).map(line).collect()
 }
 
-/// The transition table of a small aggregate, kept as a golden: what every command is answered in the
-/// state after each of these histories. A refusal is written as it is said.
+/// Compares the transition table of a small aggregate with its golden. The table shows the result
+/// of every command after each history; it shows an error as its message.
 #[track_caller]
 pub fn transitions<D: Decider>(
     histories: Vec<(&str, Vec<D::Event>)>,
@@ -143,7 +143,8 @@ fn verb<D: Decider>(fact: &D::Event) -> &'static str {
     fact.name().split_once('.').unwrap().1
 }
 
-/// A file of the contract, under `schemas/`, that changes only on purpose.
+/// Compares a text with a contract file under `schemas/`. With `UPDATE_GOLDEN` set, writes the file
+/// first.
 #[track_caller]
 pub fn golden(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas").join(path);
@@ -158,9 +159,10 @@ pub fn golden(path: &str, text: &str) {
     );
 }
 
-/// What an aggregate puts on disk: `examples` starts with `first`, and `after` says which comes
-/// next, so that a new event has no place until it is named there. Each is kept as a golden, is
-/// read back to the same value, and obeys the conventions of payloads.
+/// Compares the payload of every event of an aggregate with its golden. `examples` starts with
+/// `first`, and `after` returns the next event. `after` matches on the event, so the compiler
+/// reports an event without an example. Each example must read back to the same value and follow
+/// the payload conventions.
 #[track_caller]
 pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option<D::Event>) {
     let mut names = vec![];
@@ -177,11 +179,14 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
     let kept = std::fs::read_dir(kept).unwrap();
     for name in kept.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
         let ours = name.starts_with(&format!("{}.", D::NAME));
-        assert!(!ours || names.contains(&name), "{name} is on disk: add it back");
+        assert!(
+            !ours || names.contains(&name),
+            "event {name} has a stored schema and no example: add the example"
+        );
     }
 }
 
-/// Numbers that count or order; every other number says its unit.
+/// Numbers that count or order. The name of every other number ends with its unit.
 const PLAIN: [&str; 11] = [
     "attempt",
     "attempts",
@@ -202,9 +207,9 @@ fn follows_the_conventions(verb: &str, text: &str) {
     assert!(text.starts_with(&format!(r#"{{"type":"{verb}""#)), "{text}");
     assert!(verb.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{verb}");
     for (key, value) in serde_json::from_str::<Value>(text).unwrap().as_object().unwrap() {
-        assert!(!value.is_null(), "{key} is null, and should be absent");
+        assert!(!value.is_null(), "{key} is null: omit the field");
         let known = PLAIN.contains(&key.as_str()) || CODES.contains(&key.as_str());
         let unit = ["_bytes", "_ms"].iter().any(|unit| key.ends_with(unit));
-        assert!(!value.is_number() || known || unit, "{key} does not say its unit");
+        assert!(!value.is_number() || known || unit, "{key} has no unit: add a suffix such as _ms");
     }
 }

@@ -1,49 +1,49 @@
-//! How an event that was written long ago is read today: step by step, from its version to the one that the rules
-//! know. An aggregate's steps are a table, [`Event::UPCASTERS`], in its `upcast.rs` from its second version on.
+//! Upcasting of stored payloads: step by step, from the stored version to the current one. An
+//! aggregate with a second version lists its steps in [`Event::UPCASTERS`], in its `upcast.rs`.
 use serde_json::Value;
 
 use crate::decider::Event;
 
-/// One step: what a payload of this type and version is in later words.
+/// Conversion of a payload of one event type and version to a later version.
 pub struct Upcaster {
-    /// `aggregate.verb_past`, as it was written.
+    /// Stored event type, `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// The version it was written in.
+    /// Stored version.
     pub version: &'static str,
-    /// One payload, many, or none: what was said in one event may be several today, or mean nothing any more.
+    /// Converts a payload. Returns several payloads for an event that was split, and none for one
+    /// that was removed.
     pub up: fn(Value) -> Result<Vec<Words>, String>,
 }
 
-/// A payload, and in which words it is.
+/// Payload with its event type and version.
 pub struct Words {
-    /// `aggregate.verb_past`.
+    /// Event type, `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// Of that type.
+    /// Payload version of that type.
     pub version: &'static str,
-    /// What is said.
     pub payload: Value,
 }
 
-/// Why a payload cannot be read.
+/// Reason that a payload cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It says nothing that the rules know.
+    /// The payload does not have the format of its type.
     #[error("{0}")]
     Payload(String),
-    /// It is in other words than the rules have now, and no step leads there.
-    #[error("this program reads {event_type} in version {version} only")]
+    /// The version is not the current one, and no upcaster converts it.
+    #[error("this program reads only version {version} of {event_type}")]
     Version {
-        /// The type that it seems to be.
+        /// Event type that the payload was deserialized to.
         event_type: &'static str,
-        /// The version of it that the rules have.
+        /// Current version of that type.
         version: &'static str,
     },
 }
 
-/// What a stored payload says in today's words.
+/// Reads a stored payload and upcasts it to the current version.
 ///
 /// # Errors
-/// [`Unreadable`].
+/// Returns [`UpcastError`] if the payload cannot be read.
 pub fn read<E: Event>(
     event_type: &str,
     version: &str,
@@ -51,7 +51,7 @@ pub fn read<E: Event>(
 ) -> Result<Vec<E>, Unreadable> {
     let unreadable = |error: serde_json::Error| Unreadable::Payload(error.to_string());
     if step::<E>(event_type, version, 0).is_none() {
-        // Nearly always: what is in today's words need not be taken apart.
+        // Most payloads have the current version and are deserialized directly.
         let event: E = serde_json::from_str(payload).map_err(unreadable)?;
         return today(event, event_type, version).map(|event| vec![event]);
     }
@@ -61,8 +61,8 @@ pub fn read<E: Event>(
     Ok(events)
 }
 
-/// The step that begins with these words, among those from `after` on. Steps are in the order of time, so none
-/// leads back.
+/// Returns the index of the upcaster for this type and version, at or after `after`. Upcasters are
+/// in chronological order, so that no payload is converted back.
 fn step<E: Event>(event_type: &str, version: &str, after: usize) -> Option<usize> {
     let begins = |step: &Upcaster| step.event_type == event_type && step.version == version;
     E::UPCASTERS.iter().skip(after).position(begins).map(|at| at + after)
@@ -89,7 +89,8 @@ fn raise<E: Event>(
     Ok(())
 }
 
-/// An unknown version may look like a known one, and mean something else.
+/// Checks the type and the version of a deserialized event. A payload of an unknown version may
+/// have a known format and another meaning.
 fn today<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);
@@ -104,7 +105,7 @@ mod tests {
 
     use super::*;
 
-    /// What is known of a parcel today.
+    /// Current events of a parcel.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
     enum ParcelEvent {
@@ -136,7 +137,7 @@ mod tests {
                     Ok(vec![Words { event_type: "parcel.sent", version: "2", payload: old }])
                 },
             },
-            // Paying became a fact of its own.
+            // Payment became a separate event.
             Upcaster {
                 event_type: "parcel.sent",
                 version: "2",
@@ -148,7 +149,7 @@ mod tests {
                     ])
                 },
             },
-            // Nobody weighs any more.
+            // The event was removed.
             Upcaster { event_type: "parcel.weighed", version: "1", up: |_| Ok(vec![]) },
         ];
     }
@@ -175,9 +176,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_and_never_taken_for_something_else() {
-        // A later program's words look like ours, and may mean something else.
+        // A payload of a newer program may have a known format and another meaning.
         let later = json!({"type": "sent", "grams": 4, "to": "Ada"});
-        let only = "this program reads parcel.sent in version 3 only";
+        let only = "this program reads only version 3 of parcel.sent";
         assert_eq!(read("parcel.sent", "4", later.clone()), Err(only.into()));
         assert_eq!(read("parcel.lost", "3", later), Err(only.into()));
         for (version, payload) in [

@@ -1,4 +1,5 @@
-//! What keeping a state costs: an install after 100,000 events, as a snapshot is written today and as JSON.
+//! Measures snapshots: the state of an install after 100,000 events, encoded as a snapshot
+//! and as JSON.
 //!
 //!     cargo bench -p event-log --bench snapshot -- --events 100000
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
@@ -11,9 +12,9 @@ use domain::{
 use event_log::{StreamId, snapshot};
 use serde_json::{Value, json};
 
-/// How often each is done; the median counts.
+/// Number of repetitions, of which the median counts.
 const ROUNDS: usize = 2_001;
-/// How many components the install has.
+/// Number of components of the install.
 const COMPONENTS: u64 = 40;
 
 fn main() {
@@ -28,13 +29,15 @@ fn main() {
     let kept = snapshot::encode(&stream, version, &install).unwrap();
     let json = serde_json::to_vec(&install).unwrap();
     assert_eq!(snapshot::decode::<Install>(&stream, version, &kept).unwrap(), install);
-    println!("an install of {events} events and {COMPONENTS} components, folded in {folded:.0} ms");
-    println!("| written as | bytes | written in µs | read in µs |");
+    println!(
+        "an install of {events} events and {COMPONENTS} components, computed in {folded:.0} ms"
+    );
+    println!("| encoding | bytes | encoded in µs | decoded in µs |");
     println!("|---|---|---|---|");
     let write = median(|| drop(black_box(snapshot::encode(&stream, version, black_box(&install)))));
     let read =
         median(|| drop(black_box(snapshot::decode::<Install>(&stream, version, black_box(&kept)))));
-    println!("| bincode behind a digest | {} | {write:.1} | {read:.1} |", kept.len());
+    println!("| bincode after a digest | {} | {write:.1} | {read:.1} |", kept.len());
     let write = median(|| drop(black_box(serde_json::to_vec(black_box(&install)))));
     let read = median(|| drop(black_box(serde_json::from_slice::<Install>(black_box(&json)))));
     println!("| JSON | {} | {write:.1} | {read:.1} |", json.len());
@@ -52,7 +55,7 @@ fn median(mut once: impl FnMut()) -> f64 {
     took[ROUNDS / 2]
 }
 
-/// Its components are deployed one after the other, again and again, and say where they are.
+/// Returns events that deploy the components repeatedly, one after the other, with outputs.
 fn story(events: u64) -> Vec<InstallEvent> {
     let example = |name: &str| -> Value {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events").join(name);

@@ -1,32 +1,34 @@
-//! Bytes by digest: manifests, grants, bundles, large payloads. Written before the event that names them.
+//! Blobs: bytes by digest, such as manifests, grants, bundles and large payloads. A blob is written
+//! before the event that names it.
 use domain::digest::Digest;
 use sqlx::{PgExecutor, PgPool, Row};
 
 use crate::Clock;
 
-/// Why bytes were not kept or found.
+/// Errors of blobs.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     /// The database does not answer.
     #[error("the database does not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// Somebody changed them: they are not what their digest says.
-    #[error("the bytes of {0} are not what they were")]
+    /// The bytes do not match their digest.
+    #[error("the bytes of {0} do not match the digest")]
     Damaged(Digest),
-    /// The hash has no text, which cannot be.
+    /// The digest has an invalid format, which does not happen in practice.
     #[error(transparent)]
     Digest(#[from] domain::digest::DigestError),
 }
 
-/// The digest of some bytes.
+/// Computes the digest of bytes.
 ///
 /// # Errors
-/// None in practice; the digest's text is checked like any other.
+/// None in practice; the text of the digest is checked like any other.
 pub fn digest(bytes: &[u8]) -> Result<Digest, domain::digest::DigestError> {
     proof::digest_text(&proof::sha256(bytes)).parse()
 }
 
-/// Keep these bytes, durably, and say what they are called. Keeping them twice is keeping them once.
+/// Stores bytes durably and returns their digest. Storing the same bytes again changes
+/// nothing.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -38,7 +40,8 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     );
     let put = put.bind(digest.to_string()).bind(bytes).bind(Clock::system().now());
     if put.execute(pool).await?.rows_affected() == 0 {
-        // Who was first may not have waited for the disk. A commit that writes nothing does not wait for it either.
+        // The first writer may not have flushed its commit. A commit that writes nothing would not
+        // wait for the disk, so this statement writes a message.
         sqlx::query("select pg_logical_emit_message(true, 'stead', '')").execute(pool).await?;
     }
     Ok(digest)
@@ -71,8 +74,9 @@ pub async fn put_of_subject(
     Ok(digest)
 }
 
-/// Keep all of these, in one statement, and do not wait for the disk: for what can be made again, and for what an event
-/// names that is appended afterwards, whose commit takes to the disk all that was committed before it.
+/// Stores several blobs in one statement, without waiting for the disk. Use it for bytes that
+/// can be reproduced, or that a later event names: the commit of that event also flushes all
+/// earlier commits.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -94,7 +98,7 @@ pub async fn put_unhurried<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(
     Ok(())
 }
 
-/// The bytes of that digest, checked, or `None` if nobody kept them.
+/// Returns the bytes of a digest and checks them, or `None` if they are not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -115,22 +119,24 @@ pub async fn get(
     }
 }
 
-/// Condition that no upload of another execution than `$2` became blob `b`: its report may be on its way to the log.
+/// Condition that no upload of an execution other than `$2` became blob `b`. The report of such an
+/// upload may not be appended yet.
 const NO_OTHERS: &str = "not exists (select from blob_upload u \
      where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
 
-/// Deletes blobs of executions whose data is erased. What an upload of another execution became as well stays: it is that
-/// one's, too.
+/// Deletes blobs of executions whose data is erased. A blob that another execution also
+/// uploaded is kept.
 ///
 /// # Errors
-/// If the role does not own the table, or uploads are written without a pause for 2 s.
+/// If the role does not own the table, or concurrent uploads hold it for 2 s.
 pub async fn erase(
     owner: &PgPool,
     digests: &[String],
     executions: &[String],
 ) -> Result<(), sqlx::Error> {
     let mut tx = owner.begin().await?;
-    // Whoever names a blob at the same moment is seen, or finds it missing and stores it.
+    // The lock waits for uploads that are being moved to these blobs. A later move finds the blob
+    // missing and stores it again.
     let lock = "set local lock_timeout = '2s'; lock table blob_upload in share mode";
     sqlx::Executor::execute(&mut *tx, lock).await?;
     let delete = format!("delete from blob b where b.digest = any($1) and {NO_OTHERS}");

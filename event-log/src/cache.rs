@@ -1,4 +1,5 @@
-//! Aggregates' states that were known a moment ago. Being behind is harmless: the append's guard tells.
+//! Cache of aggregate states. An outdated state is harmless, because the append's expected version
+//! detects it.
 use std::{
     any::Any,
     collections::HashMap,
@@ -7,10 +8,10 @@ use std::{
 
 use crate::StreamId;
 
-/// Half of it is for states that were asked for since they came, half for those that were not yet: ten thousand things
-/// that are begun and never looked at again push nothing out that is in use.
+/// One half is for states that were requested again after they were stored, the other half for the
+/// rest. So ten thousand aggregates that are created and never read again displace no state in use.
 pub(crate) struct Cache {
-    /// Of each of the four generations.
+    /// Capacity of each of the four generations.
     capacity: usize,
     known: Mutex<Known>,
 }
@@ -19,11 +20,11 @@ pub(crate) struct Cache {
 struct Known {
     asked_for: Generations,
     unasked: Generations,
-    /// How often everything was forgotten.
+    /// Number of times that the cache was cleared.
     era: u64,
 }
 
-/// Two of them: what was not touched during one whole generation is forgotten.
+/// Two generations. An entry that is not used during a whole generation is removed.
 #[derive(Default)]
 struct Generations {
     young: HashMap<StreamId, Entry>,
@@ -37,12 +38,12 @@ struct Entry {
 }
 
 impl Cache {
-    /// A cache of about that many states.
+    /// Creates a cache of about this many states.
     pub(crate) fn of(capacity: usize) -> Cache {
         Cache { capacity: capacity.div_ceil(4).max(1), known: Mutex::default() }
     }
 
-    /// A state and its version.
+    /// Returns a state and its version.
     pub(crate) fn get<S: Send + Sync + 'static>(&self, stream: &StreamId) -> Option<(Arc<S>, u64)> {
         let mut known = self.known();
         let entry = match known.asked_for.young.get(stream) {
@@ -56,13 +57,14 @@ impl Cache {
         Some((entry.state.downcast().ok()?, entry.version))
     }
 
-    /// How often everything was forgotten: to be asked before a state is read that is to be kept.
+    /// Number of times that the cache was cleared. A caller reads it before it reads a state that
+    /// it wants to store.
     pub(crate) fn era(&self) -> u64 {
         self.known().era
     }
 
-    /// Keep a state, unless a newer one is known, or everything was forgotten since it was begun to be read: it may
-    /// say what nobody may read any more.
+    /// Stores a state, unless a newer one is cached. Also discards it if the cache was cleared
+    /// since the read began: the state may contain erased data.
     pub(crate) fn put<S: Send + Sync + 'static>(
         &self,
         stream: StreamId,
@@ -74,24 +76,24 @@ impl Cache {
             return;
         }
         let is_asked_for = known.asked_for.find(&stream).is_some();
-        // Nowhere twice.
+        // An entry must be in one generation only.
         known.take(&stream);
         let generations = if is_asked_for { &mut known.asked_for } else { &mut known.unasked };
         generations.keep(self.capacity, stream, Entry { state, version });
     }
 
-    /// The version of the state that is known; 0: none is.
+    /// Version of the cached state, or 0.
     pub(crate) fn version(&self, stream: &StreamId) -> u64 {
         self.known().find(stream).map_or(0, |known| known.version)
     }
 
-    /// Forget all states: history is another.
+    /// Removes all states, because the log has another history.
     pub(crate) fn clear(&self) {
         let mut known = self.known();
         *known = Known { era: known.era + 1, ..Known::default() };
     }
 
-    /// Forget a state.
+    /// Removes a state.
     pub(crate) fn remove(&self, stream: &StreamId) {
         self.known().take(stream);
     }
@@ -151,13 +153,13 @@ mod tests {
             kept(&cache, id);
         }
         assert_eq!(*cache.get::<String>(&stream("a")).unwrap().0, "a");
-        // Much that nobody asks for: two generations of it are known.
+        // Two generations of never requested states are kept.
         for id in 0..100 {
             kept(&cache, &id.to_string());
         }
         assert!(is_known(&cache, "a") && is_known(&cache, "99") && is_known(&cache, "97"));
         assert!(!is_known(&cache, "b") && !is_known(&cache, "90"));
-        // Of what was asked for the oldest goes, if it is not asked for again.
+        // Among the requested states, the oldest is removed unless it is requested again.
         for id in ["b", "c", "d", "e", "f"] {
             kept(&cache, id);
             assert!(cache.get::<String>(&stream(id)).is_some());

@@ -1,26 +1,26 @@
-//! Where time comes from.
+//! Source of time.
 use std::{fmt, sync::Arc};
 
 use chrono::{SubsecRound, Utc};
 use domain::decider::Timestamp;
 
-/// The only door through which time enters the log. Microseconds, UTC.
+/// The only source of time in the log. UTC, with microseconds.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 
 impl Clock {
-    /// A clock of the caller's making.
+    /// A clock that the caller defines.
     pub fn of(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
 
-    /// The machine's clock.
+    /// The clock of the operating system.
     #[allow(clippy::disallowed_methods, reason = "this is the door")]
     pub fn system() -> Clock {
         Clock::of(Utc::now)
     }
 
-    /// The moment it is.
+    /// Current time.
     pub fn now(&self) -> Timestamp {
         (self.0)().trunc_subsecs(6)
     }

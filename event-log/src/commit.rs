@@ -1,4 +1,4 @@
-//! What is asked of the log: events for streams, all or nothing, under conditions.
+//! Commits: events for streams, written completely or not at all, with guards.
 use std::borrow::Cow;
 
 use domain::{
@@ -9,24 +9,25 @@ use serde_json::Value;
 
 use crate::{Meta, StreamId};
 
-/// An event that is not yet in the log.
+/// An event to be appended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewEvent {
     /// `aggregate.verb_past`.
     pub event_type: Cow<'static, str>,
-    /// Which shape the payload has, `"1"` first.
+    /// Version of the payload's schema, from `"1"`.
     pub event_version: Cow<'static, str>,
-    /// One JSON object, byte for byte as it is to be kept; but for what is somebody's (`domain::erasure`).
+    /// One JSON object, stored byte for byte. Only personal data fields are encrypted first
+    /// (`domain::erasure`).
     pub payload: String,
-    /// The customer whose install it is about, if any.
+    /// Install of the customer that the event is about, if any.
     pub customer: Option<InstallId>,
 }
 
 impl NewEvent {
-    /// What the domain decided, in the shape that is kept for ever.
+    /// Encodes an event of the domain.
     ///
     /// # Errors
-    /// If the event has no JSON, which no event of the domain should have.
+    /// If the event has no JSON form, which does not happen for events of the domain.
     pub fn of<E: Event>(event: &E) -> Result<NewEvent, serde_json::Error> {
         Ok(NewEvent {
             event_type: Cow::Borrowed(event.name()),
@@ -36,95 +37,96 @@ impl NewEvent {
         })
     }
 
-    /// The same, about this customer.
+    /// Sets the customer that the event is about.
     #[must_use]
     pub fn about(self, customer: Option<InstallId>) -> NewEvent {
         NewEvent { customer, ..self }
     }
 }
 
-/// Events for one stream. Without events it is a guard: the stream must be where it is expected, and stays.
+/// Events for one stream. Without events it is a guard: the stream must have the expected version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// Where the events go.
+    /// Stream of the events.
     pub stream: StreamId,
-    /// The sequence of the stream's last event when this was decided; 0: there is none.
+    /// Expected sequence of the stream's last event; 0 if the stream must not exist.
     pub expected: u64,
-    /// In order.
+    /// Events in order.
     pub events: Vec<NewEvent>,
 }
 
-/// An idempotency key: the same request, repeated, gets the same answer.
+/// An idempotency key. The same request with the same key gets the same response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CommandKey {
-    /// Whose key it is; two principals may use the same.
+    /// Principal that owns the key. Two principals may use equal keys.
     pub principal: String,
     /// The key.
     pub key: String,
-    /// What was asked; another request under the same key is refused.
+    /// SHA-256 of the request. Another request with the same key is rejected.
     pub request_hash: [u8; 32],
-    /// What to answer when it is asked again.
+    /// Response for a repeated request.
     pub answer: Option<Value>,
 }
 
-/// The consumer that a reaction is of must still be where and whose it was. The commit does not move it.
+/// Guard: the consumer of a reaction must have this position and owner. The commit does not move
+/// the consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsumerGuard {
-    /// Which consumer.
+    /// Name of the consumer.
     pub name: String,
-    /// Of which version.
+    /// Version of the consumer.
     pub version: i32,
-    /// Which of its parts; 0 unless it is sharded.
+    /// Shard of the consumer; 0 if it has no shards.
     pub shard: i32,
-    /// Where it must be.
+    /// Expected position.
     pub expected: u64,
-    /// Whose it must be.
+    /// Expected owner epoch.
     pub owner_epoch: u64,
 }
 
-/// The session of this runner must still be this server's.
+/// Guard: this server must own the session of the runner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionGuard {
-    /// Whose session.
+    /// Runner of the session.
     pub runner: String,
-    /// Which server must own it.
+    /// Server that must own it.
     pub server: String,
-    /// In which of its lives.
+    /// Epoch of that server.
     pub server_epoch: u64,
 }
 
-/// Everything that one command does, all or nothing.
+/// The effects of one command, written completely or not at all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Commit {
-    /// At most one per stream.
+    /// Events, at most one entry per stream.
     pub writes: Vec<Write>,
-    /// Who asked, and why.
+    /// Metadata of the events.
     pub meta: Meta,
-    /// Under which idempotency key.
+    /// Idempotency key.
     pub key: Option<CommandKey>,
-    /// Consumers that it depends on.
+    /// Guards on consumers.
     pub consumers: Vec<ConsumerGuard>,
-    /// Sessions that it depends on.
+    /// Guards on sessions.
     pub sessions: Vec<SessionGuard>,
 }
 
 impl Commit {
-    /// A commit of these writes, without further conditions.
+    /// A commit of these writes without further guards.
     pub fn of(meta: Meta, writes: Vec<Write>) -> Commit {
         Commit { writes, meta, key: None, consumers: Vec::new(), sessions: Vec::new() }
     }
 }
 
-/// Where a commit came to be in the log. Without events `first` is `last + 1`, and `last` is the position at
-/// which all its conditions held.
+/// Location of a commit in the log. Without events, `first` is `last + 1`, and `last` is the
+/// position at which all its guards held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Appended {
-    /// The position of its first event.
+    /// Position of the first event.
     pub first: u64,
-    /// The position of its last event.
+    /// Position of the last event.
     pub last: u64,
-    /// Which batch it was in.
+    /// Number of the batch.
     pub commit_no: u64,
-    /// When it was recorded.
+    /// Time of the record.
     pub recorded_at: Timestamp,
 }

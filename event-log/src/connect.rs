@@ -1,4 +1,4 @@
-//! Connections that know where the tables are.
+//! Database connections whose search path starts with the schema.
 use std::str::FromStr;
 
 use sqlx::{
@@ -6,20 +6,20 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-/// The schema of one tenant's tables.
+/// Schema of the tables.
 pub const SCHEMA: &str = "stead";
 
-/// The connect options of a database URL, with our schema first.
+/// Returns the connect options of a database URL, with the schema in the search path.
 ///
 /// # Errors
-/// If the URL is none.
+/// If the URL is invalid.
 pub fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
     Ok(PgConnectOptions::from_str(url)?
         .application_name("stead")
         .options([("search_path", SCHEMA)]))
 }
 
-/// A pool of at most that many connections. The [`crate::EventLog`] takes one of its own besides.
+/// Opens a pool of at most this many connections. The [`crate::EventLog`] uses one more.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,5 +1,6 @@
-//! Who moves a consumer's position. A projection moves it in its own transaction. What a policy causes is guarded by
-//! it ([`crate::ConsumerGuard`]), and the policies' loop moves it when everything up to there was reacted to.
+//! Positions of consumers. A projection moves its position in its own transaction. The commits of a
+//! policy are guarded by the position ([`crate::ConsumerGuard`]). The loop of the policies moves it
+//! after every event up to there was processed.
 use std::time::Duration;
 
 use sqlx::{PgExecutor, PgPool, Row};
@@ -9,23 +10,23 @@ use crate::{
     stored::{bigint, number},
 };
 
-/// A consumer that is ours until the lease ends or somebody takes it over.
+/// Lease on a consumer. Another owner can acquire it after the lease has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// Which consumer.
+    /// Name of the consumer.
     pub name: String,
-    /// Of which version.
+    /// Version of the consumer.
     pub version: i32,
-    /// Which of its parts.
+    /// Shard of the consumer.
     pub shard: i32,
-    /// Everything up to here has been consumed.
+    /// Position up to which every event was processed.
     pub position: u64,
-    /// Which ownership this is; it grows with every change of owner.
+    /// Epoch of the ownership. Every change of owner increments it.
     pub owner_epoch: u64,
 }
 
-/// Take a consumer that nobody owns, that is ours already or whose owner fell silent, and make it if there is
-/// none. `None`: somebody else owns it.
+/// Acquires a consumer that has no owner, that this owner has already, or whose lease has
+/// expired. Creates it if it does not exist. Returns `None` if another owner has it.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -52,7 +53,7 @@ pub async fn acquire(
     .bind(owner)
     .bind(now + lease)
     .bind(now)
-    // All rows: the lease is ours when the database has ended its answer, not when it has begun it.
+    // Reads to the end of the response: only then has the database committed the lease.
     .fetch_all(pool)
     .await?;
     let Some(row) = rows.first() else { return Ok(None) };
@@ -60,7 +61,7 @@ pub async fn acquire(
     Ok(Some(Held { name: name.into(), version, shard, position, owner_epoch }))
 }
 
-/// Where a consumer is; `None`: there is none.
+/// Returns the position of a consumer, or `None` if it does not exist.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -79,8 +80,8 @@ pub async fn position(
     row.map(|row| row.try_get(0).map(number)).transpose()
 }
 
-/// Move a consumer, where it is a projection's inside the transaction that also writes what it made of the events. False:
-/// it is no longer where or whose it was; roll back.
+/// Moves a consumer. A projection calls this in the transaction that writes its rows. Returns
+/// false if position or owner have changed; the caller must roll back.
 ///
 /// # Errors
 /// If the database does not answer.

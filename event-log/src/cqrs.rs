@@ -1,9 +1,10 @@
-//! The one place where the domain meets `cqrs-es`. Its own stores, snapshots, views and replay are not used.
+//! Adapter between the domain and `cqrs-es`. The stores, snapshots, views and replay of `cqrs-es`
+//! are not used.
 use cqrs_es::{Aggregate, DomainEvent, event_sink::EventSink};
 use domain::decider::{Decider, Event, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// An [`Event`] dressed as a `cqrs-es` event: same JSON, same name.
+/// Adapts an [`Event`] to a `cqrs-es` event, with the same JSON and name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Fact<E: Event>(pub E);
@@ -17,7 +18,7 @@ impl<E: Event> DomainEvent for Fact<E> {
     }
 }
 
-/// A [`Decider`] dressed as a `cqrs-es` aggregate.
+/// Adapts a [`Decider`] to a `cqrs-es` aggregate.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
 pub struct Root<D: Decider>(pub D);
@@ -50,5 +51,5 @@ where
     }
 }
 
-/// The only door through which time enters a decision made by `cqrs-es`.
+/// The only source of time in decisions made through `cqrs-es`.
 pub struct Now(pub fn() -> Timestamp);

@@ -1,55 +1,56 @@
-//! Why something was not written or read.
+//! Errors of appends and reads.
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use crate::{StreamId, migrate::FIRST_RELEASED};
 
-/// Why a commit was not written. Nothing of it was.
+/// Reasons why a commit was not written. Nothing of it was.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// Somebody else wrote to these streams since they were read: read them again and decide again.
-    #[error("somebody else was faster on {}", list(.stale))]
+    /// Version conflict: these streams have changed since they were read. The caller must read them
+    /// and decide again.
+    #[error("version conflict: {} changed; retry the command", list(.stale))]
     Conflict { stale: Vec<StreamId> },
-    /// The command was already done under this key; this is what it answered.
-    #[error("this command was already carried out")]
+    /// A command with this key was already handled. The fields describe its result.
+    #[error("a command with this idempotency key was already handled")]
     KeyUsed {
-        /// The position of its first event; `last_position + 1` if it had none.
+        /// Position of the first event, or `last_position + 1` without events.
         first_position: u64,
-        /// The position of its last event.
+        /// Position of the last event.
         last_position: u64,
-        /// What to answer.
+        /// Stored response.
         answer: Option<Value>,
     },
     /// The key was used for another request.
-    #[error("this idempotency key was used for another request")]
+    #[error("idempotency key rejected: it was used for another request; use a new key")]
     KeyMismatch,
-    /// The consumer is elsewhere, or somebody else's.
-    #[error("the consumer is elsewhere or somebody else's: {}", .consumers.join(", "))]
+    /// The position or the owner of a consumer has changed.
+    #[error("consumer conflict: position or owner changed: {}", .consumers.join(", "))]
     ConsumerMoved { consumers: Vec<String> },
-    /// The runner's session is another server's.
-    #[error("the session is another server's: {}", .runners.join(", "))]
+    /// Another server owns the session of the runner.
+    #[error("session conflict: another server owns the session of {}", .runners.join(", "))]
     SessionMoved { runners: Vec<String> },
     /// Too many commits are waiting.
-    #[error("the log is busy")]
+    #[error("cannot append: the queue is full; retry later")]
     Full { retry_after: Duration },
     /// The log has another format; this program must not write to it.
     #[error("{}", mismatch(.known, .found))]
     Layout { known: i32, found: i32 },
-    /// An event or a commit is beyond the limits.
-    #[error("{what} of {size} is more than {limit}")]
+    /// An event or a commit exceeds a limit.
+    #[error("{what} of {size} exceeds the limit of {limit}")]
     TooLarge { what: &'static str, size: usize, limit: usize },
-    /// The commit contradicts itself.
-    #[error("not a commit: {0}")]
+    /// The commit is inconsistent.
+    #[error("invalid commit: {0}")]
     Invalid(&'static str),
-    /// What is somebody's cannot be sealed, and is not written in clear.
+    /// A personal data field cannot be encrypted, and is not written in plaintext.
     #[error("{0}")]
     Unsealed(String),
-    /// The log's task has ended: the program is stopping.
-    #[error("the log is closed")]
+    /// The writer of the log has ended, because the program is stopping.
+    #[error("cannot append: the log is closed")]
     Closed,
-    /// The database does not answer or refused this commit.
-    #[error("the database refused: {0}")]
+    /// The database does not answer, or rejected this commit.
+    #[error("the database rejected the commit: {0}")]
     Database(Arc<sqlx::Error>),
 }
 
@@ -59,37 +60,35 @@ impl From<sqlx::Error> for AppendError {
     }
 }
 
-/// Why the log could not be opened or read.
+/// Reasons why the log cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The database does not answer.
     #[error("the database does not answer: {0}")]
     Database(#[from] sqlx::Error),
-    /// There are no tables yet.
+    /// The tables do not exist yet.
     #[error("the database has no log yet; run `stead migrate`")]
     NoLog,
-    /// Texts could not be kept byte for byte.
-    #[error("the database's encoding is {0}, not UTF8")]
+    /// The database's encoding would not keep texts byte for byte.
+    #[error("unsupported database encoding {0}: create the database with UTF8")]
     Encoding(String),
     /// The log has another format.
     #[error(transparent)]
     Format(#[from] FormatMismatch),
-    /// What is stored is not what this program writes.
+    /// A stored event is corrupt, or another program wrote it.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
-    /// What is asked for is in an archive only, and that cannot be read.
+    /// Only an archive has the events, and it cannot be read.
     #[error(
-        "positions {first} to {last} are only in the archive {path}, and it cannot be read: {why}; put it back from a \
-         backup, or name the directory that has it with --archives"
+        "positions {first} to {last} are only in the archive {path}, which cannot be read: {why}; put it back from a backup, or name its directory with --archives"
     )]
     Archived { first: u64, last: u64, path: String, why: String },
-    /// The keys of subjects cannot be opened.
+    /// The subject keys cannot be decrypted.
     #[error(
-        "the keys of subjects are wrapped by the key {0}, which this server does not have: put the `subjects.key` of \
-         its keys directory back, or copy that directory from another server of this database"
+        "cannot decrypt subject keys: this server lacks the wrapping key {0}; restore `subjects.key` in its keys directory, or copy that directory from another server of this database"
     )]
     WrappingKey(String),
-    /// A proof was asked for something outside the log.
+    /// A proof was requested for a position outside the log.
     #[error(transparent)]
     Proof(#[from] proof::tree::TreeError),
 }

@@ -1,52 +1,54 @@
-//! The log: the only truth. Everything that was ever decided, in one order, provable.
+//! The event log: the single source of truth. It has every event in one order, and can prove
+//! its integrity.
 //!
 //! ```text
 //!  command ─▶ load (cache, tail) ─▶ decide ─▶ Commit ─┐
 //!  command ─▶ load               ─▶ decide ─▶ Commit ─┼─▶ appender ─▶ one statement ─▶ log_event …
-//!  command ─▶ …                                       ┘    (a batch: guards, chain, tree, views)
+//!  command ─▶ …                                       ┘    (a batch: guards, chain, tree, projections)
 //!                        positions(), tail() ◀─────────────┘
 //! ```
 //!
-//! Callers hand in commits; the [`EventLog`]'s one task writes whatever is waiting as one statement, one
-//! round trip and one fsync. Any number of servers may do so on one database: the head row is compared and set.
+//! Callers submit commits. One task of the [`EventLog`] writes all waiting commits in one
+//! statement, with one round trip and one fsync. Any number of servers may do so on one
+//! database: each batch compares and sets the head row.
 
-/// Connections that know where the tables are.
+/// Database connections.
 pub mod connect;
-/// The one place that makes and changes tables.
+/// Creation and migration of the tables.
 pub mod migrate;
-/// The ranges of positions that have a table of their own.
+/// Partitions of the event table.
 pub mod partitions;
 
-/// Where time comes from.
+/// Source of time.
 pub mod clock;
-/// What is asked of the log.
+/// Commits and their guards.
 pub mod commit;
-/// Why something was not written or read.
+/// Errors of appends and reads.
 pub mod error;
-/// Who asked, and why: the flat text beside every event.
+/// Metadata of events.
 pub mod meta;
-/// An event as the log holds it.
+/// Stored events.
 pub mod stored;
-/// Which stream: `type/id`.
+/// Ids of streams: `type/id`.
 pub mod stream;
 
 mod append;
-/// Closed ranges in files, and reading through them.
+/// Closed ranges in files, and reads from them.
 pub mod archive;
 mod log;
 mod nearby;
 mod nodes;
 mod proofs;
-/// Reading what is there.
+/// Reads of events.
 pub mod read;
-/// What rides in an append: synchronous views.
+/// Inline projections.
 pub mod ride;
 mod seal;
-/// Whose words are kept under whose key.
+/// Encryption of personal data fields.
 pub mod sealed;
-/// Rows and archives together.
+/// Rows, archives and keys together.
 pub mod source;
-/// Reading everything again and believing nothing.
+/// Verification of the whole log.
 pub mod verify;
 
 mod cache;
@@ -55,14 +57,14 @@ pub mod snapshot;
 
 /// Bytes by digest.
 pub mod blob;
-/// Who moves a consumer's position.
+/// Positions and leases of consumers.
 pub mod consumer;
-/// The one place where the domain meets `cqrs-es`.
+/// Adapter to `cqrs-es`.
 pub mod cqrs;
 /// Uploads of runners that no report has named yet.
 pub mod upload;
 
-/// A private Postgres and a fresh database per test.
+/// A private Postgres, and a new database for each test.
 #[cfg(feature = "testing")]
 pub mod testing;
 

@@ -1,23 +1,23 @@
-//! The state of an aggregate: from memory, or from its snapshot and the events after it.
+//! Loads the state of an aggregate from the cache, or from its snapshot and the later events.
 use std::sync::Arc;
 
 use domain::{decider::Decider, ids::InstallId};
 
 use crate::{EventLog, LogError, Stored, StreamId, Write, commit::NewEvent, snapshot};
 
-/// How many events are read at once.
+/// Maximum number of events that are read at once.
 const PAGE: u32 = 1_000;
 
-/// An aggregate's state, and how many events it is made of.
+/// State of an aggregate, with its version.
 #[derive(Debug)]
 pub struct Loaded<D> {
-    /// Whose state.
+    /// Stream of the aggregate.
     pub stream: StreamId,
-    /// The state, shared with the cache; evolving it takes a copy.
+    /// The state, shared with the cache. [`Loaded::evolve`] copies it first.
     pub state: Arc<D>,
-    /// The sequence of the last event in it; 0: there is none.
+    /// Sequence of the last event in the state; 0 without events.
     pub version: u64,
-    /// When it was begun to be read: [`crate::cache::Cache::era`].
+    /// [`crate::cache::Cache::clear_count`] when the read began.
     era: u64,
     /// Position that this process knew when it read the state.
     pub(crate) read_at: u64,
@@ -35,10 +35,11 @@ impl<D: Decider> Loaded<D> {
         Loaded { stream, state: Arc::new(D::default()), version: 0, era, read_at }
     }
 
-    /// A write of these events onto this state; none: a guard that the state is current.
+    /// Returns a write of these events, guarded by the version of the state. Without events it is
+    /// only the guard.
     ///
     /// # Errors
-    /// If an event has no JSON.
+    /// If an event has no JSON form.
     pub fn write(&self, events: &[D::Event]) -> Result<Write, serde_json::Error> {
         let customer = self.customer_after(events);
         let new = events.iter().map(|event| Ok(NewEvent::of(event)?.about(customer)));
@@ -46,7 +47,7 @@ impl<D: Decider> Loaded<D> {
         Ok(Write { stream: self.stream.clone(), expected: self.version, events: new })
     }
 
-    /// Whose install it is about: the first event may be the one that says so.
+    /// Customer of the aggregate. The first event may be the one that sets it.
     fn customer_after(&self, events: &[D::Event]) -> Option<InstallId> {
         let id = &self.stream.aggregate_id;
         self.state.customer(id).or_else(|| {
@@ -56,10 +57,10 @@ impl<D: Decider> Loaded<D> {
         })
     }
 
-    /// The state after these events.
+    /// Applies these events to the state.
     pub fn evolve(&mut self, events: impl IntoIterator<Item = D::Event>) {
         for event in events {
-            // Copies only the first time, and not at all if there are none.
+            // Copies the state at the first event only.
             Arc::make_mut(&mut self.state).evolve(event);
             self.version += 1;
         }
@@ -67,20 +68,21 @@ impl<D: Decider> Loaded<D> {
 }
 
 impl EventLog {
-    /// The state of an aggregate whose id was made a moment ago: nothing, without asking anybody. Like every
-    /// other state it is guarded by its version, so a stream that is there after all is a conflict.
+    /// Returns the initial state of an aggregate with a new id, without a query. Like every state
+    /// it is guarded by its version, so an existing stream causes a conflict.
     pub fn unborn<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
         Loaded::new(StreamId::of::<D>(aggregate_id), self.begin())
     }
 
-    /// Era and position at the beginning of a read.
+    /// Clear count of the cache and position at the beginning of a read.
     fn begin(&self) -> (u64, u64) {
         let position = self.position();
         (self.shared.cache.era(), position)
     }
 
-    /// The state of an aggregate as this process knows it, which may be behind another server's writes: a
-    /// decision on it must be guarded by its version ([`Loaded::write`]), also one that changes nothing.
+    /// Returns the state of an aggregate as this process knows it. It may lag behind the writes
+    /// of another server, so a decision on it must be guarded by its version ([`Loaded::write`]),
+    /// even if it changes nothing.
     ///
     /// # Errors
     /// [`LogError`].
@@ -93,8 +95,8 @@ impl EventLog {
         }
     }
 
-    /// The state of an aggregate as the database has it now: what is known or was kept, and
-    /// the events after it.
+    /// Returns the state of an aggregate as the database has it now: the cached state or the
+    /// snapshot, with the later events.
     ///
     /// # Errors
     /// [`LogError`].
@@ -102,13 +104,13 @@ impl EventLog {
         self.load_current(StreamId::of::<D>(aggregate_id)).await
     }
 
-    /// Keep a state that is known to be durable: after an append, with the events it wrote.
+    /// Caches a state that is durable: after an append, with the appended events.
     pub fn remember<D: Decider>(&self, loaded: &Loaded<D>) {
         let known = self.shared.cache.version(&loaded.stream);
         self.keep(loaded, known);
     }
 
-    /// The state of an aggregate as it was after a position.
+    /// Returns the state of an aggregate as of a position.
     ///
     /// # Errors
     /// [`LogError`].
@@ -126,7 +128,8 @@ impl EventLog {
         let begun = self.begin();
         let known = match self.shared.cache.get::<D>(&stream) {
             Some(known) => Some(known),
-            // Nearly every stream is so short that it was never kept. A longer one costs a question more.
+            // Most streams are too short for a snapshot and need one query. A longer one costs one
+            // query more.
             None => match self.read_below(&stream, snapshot::EVERY).await? {
                 Some(events) => {
                     let mut loaded = Loaded::new(stream, begun);
@@ -146,7 +149,8 @@ impl EventLog {
         let since = loaded.version;
         match self.catch_up(&mut loaded, u64::MAX).await {
             Err(LogError::Damaged { .. }) if since > 0 => {
-                // The log was restored to an earlier state beneath us: what we knew is of a lost history.
+                // The database was restored to an earlier state while this process ran, so the
+                // cached state has lost events.
                 self.shared.cache.remove(&loaded.stream);
                 loaded = Loaded::new(loaded.stream, begun);
                 self.catch_up(&mut loaded, u64::MAX).await?;
@@ -159,7 +163,7 @@ impl EventLog {
         Ok(loaded)
     }
 
-    /// Take in what follows, up to a position, page by page: a stream may be years long.
+    /// Applies the later events up to a position, page by page, because a stream may be years long.
     async fn catch_up<D: Decider>(&self, loaded: &mut Loaded<D>, to: u64) -> Result<(), LogError> {
         loop {
             let events = self.read_page(&loaded.stream, (loaded.version, to), PAGE).await?;
@@ -180,7 +184,7 @@ impl EventLog {
 fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[Stored]) -> Result<(), LogError> {
     for event in events {
         if event.sequence != loaded.version + 1 {
-            let what = format!("{} has a gap", loaded.stream);
+            let what = format!("stream {} has a gap", loaded.stream);
             return Err(LogError::Damaged { position: event.position, what });
         }
         let facts = event.decode()?;

@@ -1,4 +1,4 @@
-//! The log as the program holds it.
+//! The event log as an application uses it.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -23,30 +23,32 @@ use crate::{
     stored::number,
 };
 
-/// How the log is opened.
+/// Options for opening the log.
 #[derive(Clone)]
 pub struct Options {
-    /// Views that are written by the append statement, in this order.
+    /// Inline projections, in the order in which the append statement writes them.
     pub sync_views: Vec<Arc<dyn SyncView>>,
     /// Format of the log that this program reads and writes. Tests set another one.
     pub format: i32,
-    /// Where time comes from.
+    /// Source of time.
     pub clock: Clock,
-    /// How many commits may wait for an answer before callers are told to come back later; a large one counts as
-    /// several.
+    /// Maximum number of commits that wait for an acknowledgement. Further commits are rejected
+    /// with a retry delay. A large commit counts as several.
     pub queue: u32,
-    /// How long the database may take for one answer before the writer asks on another connection.
+    /// Timeout of a query of the writer. After it, the writer uses another connection.
     pub answer: Duration,
-    /// How long an idempotency key is remembered.
+    /// Time until an idempotency key expires.
     pub key_ttl: Duration,
-    /// How often to look whether another server wrote, while this one writes nothing. `None`: it is alone.
+    /// Interval of checks for writes of other servers, while this one is idle. `None` if no other
+    /// server writes.
     pub watch_others: Option<Duration>,
-    /// How many aggregates' states are kept in memory, about. Half of them are of those that were asked for since they
-    /// came; a quarter of all that is asked for again and again stays.
+    /// Approximate number of aggregate states in the cache. One half is for states that were
+    /// requested again after they were stored, the other half for the rest.
     pub cached_states: usize,
-    /// Where events are read that have no rows any more.
+    /// Archives of events without rows.
     pub archives: Archives,
-    /// What seals and opens the words of subjects. Without any they are written in clear.
+    /// Keys that encrypt and decrypt personal data fields. Without keys these fields are written in
+    /// plaintext.
     pub keys: KeyRing,
 }
 
@@ -67,7 +69,7 @@ impl Default for Options {
     }
 }
 
-/// The log: append, read, follow, prove. Cheap to clone; all clones are one writer.
+/// The event log. Clones share one writer, and cloning is cheap.
 #[derive(Clone)]
 pub struct EventLog {
     pub(crate) shared: Arc<Shared>,
@@ -79,13 +81,13 @@ pub(crate) struct Shared {
     pub format: i32,
     pub clock: Clock,
     pub arrivals: mpsc::UnboundedSender<PendingCommit>,
-    /// The places of the queue.
+    /// Slots of the queue.
     pub places: Arc<Semaphore>,
-    /// Large commits that may wait for places.
+    /// Permits of large commits that wait for slots.
     pub large: Semaphore,
     pub queue: u32,
     pub positions: watch::Receiver<u64>,
-    /// `None`: no other server writes to this log.
+    /// `None` if no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
     pub seen: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[Stored]>>,
@@ -95,19 +97,19 @@ pub(crate) struct Shared {
     pub keys: KeyRing,
 }
 
-/// A commit that takes more places than this waits for them where the queue is full.
+/// Number of slots above which a commit waits if the queue is full.
 const SMALL: u32 = 1;
-/// How many such commits wait at most, and for how long.
+/// Maximum number of such waiting commits, and their timeout.
 const LARGE_MOST: usize = 16;
 const LARGE_WAIT: Duration = Duration::from_secs(5);
-/// How long a caller should stay away from a full queue.
+/// Retry delay of a caller that finds the queue full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How many batches a slow listener of [`EventLog::tail`] may be behind.
+/// Maximum lag of a receiver of [`EventLog::tail`], in batches.
 const TAIL: usize = 1_024;
 
 impl Shared {
-    /// Places of the queue. A small commit gets its places at once or is rejected with a retry. A large one waits for its
-    /// turn: no later commit gets places before it, however many small ones there are.
+    /// Acquires slots of the queue. A small commit gets its slots immediately or is rejected with a
+    /// retry delay. A large commit waits in line, and no later commit gets slots before it.
     async fn places(&self, wanted: u32) -> Result<OwnedSemaphorePermit, AppendError> {
         let full = AppendError::Full { retry_after: RETRY_AFTER };
         match self.places.clone().try_acquire_many_owned(wanted) {
@@ -116,7 +118,7 @@ impl Shared {
             Err(TryAcquireError::NoPermits) if wanted <= SMALL => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
-        // Waiting commits take memory, so their number is limited.
+        // Waiting commits use memory, so their number is limited.
         let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
         match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(wanted)).await {
             Ok(places) => places.map_err(|_| AppendError::Closed),
@@ -195,14 +197,15 @@ impl EventLog {
         let writing = tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
         tokio::spawn(async move {
             if let Err(error) = writing.await {
-                tracing::error!(error = %error, "The log's writer panicked; nothing is appended any more");
+                tracing::error!(error = %error, "Log writer panicked, no further events can be appended");
             }
         });
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
-    /// Write a commit, all or nothing. When this returns `Ok`, it is durable. A commit without events is
-    /// checked at the database all the same. If the caller goes away, the commit may still be written.
+    /// Appends a commit, completely or not at all. It is durable when this returns `Ok`. The
+    /// guards of a commit without events are checked at the database, too. If the caller drops
+    /// the future, the commit may still be written.
     ///
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
@@ -211,7 +214,7 @@ impl EventLog {
         let keys = shared.keys.to_seal(&shared.pool, &commit, &shared.clock).await?;
         let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
-        // However large it is, it fits into an empty queue.
+        // A commit of any size fits into an empty queue.
         let wanted = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
         let place = self.shared.places(wanted).await?;
         let pending = PendingCommit { intake, response: answer, _capacity: place };
@@ -229,7 +232,7 @@ impl EventLog {
         if found == known { Ok(()) } else { Err(FormatMismatch { known, found }.into()) }
     }
 
-    /// The position of the last event, as the database says now.
+    /// Returns the position of the last event in the database.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -238,45 +241,46 @@ impl EventLog {
         Ok(number(position.try_get(0)?))
     }
 
-    /// Whether another version of the program has migrated the tables, as far as this process has read the log: events
-    /// that it has read may be of that version.
+    /// Returns true if this process knows that another version has migrated the tables. Events that
+    /// it has read may be of that version.
     pub fn is_outdated(&self) -> bool {
         self.shared.seen.borrow().format != self.shared.format
     }
 
-    /// The ULID that was made with the database.
+    /// Id of the log, a ULID created with the database.
     pub fn log_id(&self) -> &str {
         &self.shared.log_id
     }
 
-    /// How often an operator declared that history may have been lost.
+    /// Epoch of the log. An operator increments it after a restore that may have lost events.
     pub fn epoch(&self) -> u64 {
         self.shared.seen.borrow().epoch
     }
 
-    /// The position of the last event that this process knows of; 0: there is none.
+    /// Position of the last event that this process knows; 0 without events.
     pub fn position(&self) -> u64 {
         *self.shared.positions.borrow()
     }
 
-    /// Waits until the writer has ended: nothing can be appended any more.
+    /// Waits until the writer has ended and nothing more can be appended.
     pub async fn ended(&self) {
         let mut positions = self.positions();
         while positions.changed().await.is_ok() {}
     }
 
-    /// The moment up to which this process knows the log: [`EventLog::position`] is at least what the head was then. It
-    /// falls behind when the database does not answer. Read it before the position.
+    /// Time at which this process last read the head: [`EventLog::position`] is at least the head
+    /// at that time. It stops advancing while the database does not answer. Read it before the
+    /// position.
     pub fn read_at(&self) -> Instant {
         self.shared.read_at.as_ref().map_or_else(Instant::now, |at| *at.borrow())
     }
 
-    /// The position as it grows.
+    /// Receiver of the changes of the position.
     pub fn positions(&self) -> watch::Receiver<u64> {
         self.shared.positions.clone()
     }
 
-    /// Wait until this process knows of a position.
+    /// Waits until this process knows a position.
     ///
     /// # Errors
     /// [`LogError::NoLog`] if the writer has ended first.
@@ -286,32 +290,32 @@ impl EventLog {
         Ok(())
     }
 
-    /// The batches from now on, as they become durable, in order. A listener that falls behind, or that sees a
-    /// first position that is not the one after its last, reads the gap with [`EventLog::read`].
+    /// Returns a receiver of later batches in order, after they are durable. A receiver that lags,
+    /// or that finds a gap before a batch, reads the missing events with [`EventLog::read`].
     pub fn tail(&self) -> broadcast::Receiver<Arc<[Stored]>> {
         match self.shared.tail.upgrade() {
             Some(tail) => tail.subscribe(),
-            // The writer has ended: a channel that is closed already.
+            // The writer has ended, so the channel is closed.
             None => broadcast::channel(1).1,
         }
     }
 
-    /// The connections that reads use.
+    /// Connections for reads.
     pub fn pool(&self) -> &PgPool {
         &self.shared.pool
     }
 
-    /// Where events are read that have no rows any more.
+    /// Archives of events without rows.
     pub fn archives(&self) -> &Archives {
         &self.shared.archives
     }
 
-    /// What seals and opens the words of subjects.
+    /// Keys that encrypt and decrypt personal data fields.
     pub fn ring(&self) -> &KeyRing {
         &self.shared.keys
     }
 
-    /// The clock that the log was opened with.
+    /// Clock of the log.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }

@@ -1,34 +1,34 @@
-//! Who asked, and why: the flat text beside every event.
+//! Metadata of events: the actor and the cause of each event.
 use domain::actor::Actor;
 use serde::{Deserialize, Serialize};
 
-/// The metadata of the events of one commit. Pseudonymous: no name of a person, no address.
+/// Metadata of the events of one commit. It is pseudonymous: no names of persons and no addresses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
-    /// Who decided.
+    /// Actor of the commit.
     pub actor: Actor,
-    /// Which command.
+    /// Id of the command.
     pub command_id: String,
-    /// The event or command that this is a consequence of.
+    /// Event or command that caused this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub causation_id: Option<String>,
-    /// What all consequences of one request have in common.
+    /// Id that all effects of one request share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
     /// W3C trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traceparent: Option<String>,
-    /// The route of the API that was called.
+    /// Route of the API call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// The program that called it.
+    /// Client of the API call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
 }
 
 impl Meta {
-    /// The least that must be known.
+    /// Metadata with the required fields only.
     pub fn new(actor: Actor, command_id: impl Into<String>) -> Meta {
         Meta {
             actor,

@@ -1,4 +1,5 @@
-//! The one place that makes and changes tables. Forward only; every file runs once, in one transaction.
+//! The only module that creates and changes tables. Migrations go forward only. Each file runs
+//! once, in one transaction.
 use proof::chain;
 use sqlx::{PgConnection, PgExecutor, PgPool, Row};
 use ulid::Ulid;
@@ -37,10 +38,10 @@ fn files() -> Vec<File> {
     MIGRATIONS.to_vec()
 }
 
-/// How often it is tried when another program makes the same tables at the same time.
+/// Number of attempts if another program creates the same tables concurrently.
 const TRIES: u32 = 5;
 
-/// The role that servers use, and what it may do: never change or remove an event.
+/// Database role of servers, and its grants. It can neither change nor delete an event.
 pub const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
     grant usage on schema stead to stead_app;
@@ -53,18 +54,18 @@ const GRANTS: &str = "
     revoke update, delete on erased_execution from stead_app;
     revoke insert, delete on log_head from stead_app";
 
-/// Why the tables are not as this program needs them.
+/// Reasons why the tables cannot be migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The database does not answer or refused.
-    #[error("the database refused the migration: {0}")]
+    /// The database does not answer, or rejected a migration.
+    #[error("migration failed: {0}")]
     Database(#[from] sqlx::Error),
-    /// A file was changed after it ran somewhere.
+    /// A migration file was changed after it ran.
     #[error(
-        "migration {0} is not the one that ran on this database; start the version of Stead that ran it"
+        "migration {0} has changed since it ran on this database; start the version of Stead that ran it"
     )]
     Changed(String),
-    /// The database was made by a newer program.
+    /// A newer program migrated the database.
     #[error("the database was migrated by a newer Stead (migration {0}); start that version")]
     Unknown(String),
     /// The log was written by a pre-release version.
@@ -72,8 +73,8 @@ pub enum MigrateError {
     Format(#[from] FormatMismatch),
 }
 
-/// Bring the tables up to date and make the log if there is none. Safe to call from several programs at once
-/// and as often as one likes. Returns the names of the migrations that ran.
+/// Migrates the tables and creates the log if there is none. Several programs may call this
+/// concurrently and repeatedly. Returns the names of the migrations that ran.
 ///
 /// # Errors
 /// [`MigrateError`].
@@ -117,7 +118,7 @@ async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx
     sqlx::query_scalar(format).fetch_optional(connection).await
 }
 
-/// Only the tables, without a log in them.
+/// Migrates the tables without creating a log.
 pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     let mut tries = 1;
     loop {
@@ -128,8 +129,8 @@ pub(crate) async fn tables(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
     }
 }
 
-/// Whether somebody else made the schema or the list a moment before: `if not exists` looks first and then makes,
-/// and only what is made can be locked.
+/// Returns true if another program created the schema or the migration table concurrently. `if not
+/// exists` checks before it creates, and only an existing table can be locked.
 fn is_race(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "23505" | "42P06" | "42P07"))
@@ -169,8 +170,8 @@ async fn once(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError
     Ok(new)
 }
 
-/// Whether there is a role for servers. Without one they could only work as the owner, who may change what was
-/// written.
+/// Returns true if the database role of servers exists. Without it, servers must connect as
+/// the owner, which can change events.
 ///
 /// # Errors
 /// The database does not answer.
@@ -179,10 +180,10 @@ pub async fn has_application_role(connection: impl PgExecutor<'_>) -> Result<boo
     Ok(role.fetch_optional(connection).await?.is_some())
 }
 
-/// The schema and the list of migrations, and nobody else at work on them until this transaction ends.
+/// Creates the schema and the migration table, and locks the table until the transaction ends.
 async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let schema = sqlx::query("select 1 from pg_namespace where nspname = $1").bind(SCHEMA);
-    // Asked first: `create … if not exists` needs the right to create even when there is nothing to do.
+    // Checked first: `create … if not exists` needs the create privilege even if the schema exists.
     if schema.fetch_optional(&mut *connection).await?.is_none() {
         let create = format!("create schema if not exists {SCHEMA}");
         sqlx::raw_sql(&create).execute(&mut *connection).await?;
@@ -194,7 +195,7 @@ async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Make the log of this database, if it has none.
+/// Creates the log, if the database has none.
 pub(crate) async fn found(pool: &PgPool) -> Result<(), sqlx::Error> {
     let mut tx = pool.begin().await?;
     sqlx::raw_sql("lock table migration in exclusive mode").execute(&mut *tx).await?;

@@ -1,6 +1,8 @@
-//! Nodes of the tree that proofs ask for again and again: those near the head, and whatever was read once.
+//! Cache of the tree nodes that proofs need frequently: those near the head, and nodes that were
+//! read before.
 //!
-//! A complete node never changes, so nothing here can be stale; it is forgotten when history itself is another one.
+//! A complete node never changes, so an entry is never outdated. The cache is cleared if the log
+//! has another history.
 use std::{
     collections::{HashMap, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -13,25 +15,26 @@ use proof::{
 
 use crate::Stored;
 
-/// How many of the last leaves are kept. An event that was just written is proved by those of its block of 256.
+/// Number of recent leaves in the cache. The inclusion proof of a new event needs the leaves of its
+/// block of 256.
 const LEAVES: usize = 1_024;
-/// How many other nodes are kept, at most.
+/// Maximum number of other nodes in the cache.
 const NODES: usize = 65_536;
 
-/// What is known of the tree without asking the database.
+/// Tree nodes that need no query.
 #[derive(Default)]
 pub(crate) struct Nearby(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    /// The index of the first leaf that is kept.
+    /// Index of the first cached leaf.
     first: u64,
     leaves: VecDeque<Hash>,
     nodes: HashMap<Node, Hash>,
 }
 
 impl Nearby {
-    /// Take in what was appended. Whatever has a gap before it begins anew.
+    /// Adds the leaves of appended events. After a gap, starts with an empty list of leaves.
     pub(crate) fn grow(&self, events: &[Stored]) {
         let mut known = self.known();
         for event in events {
@@ -48,18 +51,18 @@ impl Nearby {
         }
     }
 
-    /// History is another one.
+    /// Clears the cache, because the log has another history.
     pub(crate) fn forget(&self) {
         *self.known() = Known::default();
     }
 
-    /// The hashes of those that are known, in their order.
+    /// Returns the cached hashes of these nodes, in order.
     pub(crate) fn find(&self, nodes: &[Node]) -> Vec<Option<Hash>> {
         let mut known = self.known();
         nodes.iter().map(|node| known.find(*node)).collect()
     }
 
-    /// Keep what was read.
+    /// Adds nodes that were read.
     pub(crate) fn keep(&self, nodes: impl IntoIterator<Item = (Node, Hash)>) {
         let mut known = self.known();
         for (node, hash) in nodes {
@@ -87,7 +90,7 @@ impl Known {
     }
 
     fn keep(&mut self, node: Node, hash: Hash) {
-        // A leaf is known as long as it is near; the others save the work of hashing as well.
+        // Recent leaves are cached separately. Other nodes are cached to avoid hashing them again.
         if node.level > 0 {
             if self.nodes.len() >= NODES {
                 self.nodes.clear();

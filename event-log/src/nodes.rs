@@ -1,4 +1,4 @@
-//! Nodes of the tree from what is stored: leaves and every eighth level.
+//! Reads or computes nodes of the tree from the stored ones: the leaves and every eighth level.
 use proof::{
     Hash,
     tree::{self, Node},
@@ -7,7 +7,8 @@ use sqlx::{PgConnection, Row};
 
 use crate::{Archives, LogError, stored::bigint};
 
-/// The hashes of perfect subtrees that are complete in the log, each computed from at most 128 stored ones.
+/// Returns the hashes of complete perfect subtrees. Each is computed from at most 128 stored
+/// hashes.
 pub(crate) async fn fetch(
     connection: &mut PgConnection,
     nodes: Vec<Node>,
@@ -16,7 +17,8 @@ pub(crate) async fn fetch(
     fold(&nodes, &found)
 }
 
-/// The same, with leaves from archives where their events are nowhere else any more.
+/// Returns the hashes as [`fetch`] does, with the leaves of archived events where there are no
+/// rows.
 pub(crate) async fn fetch_through(
     connection: &mut PgConnection,
     archives: &Archives,
@@ -27,7 +29,7 @@ pub(crate) async fn fetch_through(
         if node.level < 8 && hashes.len() < 1 << node.level {
             let (first, end) = (node.index << node.level, (node.index + 1) << node.level);
             let events = archives.events(connection, (first, end), u32::MAX).await?;
-            // A partition has whole blocks: all of them are gone, or none.
+            // A partition has whole blocks, so either all leaves of a block are rows or none.
             if !events.is_empty() {
                 *hashes = events.iter().map(|event| event.leaf).collect();
             }
@@ -36,7 +38,7 @@ pub(crate) async fn fetch_through(
     Ok(fold(&nodes, &found)?)
 }
 
-/// What is stored of each node: its own hash, or those it is folded from.
+/// Stored hashes of each node: its own, or those of its descendants.
 async fn found(
     connection: &mut PgConnection,
     nodes: &[Node],
@@ -93,8 +95,7 @@ fn fold(nodes: &[Node], found: &[Vec<Hash>]) -> Result<Vec<Hash>, sqlx::Error> {
             let whole = hashes.len() == 1 << (node.level % 8);
             let hash = if whole { tree::perfect(hashes) } else { None };
             hash.ok_or_else(|| {
-                let what =
-                    format!("the tree's node {} of level {} is gone", node.index, node.level);
+                let what = format!("node {} of level {} is missing", node.index, node.level);
                 sqlx::Error::Decode(what.into())
             })
         })

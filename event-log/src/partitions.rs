@@ -10,36 +10,39 @@ use crate::{
     stored::{bigint, number},
 };
 
-/// How many positions a partition has, unless somebody says otherwise.
+/// Default number of positions in a partition.
 pub const SIZE: u64 = 10_240_000;
-/// A partition has whole blocks of the tree: whoever appends needs the leaves of the block that was begun, as rows.
+/// Partitions have whole blocks of the tree, because an append needs the leaves of an unfinished
+/// block as rows.
 pub const BLOCK: u64 = 256;
-/// How many empty partitions a server that may make tables keeps after the head's.
+/// Number of empty partitions that a server with table privileges keeps ahead of the head.
 pub const AHEAD: u64 = 1;
-/// How many `stead migrate` makes: the servers after it may not be allowed to.
+/// Number of empty partitions that `stead migrate` creates. The servers may have no privilege to
+/// create more.
 pub const FAR_AHEAD: u64 = 4;
-/// How long whoever appends may be held up.
+/// Maximum time in milliseconds that appends are delayed.
 const LOCK_MS: u32 = 2_000;
-/// How long the database keeps it locked for somebody whom it does not hear any more.
+/// Timeout in milliseconds after which the database ends an idle transaction, for example after a
+/// lost connection.
 const SILENCE_MS: u32 = 5_000;
 
-/// A range of positions that has a table of its own.
+/// A range of positions with its own table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// What the table is called.
+    /// Name of the table.
     pub table: String,
-    /// The first position that belongs into it.
+    /// First position.
     pub first: u64,
-    /// The last one.
+    /// Last position.
     pub last: u64,
 }
 
-/// The ranges that there are, in order.
+/// Returns the partitions in order.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx::Error> {
-    // Bounds are read back from how Postgres writes them: FOR VALUES FROM ('1') TO ('257').
+    // Bounds are parsed from the text that Postgres prints: FOR VALUES FROM ('1') TO ('257').
     let sql = "select c.relname::text as name, \
            (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \\(''(\\d+)''\\) TO \\(''(\\d+)''\\)')) as bounds \
          from pg_inherits i join pg_class c on c.oid = i.inhrelid \
@@ -47,7 +50,7 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx:
     let rows = sqlx::query(sql).fetch_all(connection).await?;
     let mut all = vec![];
     for row in &rows {
-        // The rest has no bounds.
+        // The default partition has no bounds.
         let Some(bounds) = row.try_get::<Option<Vec<String>>, _>(1)? else { continue };
         let bound = |at: usize| bounds.get(at).and_then(|text| text.parse::<u64>().ok());
         if let (Some(first), Some(end)) = (bound(0), bound(1)) {
@@ -58,11 +61,13 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx:
     Ok(all)
 }
 
-/// Make what is missing: a range for everything that is in the rest, the head's, and so many empty ones after it, each
-/// of `size` positions. Any number of programs may do so at once. Gives those that were made.
+/// Creates the missing partitions of `size` positions: for the rows of the default partition,
+/// for the head, and `ahead` empty ones. Several programs may call this concurrently. Returns
+/// the created partitions.
 ///
 /// # Errors
-/// If the database refuses: only the tables' owner may make tables, and is asked only when there is one to make.
+/// If the database refuses: only the owner may create tables. It is needed only if a
+/// partition is missing.
 pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition>, sqlx::Error> {
     let size = size.max(1).next_multiple_of(BLOCK);
     let mut made = vec![];
@@ -71,19 +76,21 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
         let Some(missing) = missing(&mut connection, size, ahead).await? else {
             return Ok(made);
         };
-        // Only now: two that have looked, and want the table that they looked at to themselves, wait for each other.
+        // The transaction begins after the first check. Two transactions that had both read the
+        // table would deadlock when they lock it.
         let mut tx = connection.begin().await?;
-        // A server that stands still keeps everybody who reads the log waiting no longer than this.
+        // If this server stalls, readers of the log wait no longer than this.
         tx.execute(&*format!(
             "set local lock_timeout = '{LOCK_MS}ms'; \
              set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'"
         ))
         .await?;
-        // With rows to take along everybody has to stand still. Without, only who would write into the rest: to
-        // attach a table keeps nobody from the others.
+        // If the default partition has rows, the whole table must be locked. Otherwise it is enough
+        // to lock the default partition: attaching a table does not block the others.
         let lock = if missing.takes_rest { "log_event" } else { "log_event_default" };
         tx.execute(&*format!("lock table {lock} in access exclusive mode")).await?;
-        // Looked at again: somebody else may have made it, or have filled the rest.
+        // Checked again: another program may have created the partition, or added rows to the
+        // default one.
         if self::missing(&mut tx, size, ahead).await?.as_ref() != Some(&missing) {
             tx.rollback().await?;
             continue;
@@ -93,12 +100,12 @@ pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition
     }
 }
 
-/// The next range that is to be made.
+/// The next partition to create.
 #[derive(PartialEq)]
 struct Missing {
     first: u64,
     last: u64,
-    /// Its rows are in the rest already.
+    /// True if its rows are in the default partition.
     takes_rest: bool,
 }
 
@@ -122,7 +129,7 @@ async fn missing(
     Ok((end <= wanted).then_some(Missing { first, last: end + size, takes_rest: false }))
 }
 
-/// The last position that has, or had, a range.
+/// Last position that has, or had, a partition.
 async fn end(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let made = list(connection).await?.last().map_or(0, |partition| partition.last);
     let archived = "select coalesce(max(last_position), 0) from log_archive";
@@ -155,7 +162,8 @@ async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partitio
     Ok(Partition { table, first, last })
 }
 
-/// The servers' role reads partitions, and writes through the whole table only, where it may not change a row.
+/// Restricts the database role of servers: it may read partitions, but write only to the whole
+/// table, where it may not change a row.
 pub(crate) async fn keep_from_application(
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {

@@ -1,4 +1,4 @@
-//! What the log can prove about itself.
+//! Proofs of the log.
 use std::collections::{BTreeSet, HashMap};
 
 use domain::decider::Timestamp;
@@ -11,18 +11,19 @@ use sqlx::PgConnection;
 
 use crate::{EventLog, LogError, append::Head, nodes};
 
-/// The head as one transaction sees it.
+/// The head within one transaction.
 #[derive(Debug, Clone)]
 pub struct Standing {
-    /// Its tree head, to be signed.
+    /// Tree head, to be signed.
     pub checkpoint: Checkpoint,
     /// Format of the log.
     pub format: i32,
-    /// When the last event was recorded; of a log without events, when it was made.
+    /// Time of the last event, or of the log's creation.
     pub recorded_at: Timestamp,
 }
 
-/// The head as this connection's transaction sees it, whatever is appended meanwhile.
+/// Returns the head as the connection's transaction sees it, regardless of concurrent
+/// appends.
 ///
 /// # Errors
 /// [`LogError`].
@@ -35,7 +36,7 @@ pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogErro
 }
 
 impl EventLog {
-    /// The tree head that this process knows: it covers everything that was acknowledged here.
+    /// Tree head that this process knows. It covers everything that this process acknowledged.
     pub fn head(&self) -> Checkpoint {
         let seen = self.shared.seen.borrow();
         Checkpoint {
@@ -46,15 +47,15 @@ impl EventLog {
         }
     }
 
-    /// The chain's link at [`EventLog::head`].
+    /// Link of the chain at [`EventLog::head`].
     pub fn chain(&self) -> Hash {
         self.shared.seen.borrow().chain
     }
 
-    /// The root of the first `size` events.
+    /// Returns the root of the first `size` events.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if the log is not that long.
+    /// [`LogError::Proof`] if the log has fewer events.
     pub async fn root(&self, size: u64) -> Result<Hash, LogError> {
         if size == 0 {
             return Ok(tree::empty_root());
@@ -64,7 +65,7 @@ impl EventLog {
         hashes.first().copied().ok_or(LogError::NoLog)
     }
 
-    /// The roots at several sizes, none of which is 0 or beyond the end, with one question to the database.
+    /// Returns the roots at several sizes with one query. No size may be 0 or after the head.
     pub(crate) async fn roots(&self, sizes: &[u64]) -> Result<Vec<Hash>, LogError> {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
@@ -79,10 +80,10 @@ impl EventLog {
         Ok(roots)
     }
 
-    /// The proof that the event at `position` is among the first `size`.
+    /// Returns the inclusion proof of the event at `position` in the first `size` events.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if it is not, or the log is not that long.
+    /// [`LogError::Proof`] if the position is not among them, or the log has fewer events.
     pub async fn inclusion(&self, position: u64, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
         let index = position.checked_sub(1);
@@ -90,11 +91,11 @@ impl EventLog {
         self.prove(tree::inclusion(index, size)?).await
     }
 
-    /// The proofs that the events at these positions are among the first `size`, in their order. What they have in
-    /// common is read once.
+    /// Returns the inclusion proofs of these positions in the first `size` events, in order.
+    /// Shared nodes are read once.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if one of them is not, or the log is not that long.
+    /// [`LogError::Proof`] if a position is not among them, or the log has fewer events.
     pub async fn inclusions(
         &self,
         positions: &[u64],
@@ -119,26 +120,27 @@ impl EventLog {
         plans.iter().map(fold).collect()
     }
 
-    /// The perfect subtrees that the first `size` events are made of, largest first.
+    /// Returns the roots of the perfect subtrees that cover the first `size` events, largest
+    /// first.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if the log is not that long.
+    /// [`LogError::Proof`] if the log has fewer events.
     pub async fn edge(&self, size: u64) -> Result<Vec<Hash>, LogError> {
         self.within(size)?;
         self.hashes(Edge::nodes(size)).await
     }
 
-    /// The proof that the log of `new` events begins with the log of `old` events.
+    /// Returns the consistency proof between the first `old` and the first `new` events.
     ///
     /// # Errors
-    /// [`LogError::Proof`] if it cannot, or the log is not that long.
+    /// [`LogError::Proof`] if there is none, or the log has fewer events.
     pub async fn consistency(&self, old: u64, new: u64) -> Result<Vec<Hash>, LogError> {
         self.within(new)?;
         self.prove(tree::consistency(old, new)?).await
     }
 
     fn within(&self, size: u64) -> Result<(), LogError> {
-        // What `head` says, not `position`, which is told a moment later.
+        // The head is compared, not `position`, which is updated slightly later.
         let position = self.shared.seen.borrow().position;
         if size <= position {
             return Ok(());
@@ -151,7 +153,7 @@ impl EventLog {
         Ok(plan.fold(&hashes)?)
     }
 
-    /// The hashes of these nodes; the database is asked for what is not known.
+    /// Returns the hashes of these nodes from the cache or the database.
     async fn hashes(&self, nodes: Vec<Node>) -> Result<Vec<Hash>, LogError> {
         let mut found = self.shared.nearby.find(&nodes);
         let unknown = nodes.iter().zip(&found).filter(|(_, hash)| hash.is_none());

@@ -1,8 +1,8 @@
-//! Reading what is there. Positions are dense and become visible in order, so a reader that continues after its
-//! last position misses nothing.
+//! Reads of events. Positions are dense and become visible in order, so a reader that continues
+//! after its last position misses nothing.
 //!
-//! What is in archives only is read from there. A statement that reads rows says in the same moment where they begin,
-//! so that rows which are dropped beside it are never missed.
+//! Events that only archives have are read from there. The statement that reads rows also reads the
+//! end of the archives, so rows that are dropped concurrently are never missed.
 use std::sync::Arc;
 
 use domain::decider::Timestamp;
@@ -14,8 +14,8 @@ use crate::{
     stored::{COLUMNS, bigint, number},
 };
 
-/// Rows after a position, in order, at most `limit`, as one transaction or pool sees them: nothing of what is in
-/// archives only, and what is sealed in them is not opened.
+/// Reads rows after a position, in order, at most `limit`, in the executor's transaction.
+/// Leaves out events that only archives have, and does not decrypt.
 ///
 /// # Errors
 /// [`LogError`].
@@ -30,7 +30,7 @@ pub async fn read(
     query.fetch_all(executor).await?.iter().map(Stored::read).collect()
 }
 
-/// Rows after a position and not after another, in order.
+/// Reads rows after one position and up to another, in order.
 pub(crate) async fn read_range(
     executor: impl PgExecutor<'_>,
     (after, to): (u64, u64),
@@ -42,20 +42,21 @@ pub(crate) async fn read_range(
     query.fetch_all(executor).await?.iter().map(Stored::read).collect()
 }
 
-/// The last position that is in archives only, when these rows were read; they say it in a column of that name.
+/// Returns the last position that only archives had when these rows were read. The rows have
+/// it in the column `floor`.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn floor_of(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, sqlx::Error> {
     match rows.first() {
         Some(row) => Ok(number(row.try_get("floor")?)),
-        // What was not there to be read is in archives by now, or nowhere.
+        // Without rows, the events are in archives by now, or do not exist.
         None => floor(connection).await,
     }
 }
 
 impl EventLog {
-    /// Events after a position, in order, at most `limit`.
+    /// Returns events after a position, in order, at most `limit`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -81,8 +82,8 @@ impl EventLog {
         Ok(events)
     }
 
-    /// Events of one aggregate type, and of one event type of another, in order, by one query. What is in archives only
-    /// is left out.
+    /// Returns the events of one aggregate type and those of one event type of another, in order,
+    /// with one query. Leaves out events that only archives have.
     ///
     /// # Errors
     /// [`LogError`].
@@ -103,7 +104,7 @@ impl EventLog {
         Ok(events)
     }
 
-    /// The event at a position, if there is one.
+    /// Returns the event at a position, if there is one.
     ///
     /// # Errors
     /// [`LogError`].
@@ -112,7 +113,7 @@ impl EventLog {
         Ok(found.filter(|event| event.position == position))
     }
 
-    /// All events of a stream after a sequence, in order; 0: from the first.
+    /// Returns all events of a stream after a sequence, in order; 0 reads from the first.
     ///
     /// # Errors
     /// [`LogError`].
@@ -124,7 +125,8 @@ impl EventLog {
         self.read_page(stream, (after_sequence, u64::MAX), u32::MAX).await
     }
 
-    /// Events of a stream after a sequence, in order, at most `limit`, and none after a position.
+    /// Returns events of a stream after a sequence and up to a position, in order, at most
+    /// `limit`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -138,7 +140,7 @@ impl EventLog {
         Ok(page.unwrap_or_default())
     }
 
-    /// All events of a stream, if it has fewer than so many.
+    /// Returns all events of a stream, if it has fewer than `below`.
     pub(crate) async fn read_below(
         &self,
         stream: &StreamId,
@@ -147,7 +149,7 @@ impl EventLog {
         self.page_below(stream, (0, u64::MAX), below, below.into()).await
     }
 
-    /// A page of a stream, if the stream has fewer events than `below`.
+    /// Returns a page of a stream, if the stream has fewer events than `below`.
     async fn page_below(
         &self,
         stream: &StreamId,
@@ -155,7 +157,8 @@ impl EventLog {
         limit: u32,
         below: u64,
     ) -> Result<Option<Vec<Stored>>, LogError> {
-        // The stream's own row says where to begin and what to expect, also where no event of it is a row any more.
+        // The stream's row has its first position and its version, even if no event of the stream
+        // has a row.
         let sql = format!(
             "select s.version as stream_version, s.last_position, {FLOOR} as floor, e.* from (select) as one \
              left join log_stream s on s.aggregate_type = $1 and s.aggregate_id = $2 left join lateral ( \
@@ -178,7 +181,8 @@ impl EventLog {
             Ok(first.try_get::<Option<i64>, _>(column)?.map_or(0, number))
         };
         let (version, last) = (counted("stream_version")?, counted("last_position")?);
-        // Also where the stream's own row says otherwise: then it is damaged, and is read to its end.
+        // More rows than the version counts: the stream's row is corrupt, and the caller reads the
+        // stream to its end.
         if version >= below || rows.len() as u64 >= below {
             return Ok(None);
         }
@@ -192,7 +196,7 @@ impl EventLog {
         });
         if rows.is_empty() && !whole && floor == 0 && last <= to_position {
             let what = format!(
-                "{stream} has no event after its {after_sequence}th, and should have {version}"
+                "{stream} has no event after sequence {after_sequence}, expected {version}"
             );
             return Err(LogError::Damaged { position: last, what });
         }
@@ -210,7 +214,7 @@ impl EventLog {
         Ok(Some(events))
     }
 
-    /// The sequence of a stream's last event, at the database; 0: there is none.
+    /// Returns the sequence of a stream's last event in the database, or 0.
     ///
     /// # Errors
     /// [`LogError`].
@@ -225,12 +229,12 @@ impl EventLog {
         Ok(row.map(|row| row.try_get(0)).transpose()?.map_or(0, number))
     }
 
-    /// The last position that was recorded at or before a moment; 0: none was.
+    /// Returns the last position that was recorded at or before a time, or 0.
     ///
     /// # Errors
     /// [`LogError`].
     pub async fn position_at(&self, time: Timestamp) -> Result<u64, LogError> {
-        // Times never go backwards along positions.
+        // Times never decrease along positions.
         let (mut below, mut above) = (0, self.position() + 1);
         while above - below > 1 {
             let middle = below + (above - below) / 2;

@@ -1,14 +1,14 @@
-//! What rides in an append: synchronous views, exact with the log because they are written by its statement.
+//! Inline projections. The append statement writes them, so they always match the log.
 //!
-//! A row of such a view is a function of one stream only, so the stream's guard proves the cached row
-//! current. The statement never changes; each batch brings arrays for it.
+//! A row derives from one stream only, so the stream's guard proves that the cached row is current.
+//! The SQL never changes; each batch supplies arrays for it.
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 
 use crate::{Stored, StreamId};
 
-/// One array of a batch, bound to one parameter of a view's SQL.
+/// An array of a batch, bound to a parameter of the projection's SQL.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Column {
     /// `text[]`; cast it in SQL for `json`.
@@ -26,7 +26,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// How many rows it has.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         match self {
             Column::Text(values) => values.len(),
@@ -38,44 +38,46 @@ impl Column {
         }
     }
 
-    /// Whether it has no rows.
+    /// Returns true if there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Which cached rows are no longer known to be current.
+/// Cached rows that may be outdated.
 #[derive(Debug, Clone, Copy)]
 pub enum Forget<'a> {
-    /// All: too much happened elsewhere.
+    /// All rows, because too many streams changed.
     All,
-    /// Those of these streams.
+    /// The rows of these streams.
     Streams(&'a [StreamId]),
 }
 
-/// A view whose rows are written by the append statement.
+/// A projection whose rows the append statement writes.
 ///
-/// For each try of a batch the log calls [`SyncView::prepare`]; then either [`SyncView::committed`] with the
-/// same events, or nothing: the events were not written, and the next `prepare` may be for others.
+/// For each attempt of a batch, the log calls [`InlineProjection::prepare`]. If the events were
+/// written, it then calls [`InlineProjection::committed`] with them. If not, it calls nothing, and
+/// the next `prepare` may be for other events.
 pub trait SyncView: Send + Sync + 'static {
-    /// Its name in messages.
+    /// Name for messages.
     fn name(&self) -> &'static str;
 
-    /// Data-modifying statements that each take their rows `from head, unnest($1::text[], …)`: `head` is empty
-    /// when the batch is not written. Parameters are numbered from `$1` over all statements of the view.
-    /// Each must touch a row at most once, and no two of them the same row.
+    /// Data-modifying statements that each select their rows `from head, unnest($1::text[], …)`.
+    /// `head` is empty when the batch is not written. Parameters are numbered from `$1` across all
+    /// statements of the projection. No row may be changed twice.
     fn statements(&self) -> Vec<String>;
 
-    /// The arrays for this batch, one per parameter; if all are empty, the view is left out. Rows that are not cached are read with the connection.
+    /// Returns the arrays for this batch, one per parameter. If all are empty, the projection is
+    /// left out. Rows that are not cached are read with the connection.
     fn prepare<'a>(
         &'a self,
         connection: &'a mut PgConnection,
         events: &'a [Stored],
     ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>>;
 
-    /// The batch is durable: what was prepared may be cached now.
+    /// Caches the prepared rows, because the batch is durable.
     fn committed(&self, events: &[Stored]);
 
-    /// Others wrote: cached rows of these streams must be read again.
+    /// Removes cached rows, because another server wrote these streams.
     fn forget(&self, what: Forget<'_>);
 }

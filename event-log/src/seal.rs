@@ -1,4 +1,4 @@
-//! Checkpoints that were published, and what may be forgotten.
+//! Published checkpoints, and expired idempotency keys.
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -10,29 +10,30 @@ use crate::{
     stored::{bigint, fixed, number},
 };
 
-/// How long after its end a key may still have signed: servers take a new one within seconds.
+/// Time after its end in which a key may still have signed. Servers load a new key within seconds.
 pub const LAG: TimeDelta = TimeDelta::seconds(60);
-/// Number of checkpoints that are read at once.
+/// Maximum number of checkpoints that are read at once.
 const PAGE: i64 = 100;
 
-/// Key that signs published checkpoints, and its end.
+/// Key that signs checkpoints, with its end.
 #[derive(Debug, Clone, Copy)]
 pub struct SealKey {
-    /// The public key.
+    /// Public key.
     pub key: VerifyingKey,
-    /// Time from which it validates nothing; `None`: it was not retired.
+    /// Time from which the key validates nothing; `None` if it was not retired.
     pub until: Option<Timestamp>,
-    /// Size of the log at its last checkpoint: it validates none of a larger log, whatever the database says of the time.
-    /// `None`: it was not retired, or only a moment ago.
+    /// Size of the log at the key's last checkpoint. The key validates no checkpoint of a larger
+    /// log, even if the database states an earlier time. `None` if it was not retired, or only
+    /// recently.
     pub last_size: Option<u64>,
 }
 
-/// Key that signs checkpoints, or signed them, as the database lists it.
+/// Checkpoint key as the database lists it.
 #[derive(Debug, Clone, Copy)]
 pub struct NoteKey {
     /// The key and its end.
     pub key: SealKey,
-    /// When it was made.
+    /// Time from which the key is valid.
     pub from: Timestamp,
 }
 
@@ -43,7 +44,8 @@ impl From<VerifyingKey> for SealKey {
 }
 
 impl SealKey {
-    /// Whether it may have signed a checkpoint of this size that was published at a moment. Nobody signed the moment.
+    /// Returns true if the key may have signed a checkpoint of this size and time. The time itself
+    /// is not signed.
     fn may_sign(&self, size: u64, at: Timestamp) -> bool {
         match self.last_size {
             Some(last) => size <= last,
@@ -52,13 +54,14 @@ impl SealKey {
     }
 }
 
-/// The keys that may have signed a checkpoint of this size that was published at a moment.
+/// Returns the keys that may have signed a checkpoint of this size and time.
 fn valid_at(keys: &[SealKey], size: u64, at: Timestamp) -> Vec<VerifyingKey> {
     keys.iter().filter(|key| key.may_sign(size, at)).map(|key| key.key).collect()
 }
 
 impl EventLog {
-    /// Sign and publish the head, if something happened since the last time. Returns the note that was published.
+    /// Signs and publishes the head, if the log has grown since the last checkpoint. Returns the
+    /// published note.
     ///
     /// # Errors
     /// [`LogError`].
@@ -68,7 +71,7 @@ impl EventLog {
             return Ok(None);
         }
         let now = self.clock().now();
-        // The key first: a note whose key nobody can look up proves nothing.
+        // The key is stored first, because a note with an unknown key proves nothing.
         sqlx::query(
             "insert into log_checkpoint_key (public_key, valid_from) values ($1, $2) on conflict do nothing",
         )
@@ -89,7 +92,7 @@ impl EventLog {
         Ok((done.rows_affected() == 1).then_some(note))
     }
 
-    /// Keep the public keys that sign checkpoints, or signed them, each with its time.
+    /// Stores the public checkpoint keys, with the times from and until which they are valid.
     ///
     /// # Errors
     /// [`LogError`].
@@ -111,7 +114,7 @@ impl EventLog {
         Ok(())
     }
 
-    /// Size of the log at the last checkpoint that a key signed until its end; 0: it signed none.
+    /// Returns the size of the log at the last checkpoint that a key signed before its end, or 0.
     ///
     /// # Errors
     /// [`LogError`].
@@ -141,7 +144,7 @@ impl EventLog {
         }
     }
 
-    /// The position of the newest published checkpoint; 0: none was.
+    /// Returns the position of the latest published checkpoint, or 0.
     ///
     /// # Errors
     /// [`LogError`].
@@ -150,7 +153,7 @@ impl EventLog {
         Ok(number(newest.fetch_one(self.pool()).await?))
     }
 
-    /// Published checkpoints after a position, in order, at most `limit`.
+    /// Returns published checkpoints after a position, in order, at most `limit`.
     ///
     /// # Errors
     /// [`LogError`].
@@ -178,7 +181,7 @@ impl EventLog {
         rows.iter().map(seal).collect()
     }
 
-    /// The keys that published checkpoints were signed with, as the database has them.
+    /// Returns the checkpoint keys in the database.
     ///
     /// # Errors
     /// [`LogError`].
@@ -186,11 +189,11 @@ impl EventLog {
         note_keys(self.pool()).await
     }
 
-    /// Read every published checkpoint and compare it with the log as it is now. A key validates nothing of after its
-    /// end. Returns how many there are.
+    /// Compares every published checkpoint with the log as it is now. A key validates no
+    /// checkpoint after its end. Returns the number of checkpoints.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] with the first that does not hold.
+    /// [`LogError::Damaged`] for the first checkpoint that does not match.
     pub async fn check_seals(&self, keys: &[SealKey]) -> Result<u64, LogError> {
         let (mut checked, mut last) = (0, 0);
         loop {
@@ -198,7 +201,7 @@ impl EventLog {
             if seals.is_empty() {
                 return Ok(checked);
             }
-            // What is published beyond the head as it is by now was there and is gone.
+            // A checkpoint after the current head proves that events were lost.
             let end: i64 =
                 sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
             let end = number(end);
@@ -215,12 +218,11 @@ impl EventLog {
                 let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
-                    let what =
-                        format!("the events from here to {position} were published and are gone");
+                    let what = format!("the published events from here to {position} are missing");
                     return Err(differs(end + 1, what));
                 };
                 if seal.size != position || seal.root != *root {
-                    let what = "the log is not the one that was sealed here".into();
+                    let what = "the log does not match the checkpoint published here".into();
                     return Err(differs(position, what));
                 }
                 (checked, last) = (checked + 1, position);
@@ -228,9 +230,10 @@ impl EventLog {
         }
     }
 
-    /// Leaves or nodes are gone: before which of these checkpoints.
+    /// Leaves or nodes are missing. Returns an error with the first of these checkpoints that has
+    /// no root.
     async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
-        let what = "events or nodes before it are gone".to_owned();
+        let what = "events or nodes before it are missing".to_owned();
         for position in sizes {
             match self.roots(&[*position]).await {
                 Ok(_) => {}
@@ -240,11 +243,11 @@ impl EventLog {
                 Err(other) => return Err(other),
             }
         }
-        // Somebody put them back meanwhile.
+        // The missing data was restored meanwhile.
         Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
     }
 
-    /// Forget idempotency keys that have expired. Returns how many.
+    /// Deletes expired idempotency keys. Returns their number.
     ///
     /// # Errors
     /// [`LogError`].
@@ -257,7 +260,7 @@ impl EventLog {
     }
 }
 
-/// The keys that published checkpoints were signed with, as the database has them.
+/// Returns the checkpoint keys in the database.
 ///
 /// # Errors
 /// [`LogError`].
@@ -265,7 +268,8 @@ pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey
     Ok(all_note_keys(executor).await?.into_iter().map(|key| key.key).collect())
 }
 
-/// Those of them that may have signed a checkpoint of this size that was published at a moment.
+/// Returns the checkpoint keys in the database that may have signed a checkpoint of this size
+/// and time.
 ///
 /// # Errors
 /// [`LogError`].

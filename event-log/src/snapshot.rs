@@ -1,5 +1,5 @@
-//! Where a stream's state was a while ago, so that nobody folds it from the first event. What is here is derived and
-//! disposable: what cannot be read, or was made by other code, is as good as not there.
+//! Snapshots: saved states of streams, so that loading need not apply every event. They are derived
+//! and disposable. A snapshot that cannot be read, or that other code wrote, is ignored.
 use std::sync::Arc;
 
 use bincode::{
@@ -16,28 +16,29 @@ use crate::{
     stored::{bigint, number},
 };
 
-/// After how many events of a stream its state is kept again.
+/// Number of a stream's events between two snapshots.
 pub(crate) const EVERY: u32 = 200;
-/// The length of the digest in front.
+/// Size of the digest at the start.
 const DIGEST: usize = 32;
 /// Encoding of a state: bincode behind its digest. Snapshots with another one are ignored.
 const CODEC: i16 = 3;
-/// What a snapshot may have, and what may be made of it. A state that is larger is folded from its events.
+/// Maximum size of a snapshot and of the decoded state. A larger state is computed from its events.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
-/// The digest of everything that makes a state: the source of `domain`. A fold that reads its events otherwise makes
-/// another state also where its fields are the same.
+/// Digest of the source of `domain`, which determines every state. Changed code may compute another
+/// state even if the fields are the same.
 const MADE_BY: &str = env!("DOMAIN_SHA256");
 
-/// Which code a state of this kind is of.
+/// Hash of the code that computes a state of this kind.
 fn schema_hash<D: Decider>() -> proof::Hash {
     proof::sha256(format!("stead/snapshot/v1\n{}\n{MADE_BY}", D::NAME).as_bytes())
 }
 
-/// What is kept of a state: the digest of whose it is and of what follows, and what follows. Bincode takes nearly any
-/// bytes for a state: one flipped bit would be a wrong number in silence.
+/// Encodes a state, after a digest over its stream, version and bytes. The digest is
+/// necessary because bincode decodes almost any bytes: a flipped bit would be a wrong value
+/// without an error.
 ///
 /// # Errors
-/// [`EncodeError`]; also if it is too large to be kept.
+/// [`EncodeError`]; also if the state is too large.
 pub fn encode<D: Decider>(
     stream: &StreamId,
     version: u64,
@@ -46,19 +47,19 @@ pub fn encode<D: Decider>(
     let mut bytes = vec![0; DIGEST];
     bincode::encode_into_std_write(state, &mut bytes, standard())?;
     if bytes.len() > MOST_BYTES {
-        return Err(EncodeError::Other("it is larger than a snapshot may be"));
+        return Err(EncodeError::Other("the state exceeds the maximum size of a snapshot"));
     }
     let digest = digest::<D>(stream, version, &bytes[DIGEST..]);
     bytes[..DIGEST].copy_from_slice(&digest);
     Ok(bytes)
 }
 
-/// The state again: of exactly this stream, version and code.
+/// Decodes a state and verifies that it belongs to this stream, version and code.
 ///
 /// # Errors
 /// [`DecodeError`].
 pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Result<D, DecodeError> {
-    let other = DecodeError::Other("its bytes are not those that were kept for this stream");
+    let other = DecodeError::Other("the digest does not match this stream and version");
     let Some((kept, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
     if kept != digest::<D>(stream, version, state) {
         return Err(other);
@@ -66,7 +67,7 @@ pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Resu
     let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MOST_BYTES>())?;
     match length == state.len() {
         true => Ok(read),
-        false => Err(DecodeError::Other("there is more than the state")),
+        false => Err(DecodeError::Other("extra bytes follow the state")),
     }
 }
 
@@ -82,8 +83,9 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
     hasher.finalize().into()
 }
 
-/// State that is not newer than its stream, with its version. While copies are being erased no state is returned, and
-/// afterwards none that was made from earlier reads: it may contain erased data.
+/// Reads a state that is not newer than its stream, with its version. Returns none while copies are
+/// being erased. Afterwards it ignores snapshots of earlier reads, because they may contain erased
+/// data.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,
@@ -108,14 +110,15 @@ pub(crate) async fn read<D: Decider>(
     match decode(stream, number(version), &state) {
         Ok(state) => Ok(Some((Arc::new(state), number(version)))),
         Err(error) => {
-            warn!(%stream, "The snapshot of {stream} is damaged, reading its events instead: {error}");
+            warn!(%stream, error = %error, "Snapshot is corrupt, reading events instead");
             Ok(None)
         }
     }
 }
 
 impl EventLog {
-    /// Keep a durable state that has come far enough since `known`, when whoever waits for an answer has it.
+    /// Stores a snapshot of a durable state in the background, if enough events followed version
+    /// `known`.
     pub(crate) fn keep_snapshot<D: Decider>(&self, loaded: &Loaded<D>, known: u64) {
         let every = u64::from(EVERY);
         if loaded.version / every <= known / every {
@@ -124,8 +127,7 @@ impl EventLog {
         let (pool, loaded) = (self.pool().clone(), loaded.clone());
         tokio::spawn(async move {
             if let Err(error) = keep(&pool, &loaded).await {
-                let stream = &loaded.stream;
-                warn!(%stream, "Cannot keep a snapshot of {stream}, its events are read instead: {error}");
+                warn!(stream = %loaded.stream, error = %error, "Cannot store snapshot, reading events instead");
             }
         });
     }
@@ -134,7 +136,8 @@ impl EventLog {
 async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
     let state = encode(&loaded.stream, loaded.version, &*loaded.state)
         .map_err(|error| sqlx::Error::Encode(error.into()))?;
-    // A state that was read before a key was deleted must not come back after its copies were erased.
+    // A state that was read before a key was deleted must not be stored after the erasure of its
+    // copies.
     sqlx::query(
         "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state, \
            read_position) \

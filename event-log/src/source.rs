@@ -1,27 +1,28 @@
-//! Where the log is read: the database's rows, the archives of those that are not there any more, and what opens both.
+//! Everything that a read of the log needs: the database's rows, the archives and the keys.
 use sqlx::PgPool;
 
 use crate::{Archives, EventLog, KeyRing};
 
-/// Rows and archives together, as some role and with some keys reads them.
+/// Rows, archives and keys of one reader.
 #[derive(Clone)]
 pub struct Source {
-    /// Connections to the rows.
+    /// Connections to the database.
     pub pool: PgPool,
-    /// The archives.
+    /// Archives of events without rows.
     pub archives: Archives,
-    /// What opens the words of subjects.
+    /// Keys that decrypt personal data fields.
     pub keys: KeyRing,
 }
 
 impl Source {
-    /// Rows, archives and keys that are known one by one.
+    /// A source of these parts.
     pub fn new(pool: &PgPool, archives: &Archives, keys: &KeyRing) -> Source {
         Source { pool: pool.clone(), archives: archives.clone(), keys: keys.clone() }
     }
 }
 
-/// Rows in which nothing is sealed: what is in archives only, or sealed, is an error that says so.
+/// A source of rows only. An event that only archives have, or that has encrypted fields, is an
+/// error.
 impl From<&PgPool> for Source {
     fn from(pool: &PgPool) -> Source {
         Source::new(pool, &Archives::default(), &KeyRing::default())

@@ -1,4 +1,4 @@
-//! An event as the log holds it.
+//! Stored events.
 use std::{borrow::Cow, sync::Arc};
 
 use domain::{
@@ -18,61 +18,63 @@ use crate::{
     sealed::{self, Keys, Which},
 };
 
-/// The columns that [`Stored::read`] wants.
+/// Columns that [`StoredEvent::read`] needs.
 pub(crate) const COLUMNS: &str = "position, event_id, aggregate_type, aggregate_id, sequence, \
     event_type, event_version, payload::text as payload, metadata::text as metadata, salt, leaf, \
     chain, commit_no, recorded_at";
 
-/// An event as the log holds it.
+/// A stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// The place in the whole log; 1 first, without gaps.
+    /// Index in the whole log, from 1, without gaps.
     pub position: u64,
-    /// Which event, everywhere.
+    /// Globally unique id.
     pub event_id: Ulid,
-    /// Whose event.
+    /// Stream of the event.
     pub stream: StreamId,
-    /// The place in its stream; 1 first.
+    /// Index in the stream, from 1.
     pub sequence: u64,
     /// `aggregate.verb_past`.
     pub event_type: Cow<'static, str>,
-    /// Which shape the payload has.
+    /// Version of the payload's schema.
     pub event_version: Cow<'static, str>,
-    /// JSON, byte for byte as it was hashed: what is somebody's is sealed in it.
+    /// JSON, byte for byte as it was hashed. Personal data fields in it are encrypted.
     pub payload: Arc<str>,
-    /// The payload as it is read today, or why it cannot be; `None`: as it is kept.
+    /// The payload to read, or the reason why it cannot be read. `None` if it equals the stored
+    /// one.
     pub(crate) said: Said,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
-    /// What keeps the payload's hash from being guessed. In a proof only beside the payload itself.
+    /// Salt that prevents guessing the payload from its hash. A proof includes it only with the
+    /// payload.
     pub salt: Salt,
-    /// The hash in the tree.
+    /// Hash in the tree.
     pub leaf: Hash,
-    /// The hash over everything up to here.
+    /// Hash over all events up to this one.
     pub chain: Hash,
-    /// Which batch it was in.
+    /// Number of the batch.
     pub commit_no: u64,
-    /// When it was recorded; never before an earlier position's.
+    /// Time of the record, never before that of an earlier position.
     pub recorded_at: Timestamp,
 }
 
-/// The payload as it is read today, or why it cannot be; `None`: as it is kept.
+/// The payload to read, or the reason why it cannot be read. `None` if it equals the stored one.
 pub(crate) type Said = Option<Result<Arc<str>, Arc<str>>>;
 
 impl Stored {
-    /// What happened, in today's words: one fact, or as many as an older version comes to.
+    /// Decodes the event. An event of an older version can upcast to several.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if this program cannot read it.
+    /// [`LogError::Damaged`] if this program cannot decode it.
     pub fn decode<E: Event>(&self) -> Result<Vec<E>, LogError> {
         upcast::read(&self.event_type, &self.event_version, self.words()?)
             .map_err(|error| self.damaged(&error))
     }
 
-    /// The payload as it is read today: opened, and `[erased]` where a key is gone.
+    /// Returns the payload with decrypted fields. A field with a shredded key reads `[erased]`.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if it is sealed and nobody has opened it.
+    /// [`LogError::Damaged`] if the encrypted fields were not decrypted.
     pub fn words(&self) -> Result<&str, LogError> {
         match &self.said {
             None => Ok(&self.payload),
@@ -81,7 +83,7 @@ impl Stored {
         }
     }
 
-    /// Open what is sealed in it.
+    /// Decrypts the fields of the payload.
     pub(crate) fn open(&mut self, keys: &Keys) {
         let which = Which {
             aggregate_type: &self.stream.aggregate_type,
@@ -95,15 +97,15 @@ impl Stored {
         };
     }
 
-    /// Who asked, and why.
+    /// Returns the metadata.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if the metadata is not what we write.
+    /// [`LogError::Damaged`] if it cannot be parsed.
     pub fn meta(&self) -> Result<Meta, LogError> {
         serde_json::from_str(&self.metadata).map_err(|error| self.damaged(&error))
     }
 
-    /// The leaf, computed from everything else. `None` if the version is no number.
+    /// Leaf computed from all other fields. `None` if the version is not a number.
     pub fn computed_leaf(&self) -> Option<Leaf<'_>> {
         Some(Leaf {
             position: self.position,
@@ -155,12 +157,12 @@ impl Stored {
     }
 }
 
-/// A position or version as we count: the tables hold no negative ones.
+/// Position or version as an unsigned number. The tables hold no negative ones.
 pub(crate) fn number(value: i64) -> u64 {
     value.max(0).cast_unsigned()
 }
 
-/// A position or version as the database counts. We come nowhere near 2^63.
+/// Position or version as the database stores it. No log comes close to 2^63 events.
 pub(crate) fn bigint(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -176,7 +178,7 @@ pub(crate) fn fixed<const N: usize>(
     })
 }
 
-/// What is sealed cannot be read before it is opened.
+/// Payload with encrypted fields, which cannot be read before decryption.
 pub(crate) fn unopened(payload: &str) -> Said {
     sealed::is_sealed(payload).then(|| Err("it is encrypted, and was not decrypted".into()))
 }

@@ -1,22 +1,22 @@
-//! Which stream: `type/id`.
+//! Ids of streams: `type/id`.
 use std::fmt;
 
-/// All events of one aggregate.
+/// Id of a stream, which has all events of one aggregate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
-    /// What kind of aggregate: `Decider::NAME`.
+    /// Aggregate type: `Decider::NAME`.
     pub aggregate_type: String,
-    /// Which one.
+    /// Aggregate id.
     pub aggregate_id: String,
 }
 
 impl StreamId {
-    /// The stream of one aggregate.
+    /// Stream of an aggregate.
     pub fn new(aggregate_type: impl Into<String>, aggregate_id: impl Into<String>) -> StreamId {
         StreamId { aggregate_type: aggregate_type.into(), aggregate_id: aggregate_id.into() }
     }
 
-    /// The stream of one aggregate, by its type.
+    /// Stream of an aggregate of this type.
     pub fn of<D: domain::decider::Decider>(aggregate_id: impl fmt::Display) -> StreamId {
         StreamId::new(D::NAME, aggregate_id.to_string())
     }

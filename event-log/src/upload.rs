@@ -4,8 +4,9 @@
 //! PUT ─▶ blob_upload ── accepted report ─▶ blob
 //!            └─────── a day later ───────▶ deleted
 //! ```
-//! An upload is kept apart from `blob`, whose rows are never deleted by a server: collecting uploads cannot take bytes
-//! that an event names. A report that lost the race with the collector is refused and uploads again.
+//! Uploads are separate from `blob`, whose rows no server deletes. So the collector of
+//! uploads cannot delete bytes that an event names. If the collector deleted an upload first,
+//! the report is rejected and the runner uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool};
@@ -18,12 +19,12 @@ use crate::{
 mod charge;
 pub use charge::{Limit, Quota, Room, charge, room};
 
-/// How long an upload counts towards its quotas and may be named.
+/// Time for which an upload counts towards its quotas and can be named.
 const KEPT: TimeDelta = TimeDelta::hours(24);
-/// How many uploads one statement deletes.
+/// Maximum number of uploads that one statement deletes.
 const AT_ONCE: i64 = 200;
 
-/// Why an upload was not stored.
+/// Reasons why an upload was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStored {
     /// It would exceed a quota.
@@ -37,16 +38,15 @@ pub enum NotStored {
 /// Condition that the data of execution `$2` was not erased.
 const NOT_ERASED: &str = "not exists (select from erased_execution where execution = $2)";
 
-/// Uploader: the execution and its runner.
+/// An execution and its runner, which uploads.
 #[derive(Debug, Clone, Copy)]
 pub struct Uploader<'u> {
-    /// The execution.
     pub execution: &'u str,
-    /// The runner.
     pub runner: &'u str,
 }
 
-/// Stores an upload. Storing the same bytes again changes nothing, unless they are missing. Returns why it was not stored.
+/// Stores an upload. Storing the same bytes again changes nothing, unless they are missing.
+/// Returns the reason if it was not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -60,7 +60,7 @@ pub async fn put(
     let digest = digest(bytes)?;
     let mut tx = pool.begin().await?;
     let stored = put_in(&mut tx, clock, by, (&digest, bytes), quota).await?;
-    // A transaction that is only dropped keeps the runner's lock for a moment.
+    // Dropping the transaction would release the runner's lock only later.
     match stored {
         Ok(()) => tx.commit().await?,
         Err(_) => tx.rollback().await?,
@@ -76,7 +76,7 @@ async fn put_in(
     quota: Quota,
 ) -> Result<Result<(), NotStored>, BlobError> {
     let size = bytes.len() as u64;
-    // Not waited for: uploads that wait would hold all connections of the pool.
+    // Does not wait: waiting uploads would hold all connections of the pool.
     if !charge::try_lock(&mut *tx, by.runner).await? {
         return Ok(Err(NotStored::Busy));
     }
@@ -85,13 +85,14 @@ async fn put_in(
         Room::Left { bytes, limit } if charge(size) > bytes => {
             return Ok(Err(NotStored::Exceeds(limit)));
         }
-        // An erasure that did not see the upload deleted the blob that it had become.
+        // An erasure that did not see the upload deleted its blob.
         Room::Missing => {
             let again = "update blob_upload set bytes = $3, created_at = $4, runner = $5, size = $6 \
                  where digest = $1 and execution = $2 and bytes is null";
             (format!("{again} and {NOT_ERASED}"), false)
         }
-        // One statement: an erasure that marked the execution waits for it, or it sees the mark.
+        // One statement: either an erasure of the execution waits for it, or it sees the mark of
+        // the erasure.
         Room::Left { .. } => {
             let new = "insert into blob_upload (digest, execution, bytes, created_at, runner, size) \
                  select $1::text, $2::text, $3::bytea, $4::timestamptz, $5::text, $6::int8";
@@ -116,7 +117,7 @@ async fn put_in(
     Ok(Ok(()))
 }
 
-/// Bytes that an execution uploaded, or that are in `blob` already.
+/// Returns bytes that an execution uploaded, or that are in `blob` already.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -138,8 +139,8 @@ pub async fn read(
     }
 }
 
-/// Moves an upload to `blob`, before the event that names it. An execution has one such upload: its plan's summary.
-/// Returns whether the bytes are in `blob`.
+/// Moves an upload to `blob`, before the event that names it. An execution has one such
+/// upload: the summary of its plan. Returns true if the bytes are in `blob`.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -149,7 +150,7 @@ pub async fn keep(
     execution: &str,
     named: &Digest,
 ) -> Result<bool, BlobError> {
-    // The row is locked first: from then on the collector waits, or has deleted it.
+    // The row is locked first. The collector then waits for it, or has deleted it already.
     let moved = format!(
         "with upload as ( \
            select digest, bytes from blob_upload where execution = $2 and digest = $1 and bytes is not null \
@@ -169,8 +170,8 @@ pub async fn keep(
     Ok(sqlx::query_scalar(is_there).bind(named.to_string()).fetch_one(pool).await?)
 }
 
-/// Deletes uploads that are older than a day, some at a time. Returns how many no report has named. Those of a runner
-/// that uploads at the moment are left for the next time.
+/// Deletes uploads that are older than a day, in batches. Returns the number that no report
+/// has named. Skips runners that are uploading; the next call deletes theirs.
 ///
 /// # Errors
 /// The database does not answer.
@@ -201,7 +202,7 @@ pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
     Ok(collected)
 }
 
-/// Bytes that are uploaded and not named yet.
+/// Returns the size of uploads that no report has named yet, in bytes.
 ///
 /// # Errors
 /// The database does not answer.
@@ -211,7 +212,7 @@ pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
     Ok(bytes.unsigned_abs())
 }
 
-/// Deletes what these executions uploaded, after they were marked as erased.
+/// Deletes the uploads of these executions, after they were marked as erased.
 ///
 /// # Errors
 /// The database does not answer.

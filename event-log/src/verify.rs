@@ -1,7 +1,7 @@
-//! Reading everything again and believing nothing: each leaf from its row, each link, each node, the head.
+//! Verification of the log: recomputes every leaf, link, node and the head from the stored rows.
 //!
-//! The log is checked in parts, several at once. A part begins with the chain's link that is stored before it,
-//! which the part before has to arrive at.
+//! Segments of the log are verified concurrently. A segment begins with the stored link before it,
+//! and the previous segment must end with the same link.
 use std::{collections::HashMap, thread};
 
 use futures::{StreamExt, stream};
@@ -19,41 +19,42 @@ use part::{BLOCK, Range, check, link};
 use reports::Gathering;
 use whole::Whole;
 
-/// The most parts at once.
+/// Maximum number of concurrent segments.
 const AT_ONCE: usize = 8;
 
-/// A log that is what it says it is.
+/// Result of a successful verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verified {
-    /// How many events it has.
+    /// Number of events in the log.
     pub size: u64,
-    /// The root over them.
+    /// Root of the tree.
     pub root: Hash,
-    /// The last link of the chain.
+    /// Last link of the chain.
     pub chain: Hash,
-    /// How many events were read for this.
+    /// Number of events that were read.
     pub checked: u64,
-    /// What runners signed of it; nothing, where it was not looked at ([`Parts::reports`]).
+    /// Result for the signed reports of runners; empty if they were not checked
+    /// ([`VerifyOptions::reports`]).
     pub reported: Reported,
 }
 
-/// The first place where the log is not what it says it is.
+/// First place where the log fails verification.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct Difference {
-    /// Where; one more than the last event when something is missing at the end.
+    /// Position; one after the last event if something is missing at the end.
     pub position: u64,
-    /// What is wrong there.
+    /// Description of the error.
     pub what: String,
 }
 
-/// What verification found, or why it could not look.
+/// Errors of a verification.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// The log is not what it says it is.
+    /// The log fails verification.
     #[error(transparent)]
     Differs(#[from] Difference),
-    /// It could not be read.
+    /// The log cannot be read.
     #[error(transparent)]
     Log(LogError),
 }
@@ -61,7 +62,7 @@ pub enum VerifyError {
 impl From<LogError> for VerifyError {
     fn from(error: LogError) -> VerifyError {
         match error {
-            // Bytes that are not even of an event are a difference like any other.
+            // Stored bytes that are not an event also fail verification.
             LogError::Damaged { position, what } => Difference { position, what }.into(),
             other => VerifyError::Log(other),
         }
@@ -74,12 +75,14 @@ impl From<sqlx::Error> for VerifyError {
     }
 }
 
-/// Check everything after a position, which is itself taken as it is stored; 0 checks the whole log. `progress`
-/// hears how many events have been checked. As many parts at once as there are cores.
+/// Verifies all events after a position; 0 verifies the whole log. The event at that position
+/// is trusted as stored. `progress` receives the number of verified events. Runs one segment
+/// per processor core.
 ///
-/// It finds what was changed, removed, added or swapped by somebody who did not compute the log anew. Who did
-/// is caught by a checkpoint that was kept elsewhere: compare [`Verified::root`] with it. And by what they cannot
-/// sign: [`Verified::reported`] has the reports that no runner made.
+/// Detects events that were changed, removed, added or swapped, unless all hashes were
+/// recomputed. To detect that, compare [`Verified::root`] with a checkpoint that was kept
+/// elsewhere. In addition, [`Verified::reported`] lists forged reports, because only a runner
+/// can sign its reports.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
@@ -98,14 +101,14 @@ pub async fn verify(
     .await
 }
 
-/// How the work is divided.
+/// Division of the work.
 #[derive(Debug, Clone, Copy)]
 pub struct Parts {
-    /// How many at once.
+    /// Number of concurrent segments.
     pub at_once: usize,
-    /// How many blocks of 256 events one has.
+    /// Number of blocks of 256 events in a segment.
     pub blocks: u64,
-    /// Whether what runners signed is checked, too. Their signatures take longer than all the rest.
+    /// True to verify the signatures of runners, which takes longer than everything else.
     pub reports: bool,
 }
 
@@ -115,7 +118,7 @@ impl Default for Parts {
     }
 }
 
-/// The same, divided like this.
+/// Verifies the log as [`verify`] does, with these options.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
@@ -128,12 +131,12 @@ pub async fn verify_in(
     let source = source.into();
     let pool = &source.pool;
     let mut connection = pool.acquire().await?;
-    // Migrations write the head with its table.
-    let gone = || Difference { position: 1, what: "the head is gone".into() };
+    // Migrations insert the head when they create its table.
+    let gone = || Difference { position: 1, what: "the head is missing".into() };
     let head = Head::read_row(&mut connection).await.map_err(|error| unreadable(1, error))?;
     let head = head.ok_or_else(gone)?;
     if from_exclusive > head.position {
-        let what = "the head is before where verification should begin".into();
+        let what = "the head is before the start of the verification".into();
         return Err(Difference { position: head.position + 1, what }.into());
     }
     let start = from_exclusive - from_exclusive % BLOCK;
@@ -163,7 +166,7 @@ pub async fn verify_in(
             Ok::<_, VerifyError>((to, part))
         }
     });
-    // In order, whichever is ready first: the first difference is the one that is told.
+    // Results are processed in order, so that the first difference is reported.
     let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
     let mut gathering = Gathering::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
@@ -174,9 +177,9 @@ pub async fn verify_in(
     }
     let differs = |what: &str| Difference { position: head.position + 1, what: what.into() };
     if whole.chain != head.chain {
-        return Err(differs("the head has another chain").into());
+        return Err(differs("the head has another chain link").into());
     }
-    // Others may append while this runs; but whatever they have written, the head of that moment counts it.
+    // Concurrent appends are possible, but the head of the same snapshot includes them.
     let beyond =
         "select min(e.position) from log_event e, log_head h where e.position > h.position";
     let beyond: Option<i64> = sqlx::query_scalar(beyond).fetch_one(pool).await?;
@@ -191,7 +194,7 @@ pub async fn verify_in(
     Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked, reported })
 }
 
-/// What is stored there is not even what we write.
+/// Reports data that cannot be decoded as a difference.
 fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
     match error {
         sqlx::Error::Decode(what) | sqlx::Error::ColumnDecode { source: what, .. } => {
@@ -201,7 +204,8 @@ fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
     }
 }
 
-/// The parts, each from a block's beginning; but the first begins where it was asked for.
+/// Returns the segments. Each begins at a block, except the first, which begins at the requested
+/// position.
 fn ranges(
     Parts { blocks, reports, .. }: Parts,
     block: u64,

@@ -1,7 +1,9 @@
-//! A view as it was after a position: the same fold as live, into a table that is gone when the look is over.
+//! A projection as of a position. The events are applied as in a live projection, to a temporary
+//! table.
 //!
-//! What is read is bounded: for one row, the stream that it is a function of; for all, the events of the view's
-//! aggregates up to the position, a page at a time. Whoever stops asking ends it: everything is in one transaction.
+//! The reads are bounded. One row needs only its own stream. All rows need the events of the
+//! projection's aggregates up to the position, one page at a time. Everything runs in one
+//! transaction, so a caller ends the query by dropping it.
 use event_log::{LogError, Source};
 use serde_json::value::RawValue;
 use sqlx::{Postgres, Row, Transaction};
@@ -15,12 +17,12 @@ use crate::{
     swap,
 };
 
-/// How many events of one stream are taken at once.
+/// Maximum number of events of one stream that are read at once.
 const PAGE: u32 = 1_000;
 /// Position of the newest erasure fence: data that was read before it must not be stored.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
-/// A view being made as it was.
+/// An as-of query of a projection.
 pub struct Past {
     tx: Transaction<'static, Postgres>,
     source: Source,
@@ -28,42 +30,41 @@ pub struct Past {
     folding: Box<dyn Folding>,
     table: String,
     of: Of,
-    /// The last position that its rows are to include.
+    /// Last position that the rows will include.
     position: u64,
-    /// The last row that was given out.
+    /// Key of the last row that was returned.
     given: Option<String>,
-    /// The newest fence of an erasure when the look began.
+    /// Newest erasure fence when the query began.
     fence: i64,
 }
 
-/// What of it.
+/// Rows that the query builds.
 enum Of {
-    /// Every row; events up to here are folded.
+    /// Every row. The events up to this position are applied.
     All { at: u64 },
-    /// One row: the events of its stream up to this sequence are folded.
+    /// One row. The events of its stream up to this sequence are applied.
     Key { key: String, kind: usize, sequence: u64 },
 }
 
-/// How far a look is.
+/// Progress of an as-of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Folded {
-    /// So many events, those of other aggregates too.
+    /// Number of events processed, including those of other aggregates.
     pub events: u64,
-    /// Of so many.
+    /// Number of events to process.
     pub total: u64,
 }
 
-/// A row as it was.
+/// A row as of the position of the query.
 #[derive(Debug)]
 pub struct PastRow {
-    /// Its key.
     pub key: String,
-    /// What it said.
+    /// The row as JSON.
     pub data: Box<RawValue>,
 }
 
 impl Past {
-    /// Begin to make a view as it was after a position, or only the row of a key.
+    /// Begins an as-of query of a projection, for all its rows or for one key.
     ///
     /// # Errors
     /// [`RebuildError`].
@@ -79,7 +80,7 @@ impl Past {
         let position = position.min(head(&mut tx).await?);
         let live = view.table();
         let table = format!("{live}_then");
-        // Whoever reads the rows too slowly must not keep the transaction for ever.
+        // A caller that reads the rows too slowly must not hold the transaction open indefinitely.
         let sql = format!(
             "set local idle_in_transaction_session_timeout = '60s'; \
              create temporary table {table} \
@@ -94,7 +95,7 @@ impl Past {
         Ok(Past { tx, source, view, folding, table, of, position, given: None, fence: 0 })
     }
 
-    /// Begin to make all rows of a view as of a position in a table that stays.
+    /// Begins to write all rows of a projection as of a position to a permanent table.
     pub(crate) async fn kept(
         source: impl Into<Source>,
         name: &str,
@@ -114,18 +115,19 @@ impl Past {
             true => RebuildError::AlreadyKept { table: table.clone() },
             false => error.into(),
         })?;
-        // Whoever may read the view may read what it was.
+        // The roles that may read the projection may also read its earlier rows.
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
         let of = Of::All { at: 0 };
         Ok(Past { tx, source, view, folding, table, of, position, given: None, fence })
     }
 
-    /// Keep the table.
+    /// Commits the table.
     pub(crate) async fn commit(mut self) -> Result<Kept, RebuildError> {
         let count = format!("select count(*) from {}", self.table);
         let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;
-        // An erasure that begins after this lock finds the table; rows of before one that began earlier are not kept.
+        // An erasure that begins after this lock finds the table. If an erasure began earlier, the
+        // rows may hold erased data and are not stored.
         let lock = "set local lock_timeout = '2s'; lock table subject_key in share mode";
         sqlx::Executor::execute(&mut *self.tx, lock).await?;
         let fence: i64 = sqlx::query_scalar(FENCE).fetch_one(&mut *self.tx).await?;
@@ -137,12 +139,12 @@ impl Past {
         Ok(Kept { table: self.table, position: self.position, rows })
     }
 
-    /// The last position that its rows include.
+    /// Last position that the rows include.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Fold the next page. `None`: everything is folded.
+    /// Applies the next page of events. Returns `None` after the last one.
     ///
     /// # Errors
     /// [`LogError`].
@@ -160,7 +162,8 @@ impl Past {
                 let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
-                    // An id is of one kind only; the others have no such stream.
+                    // An id belongs to one kind of aggregate only, so the other kinds have no such
+                    // stream.
                     None => (*kind, *sequence) = (*kind + 1, 0),
                 }
                 if !found.events.is_empty() {
@@ -173,7 +176,8 @@ impl Past {
         }
     }
 
-    /// The next rows, in the order of their keys, when everything is folded. Empty: there are no more.
+    /// Returns the next rows, ordered by key, after all events were applied. An empty page is the
+    /// last one.
     ///
     /// # Errors
     /// [`LogError`].
@@ -204,7 +208,7 @@ impl Past {
     }
 }
 
-/// The id of the stream that the row of a key is a function of ([`crate::Projection::keys`]).
+/// Id of the stream that the row of a key derives from ([`crate::Projection::keys`]).
 fn of_stream(key: &str) -> &str {
     key.split('/').next().unwrap_or(key)
 }

@@ -1,4 +1,4 @@
-//! Every view, by name: what there is, and how far each is.
+//! The list of all projections, with their positions.
 use std::{marker::PhantomData, sync::Arc};
 
 use event_log::{SyncView, consumer};
@@ -16,29 +16,28 @@ use crate::{
     },
 };
 
-/// The consumer's shard of the rows that are read.
+/// Consumer shard of the live rows.
 pub(crate) const LIVE: i32 = 0;
-/// The consumer's shards of the rows that are being made again: this one and those above it, one for each worker.
+/// First consumer shard of a rebuild. Each worker has one shard, from this one upwards.
 pub(crate) const SHADOW: i32 = 1;
-/// The consumer's shard of the rows that were in use before the last rebuild.
+/// Consumer shard of the rows that were live before the last rebuild.
 pub(crate) const PREVIOUS: i32 = -1;
 
-/// How far a view is.
+/// Position of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// Its name.
     pub name: &'static str,
-    /// How it follows the log.
+    /// Mode in which it follows the log.
     pub class: Class,
-    /// Which version of it is in use.
+    /// Version of the live rows.
     pub version: i32,
-    /// The last position that it includes.
+    /// Last position that the rows include.
     pub position: u64,
-    /// How many events it is behind.
+    /// Number of events that the rows do not include yet.
     pub lag: u64,
 }
 
-/// The synchronous views, to open the log with.
+/// Inline projections, an option for opening the log.
 pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
     vec![
         Riding::<JobQueue>::boarded(),
@@ -49,7 +48,7 @@ pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
     ]
 }
 
-/// How far every view is.
+/// Returns the position of every projection.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,19 +1,16 @@
-//! What two documents do not have in common, by paths that a person can read: `components.api.config_version`.
+//! Compares two JSON documents by readable paths, such as `components.api.config_version`.
 use serde_json::Value;
 
-/// A field that is not the same. What is absent is null.
+/// A field that differs between two documents. An absent field is null.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldChange {
-    /// Where.
     pub path: String,
-    /// What it was.
     pub before: Value,
-    /// What it is.
     pub after: Value,
 }
 
-/// Every field in which two documents differ, in the order of the paths' parts. What is on one side only is told
-/// field by field.
+/// Returns every field that differs between two documents, ordered by the parts of its path. An
+/// object that only one document has is listed field by field.
 pub fn differences(before: &Value, after: &Value) -> Vec<FieldChange> {
     let mut changes = vec![];
     differing(String::new(), before, after, &mut changes);
@@ -63,12 +60,13 @@ fn items(path: &str, a: &[Value], b: &[Value], changes: &mut Vec<FieldChange>) {
     }
 }
 
-/// A list of plain values is read as a whole: by place, one more at its beginning would be a change of everything.
+/// Lists of plain values are compared as a whole. Compared by index, one new value at the start
+/// would change every field.
 fn is_nested(list: &[Value]) -> bool {
     list.iter().any(|item| item.is_object() || item.is_array())
 }
 
-/// A key that could be taken for two parts is in quotes.
+/// A key that contains a separator is quoted, so that it cannot be read as two parts of a path.
 fn joined(path: &str, key: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     match (path, !key.is_empty() && key.bytes().all(plain)) {

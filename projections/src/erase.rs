@@ -1,5 +1,5 @@
-//! Rows that say what may no longer be read: all views are made again from the log, which says it no more, and every
-//! table that has rows of before is dropped.
+//! Erases the personal data of a shredded subject from the projections. All projections are rebuilt
+//! from the log, which no longer contains the data. Then every table with earlier rows is dropped.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool};
 
@@ -10,13 +10,14 @@ use crate::{
     swap::is_locked,
 };
 
-/// How long readers may be held up by one of the tables that are dropped.
+/// Maximum time that a drop of one table delays its readers.
 const LOCK: &str = "set local lock_timeout = '2s'";
 
-/// Make every view again and keep nothing of before. It may be killed, and called again.
+/// Rebuilds every projection and drops all earlier rows. A caller can repeat it after a
+/// crash.
 ///
 /// # Errors
-/// [`RebuildError`]; then there may be rows of before.
+/// [`RebuildError`]. Earlier rows may remain then.
 pub async fn erase(source: impl Into<Source>) -> Result<(), RebuildError> {
     let source = source.into();
     no_shadows(&source.pool).await?;
@@ -24,11 +25,12 @@ pub async fn erase(source: impl Into<Source>) -> Result<(), RebuildError> {
     no_earlier_rows(&source.pool).await
 }
 
-/// Make the rows of some streams (kind and id) again in every view and keep nothing of before: where the log cannot be read
-/// from its start. It may be killed, and called again.
+/// Rebuilds the rows of some streams (kind and id) in every projection and drops all earlier
+/// rows. This also works when the start of the log is not readable. A caller can repeat it
+/// after a crash.
 ///
 /// # Errors
-/// [`RebuildError`]; then there may be rows of before.
+/// [`RebuildError`]. Earlier rows may remain then.
 pub async fn erase_streams(
     source: impl Into<Source>,
     streams: &[(String, String)],
@@ -44,7 +46,8 @@ pub async fn erase_streams(
     no_earlier_rows(&source.pool).await
 }
 
-/// A shadow that somebody has begun has rows of before, and would be gone on with.
+/// An unfinished rebuild has earlier rows in its shadow table, and another rebuild would continue
+/// it.
 async fn no_shadows(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("delete from log_consumer where shard >= $1 and name = any($2)")
         .bind(SHADOW)
@@ -89,7 +92,7 @@ async fn dropped(
     })
 }
 
-/// What the deleted rows of these tables still are on the disk goes with them, as far as the database can.
+/// Vacuums these tables, to remove deleted rows from disk as far as the database can.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! An event as folds see it: read once, for all of them.
+//! Decodes each event once for all projections.
 use std::{str::FromStr, sync::Arc};
 
 use domain::{
@@ -27,53 +27,41 @@ use event_log::{
 use serde::Deserialize;
 use sqlx::{PgConnection, Row, postgres::PgRow};
 
-/// Something that happened, and to whom.
+/// An event with the id of its aggregate.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// To what a principal may do.
     Access(PrincipalId, AccessEvent),
-    /// To an app.
     App(AppId, AppEvent),
-    /// To a build.
     Build(BuildId, BuildEvent),
-    /// To a component.
     Component(ComponentId, ComponentEvent),
-    /// To an enrolment token.
     Enrolment(TokenId, EnrolmentEvent),
-    /// To an install.
     Install(InstallId, InstallEvent),
-    /// To a job.
     Job(JobId, JobEvent),
-    /// To a name.
     Name(String, NameEvent),
-    /// To a run.
     Run(RunId, RunEvent),
-    /// To a runner.
     Runner(RunnerId, RunnerEvent),
-    /// To what is kept of a subject.
     Subject(SubjectId, SubjectEvent),
 }
 
-/// A fact, and when and by whom it was recorded.
+/// An event with its position, time and actor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recorded {
-    /// The place in the whole log.
+    /// Index in the whole log, from 1.
     pub position: u64,
-    /// The place in its stream; 1 first.
+    /// Index in the stream, from 1.
     pub sequence: u64,
-    /// When.
+    /// Time of the record.
     pub at: Timestamp,
-    /// Who asked.
+    /// Actor that caused the event.
     pub actor: Actor,
-    /// What happened.
     pub fact: Fact,
 }
 
 impl Recorded {
-    /// Read an event of the log: one fact, or as many as an older version comes to today.
+    /// Decodes a stored event. An event of an older version can upcast to several.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if it is none that this program knows.
+    /// [`LogError::Damaged`] if this program does not know the event.
     pub fn read(stored: &Stored) -> Result<Vec<Recorded>, LogError> {
         let mut facts = vec![];
         Raw { payload: stored.words()?, ..Raw::of(stored) }.read(&mut facts)?;
@@ -88,7 +76,7 @@ impl Recorded {
         Raw::of(stored).decode()
     }
 
-    /// What kind of aggregate it happened to.
+    /// Kind of the aggregate.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
             Fact::Access(..) => Access::NAME,
@@ -105,7 +93,7 @@ impl Recorded {
         }
     }
 
-    /// The aggregate that it happened to.
+    /// Stream of the aggregate.
     pub fn stream(&self) -> StreamId {
         let id = match &self.fact {
             Fact::Access(id, _) => id.to_string(),
@@ -123,7 +111,7 @@ impl Recorded {
         StreamId::new(self.aggregate(), id)
     }
 
-    /// `aggregate.verb_past`, in today's words.
+    /// Event type of the current version, `aggregate.verb_past`.
     pub fn event_type(&self) -> &'static str {
         match &self.fact {
             Fact::Access(_, event) => event.name(),
@@ -141,8 +129,8 @@ impl Recorded {
     }
 }
 
-/// The events of these kinds of aggregates after a position and not after another, without what only proofs need.
-/// Positions are dense, so a range of them is a page.
+/// Reads the events of these kinds of aggregates after one position and up to another, without the
+/// columns that only proofs need. Positions are dense, so a range of positions is a page.
 pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,
@@ -154,7 +142,7 @@ pub(crate) async fn page(
     read(&kept, &keys, |_, _| true)
 }
 
-/// The keys that these events are opened with.
+/// Loads the keys that decrypt these events.
 pub(crate) async fn keys(
     connection: &mut PgConnection,
     source: &Source,
@@ -164,7 +152,8 @@ pub(crate) async fn keys(
     source.keys.to_open(connection, payloads).await
 }
 
-/// The same, not read yet: that takes longer than to fetch them, and others may do it.
+/// Reads the events as [`page`] does, without decoding them. Decoding takes longer than reading,
+/// and other workers can do it.
 pub(crate) async fn rows(
     connection: &mut PgConnection,
     source: &Source,
@@ -193,24 +182,24 @@ pub(crate) async fn rows(
     Ok(kept)
 }
 
-/// An event that is not read yet, from where it is kept.
+/// An event that is not decoded yet.
 pub(crate) enum Kept {
-    /// In the table.
+    /// A row of the event table.
     Row(PgRow),
-    /// In an archive only.
+    /// An event that only an archive has.
     Archived(Arc<Stored>),
 }
 
-/// What a fold needs of an event, in the order in which it is read.
+/// Columns that a projection needs, in the order in which they are read.
 const COLUMNS: &str = "position, sequence, recorded_at, aggregate_type, aggregate_id, event_type, \
     event_version, payload::text, metadata::text";
 
-/// A position as the database counts. We come nowhere near 2^63.
+/// Position as the database stores it. No log comes close to 2^63 events.
 fn bigint(position: u64) -> i64 {
     i64::try_from(position).unwrap_or(i64::MAX)
 }
 
-/// Which stream an event is of, among those of its kind.
+/// Id of the event's stream.
 pub(crate) fn stream(kept: &Kept) -> Result<&str, sqlx::Error> {
     match kept {
         Kept::Row(row) => row.try_get(4),
@@ -218,7 +207,7 @@ pub(crate) fn stream(kept: &Kept) -> Result<&str, sqlx::Error> {
     }
 }
 
-/// What is said in it, as it is kept.
+/// Payload as it is stored.
 fn payload(kept: &Kept) -> Result<&str, sqlx::Error> {
     match kept {
         Kept::Row(row) => row.try_get(7),
@@ -226,7 +215,7 @@ fn payload(kept: &Kept) -> Result<&str, sqlx::Error> {
     }
 }
 
-/// Read those events whose stream and position are wanted.
+/// Decodes the events whose stream and position `wanted` accepts.
 pub(crate) fn read<'r>(
     kept: impl IntoIterator<Item = &'r Kept>,
     keys: &Keys,
@@ -248,7 +237,7 @@ pub(crate) fn read<'r>(
     Ok(facts)
 }
 
-/// The position of an event, and its sequence.
+/// Position and sequence of an event.
 fn place(kept: &Kept) -> Result<(u64, u64), sqlx::Error> {
     match kept {
         Kept::Row(row) => Ok((number(row.try_get(0)?), number(row.try_get(1)?))),
@@ -263,9 +252,9 @@ fn number(value: i64) -> u64 {
 /// An event before it is decoded, from a row, an archive or a bundle.
 #[derive(Debug, Clone, Copy)]
 pub struct Raw<'a> {
-    /// Place in the log, from 1.
+    /// Index in the log, from 1.
     pub position: u64,
-    /// Place in its stream, from 1.
+    /// Index in the stream, from 1.
     pub sequence: u64,
     /// Time of the record.
     pub at: Timestamp,
@@ -283,14 +272,14 @@ pub struct Raw<'a> {
     pub metadata: &'a str,
 }
 
-/// All that a fold reads of the metadata.
+/// Member of the metadata that projections read.
 #[derive(Deserialize)]
 struct ByWhom {
     actor: Actor,
 }
 
 impl<'a> Raw<'a> {
-    /// As it is kept: what is sealed in it is not opened.
+    /// The stored event. Its encrypted fields stay encrypted.
     fn of(stored: &'a Stored) -> Raw<'a> {
         Raw {
             position: stored.position,
@@ -347,7 +336,7 @@ impl<'a> Raw<'a> {
             Run::NAME => self.say(Fact::Run, facts),
             Runner::NAME => self.say(Fact::Runner, facts),
             Subject::NAME => self.say(Fact::Subject, facts),
-            other => Err(self.damaged(&format!("nothing is known of {other}"))),
+            other => Err(self.damaged(&format!("unknown aggregate type {other}"))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! From events to rows, for whoever writes them.
+//! Applies events to rows, for rebuilds, as-of queries and the projector.
 use std::collections::HashMap;
 
 use event_log::LogError;
@@ -10,10 +10,10 @@ use crate::{
     table::{Rows, load, write},
 };
 
-/// How many rows are kept in memory between pages.
+/// Maximum number of rows that are cached between pages.
 const KEPT: usize = 10_000;
 
-/// A view whose kind of row nobody needs to know.
+/// A [`Projection`] without its row type, usable as a trait object.
 pub(crate) trait View: Send + Sync {
     fn name(&self) -> &'static str;
     fn version(&self) -> i32;
@@ -24,9 +24,9 @@ pub(crate) trait View: Send + Sync {
     fn folding(&self) -> Box<dyn Folding>;
 }
 
-/// A view being written, with the rows that it wrote last in memory.
+/// Writes the rows of a projection and caches the rows that it wrote last.
 pub(crate) trait Folding: Send + Sync {
-    /// Bring the rows of a table up to date with these events, which come after all before.
+    /// Applies events to the rows of a table. The events follow all events applied before.
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -34,7 +34,7 @@ pub(crate) trait Folding: Send + Sync {
         events: &'a [&'a Recorded],
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
-    /// Somebody else may have written, or what was written was rolled back.
+    /// Clears the cache, because another process may have written or a transaction was rolled back.
     fn forget(&mut self);
 }
 
@@ -85,7 +85,7 @@ impl<P: Projection> Folding for Known<P> {
                 let there = load::<P>(connection, table, &unknown).await?;
                 self.rows.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
             }
-            // Taken out, not copied: whoever fails half way forgets everything.
+            // The rows are moved out of the cache. A caller that fails must clear the cache.
             let changed = fold::<P>(keyed, |key| self.rows.remove(key).flatten());
             write::<P>(connection, table, &changed).await?;
             self.rows.extend(changed);
@@ -98,10 +98,10 @@ impl<P: Projection> Folding for Known<P> {
     }
 }
 
-/// An event, and a row that it may change.
+/// The key of a row, with an event that may change it.
 pub(crate) type Keyed<'a> = (String, &'a Recorded);
 
-/// The rows that each of these events may change.
+/// Pairs each event with the keys of the rows that it may change.
 pub(crate) fn keyed<'a, P: Projection>(
     events: impl IntoIterator<Item = &'a Recorded>,
 ) -> Vec<Keyed<'a>> {
@@ -109,7 +109,8 @@ pub(crate) fn keyed<'a, P: Projection>(
     events.into_iter().flat_map(keys).collect()
 }
 
-/// The keys whose rows have to be read. A stream's first event finds no row: nothing was before it.
+/// Returns the keys of the rows to load. A stream's first event finds no row, so its key is left
+/// out.
 pub(crate) fn unknown(keyed: &[Keyed<'_>], known: impl Fn(&str) -> bool) -> Vec<String> {
     let mut seen: HashMap<&str, bool> = HashMap::new();
     for (key, event) in keyed {
@@ -119,7 +120,7 @@ pub(crate) fn unknown(keyed: &[Keyed<'_>], known: impl Fn(&str) -> bool) -> Vec<
     read.map(|(key, _)| key.to_owned()).collect()
 }
 
-/// The rows that these events change, as they are afterwards.
+/// Applies the events and returns the changed rows.
 pub(crate) fn fold<P: Projection>(
     keyed: Vec<Keyed<'_>>,
     mut before: impl FnMut(&str) -> Option<P::Row>,
@@ -133,6 +134,6 @@ pub(crate) fn fold<P: Projection>(
             rows.insert(key, row);
         }
     }
-    // In the order of their keys: so every statement locks them in the same order.
+    // Ordered by key, so that every statement locks the rows in the same order.
     rows.into_iter().collect()
 }

@@ -1,7 +1,9 @@
-//! What happened between two positions, by run: who asked, who decided, what ran, what became another version.
+//! History between two positions, grouped by run: requests, interventions, jobs, and changed
+//! components.
 //!
-//! Read from the log alone: the events of the install, of the runs that were admitted there, and of their jobs, each
-//! stream by its index. A history that is too long for one answer says up to where it goes.
+//! It is read from the log only: the events of the install, of the runs admitted there and of their
+//! jobs. Each stream is read through an index. A history that is too long for one response states
+//! the position up to which it is complete.
 use domain::{
     ids::{InstallId, RunId},
     install::Install,
@@ -21,9 +23,9 @@ mod told;
 pub use references::references;
 pub use told::{ComponentHistory, Happened, History, JobHistory, RunHistory, Said, Version, Word};
 
-/// The most events of one kind that one answer is made of.
+/// Maximum number of events of one kind in one response.
 pub const EVENTS: u32 = 10_000;
-/// What is read of a job also where it is older: what it was for, who had it, how it ended, and who said so.
+/// Types of job events that are also read before the range: work, runner, result and resolution.
 const OF_JOBS: [&str; 7] = [
     "job.queued",
     "job.claimed",
@@ -34,7 +36,8 @@ const OF_JOBS: [&str; 7] = [
     "job.outcome_resolved",
 ];
 
-/// What happened to an install after a position and not after another; `only`: what one run did.
+/// Returns the history of an install after one position and up to another. `only` restricts
+/// it to one run.
 ///
 /// # Errors
 /// [`LogError`].
@@ -52,7 +55,8 @@ pub async fn of_install(
     if let Some(only) = only {
         runs = vec![only];
     }
-    // Whole: what was asked and approved before belongs to what ran then.
+    // The runs are read from their start: requests and approvals from before the range explain
+    // later jobs.
     let ids: Vec<String> = runs.iter().map(ToString::to_string).collect();
     let all = Read { log, from: 0, until: read.until };
     let (of_runs, cut) = all.whole("run", &ids).await?;
@@ -71,7 +75,7 @@ pub async fn of_install(
     Ok(History { until: read.until, ..history })
 }
 
-/// What happened to a run, and what it did to its install.
+/// Returns the history of a run, including its changes to the install.
 ///
 /// # Errors
 /// [`LogError`].
@@ -87,7 +91,7 @@ pub async fn of_run(
     }
 }
 
-/// What happened in one stream.
+/// Returns the history of one stream.
 ///
 /// # Errors
 /// [`LogError`].
@@ -102,7 +106,7 @@ pub async fn of_stream(
     Ok(History { runs: vec![], others, until: read.until })
 }
 
-/// Builds the history from events in the order of their positions: all events of an install, its runs and jobs.
+/// Builds the history from all events of an install, its runs and jobs, ordered by position.
 pub fn of_events(events: &[Recorded]) -> History {
     let until = events.last().map_or(0, |event| event.position);
     History { until, ..story::tell(&Install::default(), 0, events) }
@@ -111,12 +115,14 @@ pub fn of_events(events: &[Recorded]) -> History {
 struct Read<'a> {
     log: &'a EventLog,
     from: u64,
-    /// Where the reading was cut so far: an answer tells everything up to one position, or nothing after it.
+    /// Last position for which every event was read. A limit on one read lowers it for the whole
+    /// response.
     until: u64,
 }
 
 impl Read<'_> {
-    /// The events of these streams in between, and those of these types before.
+    /// Returns the events of these streams within the range, and earlier events of the types in
+    /// `older`.
     async fn streams(
         &mut self,
         aggregate: &str,
@@ -133,7 +139,7 @@ impl Read<'_> {
         Ok(found.events)
     }
 
-    /// All events of these streams, and up to where they are all.
+    /// Returns all events of these streams, and the position up to which they are complete.
     async fn whole(
         mut self,
         aggregate: &str,
@@ -144,7 +150,7 @@ impl Read<'_> {
     }
 }
 
-/// Why, where the event says so.
+/// Reason in the event, if it has one.
 fn reason(fact: &Fact) -> Option<String> {
     let said = match fact {
         Fact::Access(_, event) => serde_json::to_value(event),

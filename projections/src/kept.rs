@@ -1,5 +1,5 @@
-//! The rows of a view as of a position in a table of their own, beside the one in use, until somebody drops it. It is
-//! there whole or not at all, nothing reads it but people, and it never becomes the view.
+//! Tables with the rows of a projection as of a position. A table is complete when it exists, and
+//! it remains until a user drops it. No code reads it, and it never becomes the live table.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -9,26 +9,26 @@ use crate::{
     rebuild::{Progress, RebuildError},
 };
 
-/// A table that was made.
+/// A table with rows as of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// What it is called.
+    /// Name of the table.
     pub table: String,
-    /// The last position that its rows include.
+    /// Last position that the rows include.
     pub position: u64,
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
 }
 
-/// What the table of a view's rows as of a position is called.
+/// Name of the table with the rows of a projection as of a position.
 pub(crate) fn table(live: &str, position: u64) -> String {
     format!("{live}_at_{position}")
 }
 
-/// Make it.
+/// Creates the table.
 ///
 /// # Errors
-/// [`RebuildError`]; then there is no such table.
+/// [`RebuildError`]; then the table does not exist.
 pub async fn keep(
     source: impl Into<Source>,
     name: &str,
@@ -42,7 +42,7 @@ pub async fn keep(
     past.commit().await
 }
 
-/// The positions as of which there is a table of a view's rows.
+/// Returns the positions for which a projection has such a table.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -58,7 +58,7 @@ pub async fn positions(connection: &mut PgConnection, name: &str) -> Result<Vec<
     Ok(positions)
 }
 
-/// Drop it: whether it was there.
+/// Drops the table. Returns false if it did not exist.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -67,7 +67,7 @@ pub async fn discard(pool: &PgPool, name: &str, position: u64) -> Result<bool, R
     let mut tx = pool.begin().await?;
     let there = positions(&mut tx, name).await?.contains(&position);
     if there {
-        // Whoever reads it must not keep this call for ever.
+        // A long reader of the table must not block this call indefinitely.
         let sql = format!(
             "set local lock_timeout = '2s'; drop table if exists {}",
             table(&view.table(), position)
@@ -82,9 +82,9 @@ pub async fn discard(pool: &PgPool, name: &str, position: u64) -> Result<bool, R
     Ok(there)
 }
 
-/// Two asked for the same, or it was kept before.
+/// Returns true if the table exists already, or another caller creates it concurrently.
 pub(crate) fn is_there(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
-    // The type of its rows, where another makes it at this moment.
+    // A concurrent creation fails on the table's row type, with one of the last two codes.
     code.is_some_and(|code| matches!(&*code, "42P07" | "23505" | "42710"))
 }

@@ -1,52 +1,54 @@
-//! What is folded from the log, for reading.
+//! Projections: tables that are derived from the log, for reading.
 //!
 //! ```text
-//! log ─▶ Recorded ─▶ Projection::apply ─▶ rows ─┬─▶ with the append      (synchronous)
-//!                    (one pure fold per view)   ├─▶ page by page         (asynchronous)
-//!                                               ├─▶ into a shadow        (rebuild, then swap)
-//!                                               ├─▶ beside what is there (verify)
-//!                                               └─▶ up to a position    (as of then)
+//! log ─▶ RecordedEvent ─▶ Projection::apply ─▶ rows ─┬─▶ in the append transaction  (inline)
+//!                         (one pure function each)   ├─▶ page by page                (asynchronous)
+//!                                                    ├─▶ into a shadow table         (rebuild, then swap)
+//!                                                    ├─▶ into a temporary table      (verify)
+//!                                                    └─▶ up to a position            (as of)
 //! ```
 //!
-//! A fold copies, it does not decide; and nothing that decides reads a view. Deleting every view loses nothing.
+//! A projection copies data and decides nothing, and no code decides from a projection.
+//! Deleting every projection loses nothing.
 
-// So that the tests beside the code use the same support as the tests of the whole.
+// The unit tests share the support module of the integration tests, which imports the crate by
+// name.
 #[cfg(test)]
 extern crate self as projections;
 
-/// An event as folds see it.
+/// Decoded events.
 pub mod fact;
-/// What a view is: a fold, and the table its rows are in.
+/// Definition of a projection and its table.
 pub mod projection;
 
 mod fold;
 mod table;
 
-/// Views that follow the log.
+/// Asynchronous projections.
 pub mod projector;
-/// Views that are written with the events.
+/// Inline projections.
 pub mod ride;
 
-/// Everything again from the first event, while the server runs.
+/// Rebuilds from the first event, while the server runs.
 pub mod rebuild;
 mod swap;
-/// Whether the rows are what the log says.
+/// Comparison of the rows with the log.
 pub mod verify;
 
-/// A view as it was.
+/// As-of queries.
 pub mod as_of;
-/// What two documents do not have in common.
+/// Differences between two JSON documents.
 pub mod differ;
-/// Nothing of before is left in any view.
+/// Erasure of a shredded subject's data.
 pub mod erase;
-/// What happened between two positions, by run.
+/// History between two positions, by run.
 pub mod history;
-/// The same, in a table of its own that stays.
+/// Permanent tables with rows as of a position.
 pub mod kept;
 
-/// Every view, by name.
+/// List of all projections.
 pub mod catalogue;
-/// One fold per file, with its table and its questions.
+/// One projection per file, with its table and queries.
 pub mod views;
 
 pub use as_of::Past;

@@ -1,4 +1,5 @@
-//! What a view is: a pure fold over the events of some aggregates, and the table its rows are in.
+//! Definition of a projection: a pure function over the events of some aggregates, and a table for
+//! its rows.
 use std::fmt::Debug;
 
 use domain::decider::Timestamp;
@@ -6,50 +7,51 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Recorded;
 
-/// One fold.
+/// A projection.
 ///
-/// A row is a function of one stream only: that is what lets it ride in an append, be cached and be rebuilt in
-/// any order of streams.
+/// A row derives from one stream only. An append can therefore update it inline, a process can
+/// cache it, and a rebuild can process the streams in any order.
 pub trait Projection: Sized + Send + Sync + 'static {
     /// What people call it. Its table is `projection_<name>`.
     const NAME: &'static str;
-    /// Raised when rows change their shape or meaning: they are made again at the next start.
+    /// Version of the rows. If their shape or meaning changes, raise it: the next start rebuilds
+    /// the rows.
     const VERSION: i32;
-    /// How it follows the log.
+    /// Mode in which it follows the log.
     const CLASS: Class;
-    /// Whose events it wants.
+    /// Kinds of aggregates whose events it reads.
     const AGGREGATES: &'static [&'static str];
-    /// The columns beside `key` and `data`, in the order of [`Projection::cells`].
+    /// The columns other than `key` and `data`, in the order of [`Projection::cells`].
     const COLUMNS: &'static [(&'static str, Type)];
-    /// What is kept as JSON in `data`.
+    /// Content of the column `data`, as JSON.
     type Row: Serialize + DeserializeOwned + Clone + PartialEq + Debug + Send + Sync;
 
-    /// The rows that an event may change. A key is the id of the event's stream, and may go on after a `/`: so the
-    /// row of a key is made again from that stream alone.
+    /// Keys of the rows that an event may change. A key is the id of the event's stream, optionally
+    /// followed by `/` and more. So a rebuild of one row needs that stream only.
     fn keys(event: &Recorded) -> Vec<String>;
 
-    /// The row after the event. `None`: there is none.
+    /// Returns the row after the event, or `None` to delete it.
     fn apply(key: &str, row: Option<Self::Row>, event: &Recorded) -> Option<Self::Row>;
 
-    /// What questions ask for, copied out of the row.
+    /// Values of the columns, copied from the row for queries.
     fn cells(row: &Self::Row) -> Vec<Cell>;
 
-    /// Its table.
+    /// Name of the table.
     fn table() -> String {
         format!("projection_{}", Self::NAME)
     }
 }
 
-/// How a view follows the log.
+/// Mode in which a projection follows the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Its rows are written by the append statement: exact with the log.
+    /// The append statement writes its rows, so they always match the head.
     Synchronous,
-    /// It follows, page by page.
+    /// The projector writes its rows, page by page.
     Asynchronous,
 }
 
-/// The type of a column.
+/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     /// `text`
@@ -62,7 +64,7 @@ pub enum Type {
     Time,
 }
 
-/// One value of a column.
+/// Value of a column.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cell {
     /// `text`
@@ -76,7 +78,7 @@ pub enum Cell {
 }
 
 impl Class {
-    /// As it is written everywhere.
+    /// Name in the API and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Synchronous => "synchronous",
@@ -86,7 +88,7 @@ impl Class {
 }
 
 impl Type {
-    /// As SQL writes it.
+    /// Name in SQL.
     pub fn sql(self) -> &'static str {
         match self {
             Type::Text => "text",
@@ -98,19 +100,19 @@ impl Type {
 }
 
 impl Cell {
-    /// A text that is there.
+    /// A text.
     pub fn text(value: impl ToString) -> Cell {
         Cell::Text(Some(value.to_string()))
     }
 
-    /// A text that may be absent.
+    /// An optional text.
     pub fn maybe(value: Option<impl ToString>) -> Cell {
         Cell::Text(value.map(|value| value.to_string()))
     }
 
     /// A position or a count.
     pub fn number(value: u64) -> Cell {
-        // As large as the column holds: a null would say that there is none.
+        // Saturates: a null would mean that there is no value.
         Cell::Bigint(Some(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 }

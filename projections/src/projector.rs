@@ -1,7 +1,9 @@
-//! Views that follow the log: a page of events, folded in memory, written in bulk, and the consumer positions
-//! moved in the same transaction. So each event counts once, whatever is killed.
+//! The projector: updates the asynchronous projections. It applies a page of events in memory,
+//! writes the rows in bulk, and moves the consumer positions in the same transaction. So each event
+//! is applied exactly once, even after a crash.
 //!
-//! Any number of servers may run it on one database: the positions are locked while a page is written.
+//! Any number of servers may run it on one database: the positions are locked while a page is
+//! written.
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
@@ -26,34 +28,37 @@ use crate::{
     rebuild,
 };
 
-/// How many events are taken at once.
+/// Maximum number of events in a page.
 const PAGE: u64 = 1_000;
-/// How long to wait after an error.
+/// Wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of tolerated panics, and the time window for them.
+/// Number of tolerated panics, and the time window in which they are counted.
 const PANICS_MOST: usize = 5;
 const PANICS_WITHIN: Duration = Duration::from_secs(300);
-/// How long a page may take. The network may have gone silent beneath it, which nobody says for a quarter of an hour.
+/// Timeout of a page. The operating system may take a quarter of an hour to report a lost network
+/// connection.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the database keeps the positions locked for somebody who says nothing: all other servers wait for them.
+/// Timeout after which the database ends an idle transaction. Such a transaction locks the
+/// positions, and all other servers wait for them.
 const SILENCE: &str = "set local idle_in_transaction_session_timeout = '5s'";
-/// How long events wait for others, so that not every commit has a page of its own, made at the very moment when its
-/// callers are answered and go on. Whoever asks for a position does not wait for it.
+/// Time in which commits collect for one page. Otherwise each commit would have its own page,
+/// written while its callers receive their responses and continue. A caller that waits for a
+/// position ends this wait.
 const GATHER: Duration = Duration::from_millis(10);
-/// How often to look what other servers projected.
+/// Interval between checks of the positions that other servers wrote.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// The views did not come so far in time.
+/// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("views have come to position {at}, not to {wanted} yet")]
+#[error("projections are at position {at}, not yet at {wanted}; try again")]
 pub struct Behind {
-    /// Where they are.
+    /// Position that they have reached.
     pub at: u64,
-    /// Where they were to be.
+    /// Position that the caller requires.
     pub wanted: u64,
 }
 
-/// The views that follow the log, being kept up to date. When the last clone is gone, that ends.
+/// The running asynchronous projections. They stop when the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct Projections {
     reached: watch::Receiver<u64>,
@@ -62,8 +67,7 @@ pub struct Projections {
 }
 
 impl Projections {
-    /// Bring every view up to date with this log, and keep it so. Rows that another version of the program
-    /// made are made again first.
+    /// Starts the projector. Projections whose rows have another version are rebuilt first.
     ///
     /// # Errors
     /// [`rebuild::RebuildError`].
@@ -85,31 +89,31 @@ impl Projections {
         Ok(Projections { reached, hurry, is_running })
     }
 
-    /// Whether the task that keeps views up to date runs. After a panic it is started again in a moment.
+    /// Returns false if the projector has stopped, or panicked and is about to restart.
     pub fn is_running(&self) -> bool {
         self.is_running.load(Ordering::Relaxed)
     }
 
-    /// Waits until that task has ended for good.
+    /// Waits until the projector has stopped permanently.
     pub async fn ended(&self) {
         let mut reached = self.reached.clone();
         while reached.changed().await.is_ok() {}
     }
 
-    /// The position that all views include.
+    /// Position that all projections include.
     pub fn position(&self) -> u64 {
         *self.reached.borrow()
     }
 
-    /// Every change of that position.
+    /// Receiver of the changes of that position.
     pub fn positions(&self) -> watch::Receiver<u64> {
         self.reached.clone()
     }
 
-    /// Wait until all views include a position.
+    /// Waits until all projections include a position.
     ///
     /// # Errors
-    /// [`Behind`] if they do not in this time.
+    /// [`Behind`] after the timeout.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), Behind> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
@@ -123,8 +127,8 @@ impl Projections {
     }
 }
 
-/// Every view has its consumer row; those of another version are made again, which takes the role that owns
-/// the tables.
+/// Creates missing consumer rows and rebuilds projections of another version. A rebuild needs
+/// the role that owns the tables.
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].
@@ -145,16 +149,17 @@ pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildErro
         }
         let head = sqlx::query("select position from log_head").fetch_one(pool).await?;
         let empty = head.try_get::<i64, _>(0)? == 0;
-        // A synchronous view cannot catch up: what was before it has to be made.
+        // An inline projection cannot catch up, so a rebuild must apply the events before its first
+        // append.
         let missed = match view.class() {
             Class::Synchronous => !empty,
             Class::Asynchronous => false,
         };
         if !known.is_empty() {
-            info!(view = name, version, "Making {name} again: its rows are of another version");
+            info!(projection = name, version, "Rebuilding projection with rows of another version");
             again.push(name);
         } else if missed {
-            info!(view = name, version, "Making {name}: the log is older than it");
+            info!(projection = name, version, "Building new projection of an existing log");
             again.push(name);
         } else {
             rebuild::found(pool, name, version).await?;
@@ -175,14 +180,14 @@ fn injected_fault() {
 struct Projector {
     source: Source,
     views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
-    /// Where each view was when we wrote it last.
+    /// Consumer rows as this server last wrote them.
     known: HashMap<&'static str, At>,
     reached: watch::Sender<u64>,
-    /// Told when somebody waits for a position.
+    /// Notified when a caller waits for a position.
     hurry: Arc<Notify>,
 }
 
-/// Where a view is, and in which table: a swap gives it another owner's epoch.
+/// Consumer row of a projection. A swap of its tables changes the owner epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct At {
     position: u64,
@@ -190,7 +195,7 @@ struct At {
 }
 
 impl Projector {
-    /// Runs again after a panic, unless it panics again and again.
+    /// Restarts the projector after a panic, up to the limit of panics.
     async fn supervised(&mut self, positions: watch::Receiver<u64>, is_running: &AtomicBool) {
         let mut panics: Vec<Instant> = vec![];
         loop {
@@ -202,10 +207,10 @@ impl Projector {
             panics.retain(|at| at.elapsed() < PANICS_WITHIN);
             panics.push(Instant::now());
             if panics.len() > PANICS_MOST {
-                error!("Projections keep panicking; giving up");
+                error!("Projector stopped after repeated panics");
                 return;
             }
-            error!(panics = panics.len(), "Projections panicked; starting them again");
+            error!(panics = panics.len(), "Projector panicked, restarting");
             tokio::time::sleep(RETRY).await;
             self.forget();
             is_running.store(true, Ordering::Relaxed);
@@ -222,7 +227,7 @@ impl Projector {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
-                    warn!(%error, "Cannot project, trying again: {error}");
+                    warn!(error = %error, "Cannot update projections, trying again");
                     self.forget();
                     tokio::time::sleep(RETRY).await;
                     continue;
@@ -238,12 +243,12 @@ impl Projector {
         }
     }
 
-    /// Take one page: whether there is more.
+    /// Applies one page. Returns true if there are more events.
     async fn page(&mut self) -> Result<bool, LogError> {
         let mut tx = self.source.pool.begin().await?;
         sqlx::Executor::execute(&mut *tx, SILENCE).await?;
         let at = self.locked(&mut tx).await?;
-        // Other versions of the program update every view, so this server has nothing to do.
+        // Servers of other versions update every projection, so this server has nothing to do.
         let Some(from) = at.values().map(|at| at.position).min() else {
             tx.rollback().await?;
             return Ok(false);
@@ -259,7 +264,7 @@ impl Projector {
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
         let events = fact::page(&mut tx, &self.source, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
-            // A view that another version of the program has made again is no longer ours.
+            // Another version of the program rebuilt this projection and updates it now.
             let Some(&after) = at.get(view.name()) else { continue };
             if self.known.get(view.name()) != Some(&after) {
                 folding.forget();
@@ -292,7 +297,7 @@ impl Projector {
         Ok(to < head)
     }
 
-    /// Where each view is, locked until the end of the transaction.
+    /// Reads the consumer rows and locks them until the end of the transaction.
     async fn locked(
         &self,
         connection: &mut PgConnection,

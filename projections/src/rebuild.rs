@@ -1,11 +1,11 @@
-//! Everything again from the first event, into shadows, while the server runs; then each shadow becomes its view,
-//! and what was the view is kept beside it.
+//! Rebuilds projections from the first event into shadow tables, while the server runs. Each
+//! shadow table then replaces the live table, which is kept as the previous one.
 //!
 //! ```text
-//! log ─▶ scan ─┬─▶ worker 1 (streams that fall to it) ─▶ shadows of all views ─┐
-//!              └─▶ worker 2 …                                                  ├─▶ indexes ─▶ swap, view by view
+//! log ─▶ scan ─┬─▶ worker 1 (its share of the streams) ─▶ shadow tables ─┐
+//!              └─▶ worker 2 …                                            ├─▶ indexes ─▶ one swap per projection
 //! ```
-//! It may be killed at any time: it goes on where its shadows are.
+//! After a crash, the next rebuild continues with the same shadow tables.
 use std::collections::BTreeMap;
 
 use event_log::{LogError, Source};
@@ -27,54 +27,51 @@ mod tests;
 
 pub(crate) use making::{Making, Taken};
 
-/// How many events are taken at once.
+/// Maximum number of events in a page.
 pub(crate) const PAGE: u64 = 5_000;
-/// The most workers.
+/// Maximum number of workers.
 pub const WORKERS: u32 = 16;
 
-/// Why a view was not made again. What was there is as it was.
+/// Reasons why a rebuild failed. The live rows are unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RebuildError {
-    /// There is no such view.
-    #[error("there is no projection {0}; `stead projections list` shows all")]
+    /// No projection has this name.
+    #[error("unknown projection {0}; `stead projections list` shows all")]
     Unknown(String),
     /// The log cannot be read, or the database does not answer.
     #[error(transparent)]
     Log(LogError),
-    /// A new table is made in place of the old one, and only the tables' owner may do that.
+    /// Only the owner of the tables may replace one.
     #[error(
-        "only the role that owns the tables can make a view again: give its URL as DATABASE_OWNER_URL ({0})"
+        "cannot rebuild a projection: only the owner of its tables may replace them; set DATABASE_OWNER_URL ({0})"
     )]
     NotOwner(sqlx::Error),
-    /// Readers did not let go of the view in time, and the shadow is there, so that the next try is short; or it is
-    /// rolled back while it was to be rebuilt, or the other way round.
+    /// Readers held the table for too long, or another rebuild or rollback of the projection is
+    /// active. The shadow table remains, so the next attempt is short.
     #[error(
-        "{0} is busy: it is read without a pause, or rebuilt or rolled back by somebody else; try again in \
-         half a minute"
+        "cannot replace the rows of {0}: readers hold the table, or another rebuild or rollback is active; try again in half a minute"
     )]
     Busy(&'static str),
-    /// There is such a table already.
-    #[error("{table} is there already: drop it first, or read it as it is")]
+    /// The table exists already.
+    #[error("cannot create {table}: it exists already; drop it first, or read it")]
     AlreadyKept {
-        /// What it is called.
+        /// Name of the table.
         table: String,
     },
-    /// There is nothing to go back to.
-    #[error(
-        "no earlier rows of {0} are kept: it was not made again yet, or was rolled back already"
-    )]
+    /// There are no previous rows to restore.
+    #[error("cannot roll back {0}: it has no previous rows; only a rebuild leaves previous rows")]
     NothingKept(&'static str),
-    /// What is kept was folded by another version of the program, which has to go on from it itself.
+    /// Another version of the program wrote the previous rows, and only that version can continue
+    /// them.
     #[error(
-        "the rows of {name} that are kept are of its version {kept}, and this program has version {known}: start \
-         the program that made them"
+        "cannot roll back {name}: its previous rows have version {kept}, but this program writes version {known}; use a program of the other version"
     )]
     OtherVersion {
-        /// Which view.
+        /// Name of the projection.
         name: &'static str,
-        /// Of what is kept.
+        /// Version of the previous rows.
         kept: i32,
-        /// Of this program.
+        /// Version that this program writes.
         known: i32,
     },
 }
@@ -98,35 +95,35 @@ impl From<LogError> for RebuildError {
     }
 }
 
-/// How far a rebuild or a verification is.
+/// Progress of a rebuild or a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Events are taken in.
+    /// Events are applied.
     Replaying {
-        /// So many, those of other aggregates too.
+        /// Number of events processed, including those of other aggregates.
         events: u64,
-        /// Of so many.
+        /// Number of events to process.
         total: u64,
     },
-    /// The shadow becomes the view.
+    /// The shadow table replaces the live table.
     Swapping,
     /// Rows are compared.
     Comparing,
 }
 
-/// What a rebuild came to.
+/// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Which view.
+    /// Name of the projection.
     pub name: &'static str,
-    /// Rows that there are now.
+    /// Number of rows.
     pub rows: u64,
-    /// The last position that they include.
+    /// Last position that the rows include.
     pub position: u64,
 }
 
-/// Make a view again, with one worker. Several may do so at once: they share the work, and whoever is last finds it
-/// done.
+/// Rebuilds a projection with one worker. Concurrent rebuilds of it share the work, and the
+/// last to finish finds it done.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -142,11 +139,12 @@ pub fn rebuild<'a>(
     })
 }
 
-/// Make views again: the log is read once for all of them, by so many workers. A shadow that was begun by another
-/// number of them goes on with as many.
+/// Rebuilds projections with `parallel` workers, which read the log once for all of them. An
+/// unfinished rebuild continues with the number of workers that it began with.
 ///
 /// # Errors
-/// [`RebuildError`]. Views before the one that failed are made; the shadows of the others are kept.
+/// [`RebuildError`]. Projections before the failed one are rebuilt; the shadow tables of the
+/// others remain.
 pub fn rebuild_all<'a>(
     source: impl Into<Source>,
     names: &'a [&'a str],
@@ -174,8 +172,9 @@ pub fn rebuild_all<'a>(
     })
 }
 
-/// Go back to the rows that were in use before the last rebuild, brought up to date; what is in use now is kept in
-/// their place. A rebuild of it that is on its way loses its shadow, and says so.
+/// Restores the rows that were live before the last rebuild and brings them up to date. The
+/// rows that are live now become the previous ones. A rebuild of the same projection that is
+/// active loses its shadow table and fails.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -195,7 +194,7 @@ pub fn rollback<'a>(
     })
 }
 
-/// Make the rows of some streams (kind and id) again, without the rest of the log.
+/// Rebuilds the rows of some streams (kind and id), without the rest of the log.
 pub(crate) fn remake<'a>(
     source: &'a Source,
     view: Box<dyn View>,
@@ -219,13 +218,14 @@ async fn finish(
     progress(Progress::Swapping);
     making.index(pool).await?;
     let position = swap(pool, making).await?;
-    // Counted when nobody waits any more.
+    // The rows are counted after the swap, when no append waits.
     let count = format!("select count(*) from {}", making.live);
     let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
     Ok(Rebuilt { name: making.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
 }
 
-/// Take the events after a position, and not after another, into a table: where it is then.
+/// Applies the next page of events after `before` and up to `last` to a table. Returns the position
+/// reached.
 pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,
@@ -243,13 +243,13 @@ pub(crate) async fn page(
     Ok(at.max(before))
 }
 
-/// The position of the last event.
+/// Position of the last event.
 pub(crate) async fn head(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let row = sqlx::query("select position from log_head").fetch_one(connection).await?;
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
-/// The last position that the rows of a view include.
+/// Last position that the live rows of a projection include.
 pub(crate) async fn live_position(
     connection: &mut PgConnection,
     view: &dyn View,
@@ -263,7 +263,7 @@ pub(crate) async fn live_position(
     }
 }
 
-/// A view that has no rows because nothing has happened yet, or that starts from the first event.
+/// Creates the consumer row of a projection that has no rows yet and starts from the first event.
 pub(crate) async fn found(pool: &PgPool, name: &str, version: i32) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into log_consumer (name, version, shard, position, owner_epoch) \

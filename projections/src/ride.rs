@@ -1,4 +1,4 @@
-//! Views that are written with the events, by the append statement.
+//! Inline projections: the append statement writes their rows.
 use std::{
     collections::HashMap,
     marker::PhantomData,
@@ -15,24 +15,24 @@ use crate::{
     table::{columns, load, remove, upsert},
 };
 
-/// How many streams' rows are kept in memory.
+/// Maximum number of streams whose rows are cached.
 const KEPT: usize = 10_000;
 
-/// A projection as the log's appender knows it.
+/// A projection in the form that the log's appender uses.
 pub struct Riding<P: Projection> {
     rows: Mutex<Cache<P>>,
     of: PhantomData<P>,
 }
 
 struct Cache<P: Projection> {
-    /// Durable rows, and keys known to have none, by the stream that they are a function of.
+    /// Committed rows by stream, including keys that have no row.
     durable: HashMap<StreamId, HashMap<String, Option<P::Row>>>,
-    /// What the last prepared batch makes of them.
+    /// Rows as the last prepared batch changes them.
     prepared: Vec<(StreamId, String, Option<P::Row>)>,
 }
 
 impl<P: Projection> Riding<P> {
-    /// Ready to ride, with nothing in memory.
+    /// Creates the inline projection with an empty cache.
     pub fn boarded() -> Arc<dyn SyncView> {
         let cache = Cache { durable: HashMap::new(), prepared: vec![] };
         Arc::new(Riding::<P> { rows: Mutex::new(cache), of: PhantomData })

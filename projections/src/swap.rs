@@ -1,8 +1,8 @@
-//! The moment a shadow becomes the view.
+//! Swap of a shadow table with the live table.
 //!
-//! Tables before head: an append that waits for the head already holds its locks on these tables, so taking the
-//! head first ends in a deadlock that kills the append. And with a time limit: a lock that waits behind a long
-//! reader stalls every append behind it.
+//! The swap locks the tables before the head. An append that waits for the head already holds locks
+//! on these tables, so the opposite order ends in a deadlock that kills the append. The lock has a
+//! timeout, because a lock that waits for a long reader stops every append.
 use std::time::Duration;
 
 use event_log::LogError;
@@ -14,16 +14,17 @@ use crate::{
     rebuild::{Making, RebuildError, Taken, live_position},
 };
 
-/// How long appends may be held up by one try.
+/// Maximum time in milliseconds that one attempt stops appends.
 const LOCK_MS: u32 = 40;
-/// How long the database holds them up for somebody whom it does not hear any more.
+/// Timeout in milliseconds after which the database ends an idle swap, for example after a lost
+/// connection.
 const SILENCE_MS: u32 = 5_000;
-/// How often it is tried before the view is said to be busy.
+/// Number of attempts before the projection is reported as busy.
 const TRIES: u32 = 200;
-/// How far the shadow may be behind when it is tried: what is left is folded while appends wait.
+/// Maximum lag of the shadow table before a swap. Appends wait while the swap applies the rest.
 const NEAR: u64 = 200;
 
-/// Put the shadow into use: the position that it includes.
+/// Makes the shadow table live. Returns the position that it includes.
 pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, RebuildError> {
     for _ in 0..TRIES {
         catch_up(pool, making).await?;
@@ -37,7 +38,7 @@ pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, Rebu
                 if !making.is_done(&mut tx).await? {
                     return Err(RebuildError::Busy(making.view.name()));
                 }
-                // Another rebuild was faster: its tables are ours.
+                // Another rebuild finished first, and its table is live.
                 return Ok(live_position(&mut tx, &*making.view).await?);
             }
             Err(LogError::Database(error)) if is_locked(&error) => {
@@ -86,19 +87,21 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
     sqlx::Executor::execute(&mut *connection, &*rename).await?;
     arrive(connection, making, position).await?;
     if making.view.class() == Class::Synchronous {
-        // Whoever prepared an append on the old rows finds the turn moved, and reads them again.
+        // An append prepared with the old rows finds that the fencing counter changed, and reads
+        // the rows again.
         sqlx::Executor::execute(&mut *connection, "update log_head set fence = fence + 1").await?;
     }
     Ok(Some(position))
 }
 
-/// Take what the shadow still lacks, with the view locked: where it is then.
+/// Applies the remaining events to the shadow table while the live table is locked. Returns the
+/// position reached.
 async fn come_up(
     connection: &mut PgConnection,
     making: &mut Making,
 ) -> Result<Option<u64>, LogError> {
     match making.view.class() {
-        // Exact with the head, which is locked: nothing comes any more.
+        // The rows must match the head, which is locked, so no event can follow.
         Class::Synchronous => {
             sqlx::Executor::execute(&mut *connection, "select position from log_head for update")
                 .await?;
@@ -110,8 +113,9 @@ async fn come_up(
                 }
             }
         }
-        // No further behind than the rows that are read. Appends go on all the while: who waited for a moment
-        // without one would keep every reader out until then. The projector goes on from here.
+        // The shadow table needs to include at least the position of the live table. Appends
+        // continue, so waiting for the head could block every reader for a long time. The projector
+        // applies the rest.
         Class::Asynchronous => {
             let live =
                 "select position from log_consumer where name = $1 and shard = $2 for update";
@@ -129,8 +133,9 @@ async fn come_up(
     }
 }
 
-/// The view is where its shadow was. The row is changed, not replaced: a projector that waits for it must find
-/// it; and it has a new owner's epoch, because the rows that the projector remembers are of the old table.
+/// Sets the projection's position to that of its shadow table. The row is updated, not replaced,
+/// because a projector that waits for its lock must find it. Its owner epoch changes, because the
+/// rows that the projector cached are those of the old table.
 async fn arrive(
     connection: &mut PgConnection,
     making: &Making,
@@ -144,7 +149,8 @@ async fn arrive(
         .bind(PREVIOUS)
         .execute(&mut *connection)
         .await?;
-    // Where the rows that are kept stopped: a rollback goes on from there. Synchronous ones are exact with the head.
+    // Position of the previous rows, from which a rollback continues. Inline projections always
+    // match the head.
     let exact = (view.class() == Class::Synchronous).then_some(position);
     sqlx::query(
         "insert into log_consumer (name, version, shard, position, owner, owner_epoch) \
@@ -155,7 +161,8 @@ async fn arrive(
     .bind(LIVE)
     .bind(PREVIOUS)
     .bind(exact)
-    // Who finds no shadow learns from it whether this is what he wanted, too.
+    // A rebuild that finds no shadow table compares this value to determine whether its own purpose
+    // was met.
     .bind(making.aim)
     .execute(&mut *connection)
     .await?;
@@ -184,7 +191,8 @@ async fn arrive(
     Ok(())
 }
 
-/// A new table belongs to whoever made it, and to nobody else: all who may use the old one may use the new one.
+/// Grants the privileges on the old table to the same roles on the new one, which initially only
+/// its owner may use.
 pub(crate) async fn grant(
     connection: &mut PgConnection,
     live: &str,

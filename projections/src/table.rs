@@ -1,4 +1,4 @@
-//! Rows in and out of a table, in bulk.
+//! Bulk reads and writes of rows.
 use std::collections::{BTreeMap, HashMap};
 
 use event_log::Column;
@@ -10,10 +10,10 @@ use sqlx::{
 
 use crate::{Cell, Projection, Type};
 
-/// Rows by key; `None`: there is none, or there is to be none.
+/// Rows by key. `None` means that the row does not exist or is to be deleted.
 pub(crate) type Rows<P> = BTreeMap<String, Option<<P as Projection>::Row>>;
 
-/// The rows of these keys that are there.
+/// Loads the existing rows of these keys.
 pub(crate) async fn load<P: Projection>(
     connection: &mut PgConnection,
     table: &str,
@@ -24,7 +24,7 @@ pub(crate) async fn load<P: Projection>(
     rows.iter().map(|row| Ok((row.try_get("key")?, decode::<P>(row)?))).collect()
 }
 
-/// Make the rows what they are to be.
+/// Writes the rows, and deletes those that are `None`.
 pub(crate) async fn write<P: Projection>(
     connection: &mut PgConnection,
     table: &str,
@@ -43,7 +43,7 @@ pub(crate) async fn write<P: Projection>(
     Ok(())
 }
 
-/// `from` is what else the rows come from: `head, ` in an append.
+/// Builds the upsert statement. `from` adds another source to its select: `head, ` in an append.
 pub(crate) fn upsert<P: Projection>(table: &str, from: &str) -> String {
     let (mut names, mut values, mut arrays, mut sets) =
         (vec!["key", "data"], vec!["u.key".into(), "u.data::json".into()], vec![], vec![]);
@@ -63,7 +63,7 @@ pub(crate) fn upsert<P: Projection>(table: &str, from: &str) -> String {
     )
 }
 
-/// `parameter` is the number of the array of keys.
+/// Builds the delete statement. `parameter` is the number of the parameter with the keys.
 pub(crate) fn remove(table: &str, from: &str, parameter: usize) -> String {
     format!(
         "delete from {table} t using {from}unnest(${parameter}::text[]) as u(key) \
@@ -71,7 +71,7 @@ pub(crate) fn remove(table: &str, from: &str, parameter: usize) -> String {
     )
 }
 
-/// The arrays of the statement that writes rows, then the keys of the rows that are to be gone.
+/// Returns the arrays of the upsert statement, followed by the keys of the rows to delete.
 pub(crate) fn columns<P: Projection>(rows: &Rows<P>) -> Result<Vec<Column>, sqlx::Error> {
     let (mut keys, mut data, mut gone) = (vec![], vec![], vec![]);
     let empty = |(_, kind): &(&str, Type)| match kind {
@@ -112,7 +112,11 @@ fn push(column: &mut Column, cell: Cell) -> Result<(), sqlx::Error> {
             | Column::Bytes(_)
             | Column::Time(_),
             cell,
-        ) => return Err(sqlx::Error::Encode(format!("{cell:?} is of another column").into())),
+        ) => {
+            return Err(sqlx::Error::Encode(
+                format!("value {cell:?} has another type than its column").into(),
+            ));
+        }
     }
     Ok(())
 }
@@ -154,7 +158,8 @@ fn bound(
     })
 }
 
-/// What a list is asked for, said plainly: `$1 is null or install = $1` would keep a plan from the index.
+/// Builds a `where` clause that has only the conditions in use. With `$1 is null or install = $1`,
+/// Postgres would not use the index.
 #[derive(Debug, Default)]
 pub(crate) struct Where {
     conditions: Vec<String>,
@@ -162,7 +167,7 @@ pub(crate) struct Where {
 }
 
 impl Where {
-    /// This holds, if there is a value for its `?`.
+    /// Adds a condition if there is a value for its `?`.
     pub(crate) fn and(mut self, condition: &str, value: Option<impl ToString>) -> Self {
         if let Some(value) = value {
             self.binds.push(Cell::text(value));
@@ -171,13 +176,13 @@ impl Where {
         self
     }
 
-    /// This holds.
+    /// Adds a condition without a value.
     pub(crate) fn holds(mut self, condition: &str) -> Self {
         self.conditions.push(condition.into());
         self
     }
 
-    /// The first so many rows in this order.
+    /// Returns the first `limit` rows in this order.
     pub(crate) async fn first<P: Projection>(
         mut self,
         executor: impl PgExecutor<'_>,
@@ -194,13 +199,14 @@ impl Where {
             "select data::text as data from {table} {conditions}order by {order} limit ${}",
             self.binds.len()
         );
-        // Planned for these values each time: a plan for every value takes a rare one for a common one.
+        // Each execution is planned for its values. A generic plan treats a rare value like a
+        // frequent one.
         let query = bound(sqlx::query(&sql).persistent(false), self.binds);
         query.fetch_all(executor).await?.iter().map(decode::<P>).collect()
     }
 }
 
-/// The row of a key.
+/// Returns the row of a key.
 pub(crate) async fn get<P: Projection>(
     executor: impl PgExecutor<'_>,
     key: impl ToString,
@@ -208,7 +214,8 @@ pub(crate) async fn get<P: Projection>(
     Ok(select::<P>(executor, "where key = $1", vec![Cell::text(key)]).await?.pop())
 }
 
-/// The rows of these keys that are there, in one statement: what a page of a list says of other things.
+/// Returns the existing rows of these keys, in one statement. Lists use it to add data of
+/// related objects.
 ///
 /// # Errors
 /// If the database does not answer.

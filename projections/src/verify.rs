@@ -1,4 +1,5 @@
-//! Whether the rows are what the log says: made again beside them, in one snapshot of the database, and compared.
+//! Verifies the rows of a projection: applies the log to a temporary table in one database
+//! snapshot, and compares the two tables.
 use event_log::{Source, archive::hold};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -12,47 +13,40 @@ use crate::{
     rebuild::{Progress, RebuildError, head, live_position, page},
 };
 
-/// How many differences are explained.
+/// Maximum number of differences that are reported.
 const EXPLAINED: i64 = 100;
 
-/// What a verification found.
+/// Result of a verification.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
-    /// Rows that the log says there are.
+    /// Number of rows according to the log.
     pub rows: u64,
-    /// The position up to which rows and log were compared.
+    /// Position up to which rows and log were compared.
     pub position: u64,
-    /// Rows that are not what the log says; the first hundred. Empty: all is well.
+    /// Rows that do not match the log, at most 100. Empty if the rows are correct.
     pub differences: Vec<Difference>,
 }
 
-/// A row that is not what the log says.
+/// A row that does not match the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// The log says that it is there.
+    /// The row does not exist.
     #[error("{key} is missing")]
-    Missing {
-        /// Its key.
-        key: String,
-    },
-    /// The log does not know it.
-    #[error("{key} should not be there")]
-    Extra {
-        /// Its key.
-        key: String,
-    },
-    /// It says something else.
+    Missing { key: String },
+    /// The row exists but not according to the log.
+    #[error("{key} is unexpected")]
+    Extra { key: String },
+    /// The row has other values.
     #[error("{key}: {what}")]
     Other {
-        /// Its key.
         key: String,
-        /// What is there, and what the log says.
+        /// Values that differ, with those according to the log.
         what: String,
     },
 }
 
 impl Difference {
-    /// The row's key.
+    /// Key of the row.
     pub fn key(&self) -> &str {
         match self {
             Difference::Missing { key }
@@ -62,7 +56,7 @@ impl Difference {
     }
 }
 
-/// Compare a view with what the log says.
+/// Compares the rows of a projection with the log.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -74,17 +68,18 @@ pub fn verify<'a>(
     compared(source.into(), name, None, progress)
 }
 
-/// Table with earlier rows of a view.
+/// Table with earlier rows of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierRows {
-    /// What it is called.
+    /// Name of the table.
     pub table: String,
-    /// The last position that its rows include.
+    /// Last position that the rows include.
     pub position: u64,
 }
 
-/// The tables with earlier rows of a view: those as of a position, and those that were in use before the last rebuild, if
-/// that was before an erasure. (Later ones may be what a rebuild has mended.)
+/// Returns the tables with earlier rows of a projection: those as of a position, and the
+/// previous rows if an erasure followed them. Previous rows without an erasure may contain an
+/// error that the rebuild corrected.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -112,7 +107,7 @@ pub async fn copies(
     Ok(copies)
 }
 
-/// Compare earlier rows of a view with what the log says now.
+/// Compares earlier rows of a projection with the log as it is now.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -136,14 +131,15 @@ fn compared<'a>(
         let mut tx = source.pool.begin().await?;
         let snapshot = "set transaction isolation level repeatable read";
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
-        // Before the first look, which is the snapshot: no rows are dropped that it takes to be there.
+        // Taken before the snapshot, so that no archived rows that the snapshot includes are
+        // deleted meanwhile.
         hold(&mut tx).await?;
         let (there, table) = match copy {
             Some(copy) => (copy.position, copy.table.clone()),
             None => (live_position(&mut tx, &*view).await?, view.table()),
         };
         let head = head(&mut tx).await?;
-        // Where it says that it has taken more than there is, only what there is can be compared.
+        // If the stored position is after the head, only the events up to the head can be compared.
         let position = there.min(head);
         let (live, again) = (view.table(), format!("{}_again", view.table()));
         let make =
@@ -161,7 +157,7 @@ fn compared<'a>(
         let mut differences = compare(&mut tx, &*view, &table, &again).await?;
         if there > head {
             let what = format!(
-                "the view is at {there} and the log ends at {head}: it will miss what comes next, rebuild it"
+                "the projection is at position {there}, but the log ends at {head}: it would skip the next events; rebuild it"
             );
             differences.insert(0, Difference::Other { key: "position".into(), what });
         }
@@ -210,7 +206,7 @@ async fn compare(
 
 fn explained(there: &str, said: &str, columns: &str) -> String {
     if there == said {
-        return format!("{columns} is not what the row says");
+        return format!("{columns} does not match the data of the row");
     }
     let parsed = |text: &str| serde_json::from_str::<Value>(text).unwrap_or(Value::Null);
     let mut differences = differences(&parsed(there), &parsed(said));
@@ -220,7 +216,7 @@ fn explained(there: &str, said: &str, columns: &str) -> String {
         format!("{path} is {before} and should be {after}")
     };
     match differences.is_empty() {
-        true => "written differently".into(),
+        true => "the JSON text differs".into(),
         false => differences.into_iter().map(told).collect::<Vec<_>>().join("; "),
     }
 }

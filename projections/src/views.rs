@@ -1,15 +1,15 @@
-//! The views: one fold per file, with its table and its questions.
+//! The projections: one per file, with its table and queries.
 
-/// Jobs that a runner may take now.
+/// Jobs that a runner may claim.
 pub mod job_queue;
-/// Moments at which something has to be done.
+/// Timeouts that are due or pending.
 pub mod timers;
 
-/// Tokens that let a runner in.
+/// Enrolment tokens of runners.
 pub mod enrolments;
-/// What principals may do.
+/// Principals and their roles.
 pub mod principals;
-/// Tokens that speak for principals.
+/// API tokens of principals.
 pub mod tokens;
 
 /// Apps.
@@ -28,5 +28,5 @@ pub mod jobs;
 pub mod runners;
 /// Runs on installs.
 pub mod runs;
-/// Why something waits.
+/// Reasons why a job or a step waits.
 pub mod waiting;

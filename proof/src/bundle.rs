@@ -1,16 +1,17 @@
-//! A bundle: what is handed to somebody who has neither server nor database, so that they can see for themselves that
-//! events are in a log, and that none of a stream is missing.
+//! Proof bundles: events of a log for offline verification, without a server or a database.
+//!
+//! A bundle proves that its events are in the log, and that no event of a stream is missing.
 //!
 //! ```text
-//! signer ── signs ──▶ checkpoint (size, root) ◀── consistency ── an older checkpoint (`since`)
+//! signer ── signs ──▶ checkpoint (size, root) ◀── consistency ── older checkpoint (`since`)
 //!                       ▲            ▲
-//!        inclusion, one per event    └─ edge (what is before `from`), then every position from `from` to the end:
-//!                       │                 an event of the stream, or one of `others`
+//!        inclusion, one per event    └─ edge (everything before `from`), then every position from `from` on:
+//!                       │                 an event of the stream, or an entry of `others`
 //!                     events
 //! ```
 //!
-//! An event's salt goes with its payload and metadata and with nothing else: it opens both hashes, and whoever has
-//! it can try guesses. An event without them has the two hashes and is proven as well.
+//! An event's salt is included only with its payload and metadata. It opens both hashes, so its holder can
+//! test guesses of the content. An event without content has the two hashes and is proven as well.
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
@@ -38,41 +39,42 @@ pub(crate) use self::{
     note::{kept, opened},
 };
 
-/// What the file says that it is.
+/// Value of [`Bundle::format`].
 pub const FORMAT: &str = "stead/bundle/v1";
-/// Its media type.
+/// Media type of a bundle.
 pub const MEDIA_TYPE: &str = "application/vnd.stead.bundle.v1+json";
-/// A longer file is not read.
+/// Maximum size of a bundle in bytes. A longer file is rejected.
 pub const MAX_BYTES: usize = 256 << 20;
-/// So many positions after a stream's last event, or in a whole log, are put into a bundle and no more.
+/// Maximum number of other entries in a bundle, after a stream's last event or in the whole log.
 pub const MAX_OTHERS: u64 = 500_000;
 
-/// The whole file. Its bytes are these fields in this order, as JSON without a space: one bundle, one text.
+/// Proof bundle. Its bytes are these fields in this order, as JSON without whitespace: each bundle
+/// has exactly one encoding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
-    /// [`FORMAT`].
+    /// Format, always [`FORMAT`].
     pub format: String,
-    /// What it is about.
+    /// Subject of the bundle.
     pub subject: Subject,
-    /// The verifier key of the checkpoint. It is there to be recognised, not to be believed.
+    /// Verifier key of the checkpoint. It names the signer and is not itself a reason to trust it.
     pub signer: String,
-    /// The C2SP signed note that everything leads to.
+    /// C2SP signed note that all proofs lead to.
     pub checkpoint: String,
-    /// An older checkpoint, and that the log only grew from it.
+    /// Older checkpoint, with the proof that the log has only grown since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
     /// Names and reasons that the server added. No proof covers them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<Annotations>,
-    /// The events, by position.
+    /// Events, by position.
     pub events: Vec<Event>,
-    /// The rest of the log from a position on, which shows that no event of the stream is there.
+    /// Other entries of the log from a position on. They show that the stream has no event there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
 }
 
-/// What a bundle is about.
+/// Subject of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
@@ -80,7 +82,7 @@ pub enum Subject {
     Position(u64),
     /// All events of `<aggregate type>/<aggregate id>`.
     Stream(String),
-    /// All events of several streams, in ascending order of their names: an install with its runs, jobs and builds.
+    /// All events of several streams, sorted by name: an install with its runs, jobs and builds.
     Streams(Vec<String>),
 }
 
@@ -96,59 +98,59 @@ pub struct Annotations {
     pub reasons: Option<BTreeMap<u64, String>>,
 }
 
-/// That the log is the older one, and more.
+/// Consistency proof from an older checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Since {
-    /// The verifier key of the older checkpoint.
+    /// Verifier key of the older checkpoint.
     pub signer: String,
-    /// The older signed note.
+    /// Signed note of the older checkpoint.
     pub checkpoint: String,
-    /// RFC 6962 consistency proof from its size to the checkpoint's.
+    /// RFC 6962 consistency proof from the older checkpoint's size to the newer one's.
     pub consistency: Vec<Base64<Hash>>,
 }
 
-/// One event: the fields of its leaf, and where that is in the tree.
+/// Event: the fields of its leaf, and its inclusion proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// Its place in the log, from 1.
+    /// Position in the log, from 1.
     pub position: u64,
-    /// `evt_` and a ULID.
+    /// Event id, `evt_` and a ULID.
     pub event_id: String,
-    /// What kind of stream it is in.
+    /// Aggregate type of the stream.
     pub aggregate_type: String,
-    /// Which stream of that kind.
+    /// Aggregate id of the stream.
     pub aggregate_id: String,
-    /// Its place in the stream, from 1.
+    /// Sequence number in the stream, from 1.
     pub sequence: u64,
-    /// `aggregate.verb_past`.
+    /// Event type, `<aggregate>.<past-tense verb>`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// Which shape the payload has.
+    /// Version of the payload format.
     pub version: u16,
-    /// Microseconds since 1970, UTC, by the server's clock.
+    /// Recording time in microseconds since 1970, UTC, by the server's clock.
     pub recorded_at_us: i64,
-    /// What happened, or its hash.
+    /// Payload and metadata, or their hashes.
     pub content: Content,
     /// RFC 6962 inclusion proof of leaf `position − 1` in the checkpoint's tree.
     pub inclusion: Vec<Base64<Hash>>,
 }
 
-/// Payload and metadata, or what the leaf has of them.
+/// Payload and metadata, or the hashes that the leaf contains.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// As stored: the UTF-8 bytes of these texts are what was hashed.
+    /// Content as stored. The UTF-8 bytes of these texts are the hashed bytes.
     Open {
-        /// The 16 bytes that both hashes begin with.
+        /// Salt, the first 16 bytes of the input of both hashes.
         salt: Base64<[u8; 16]>,
-        /// JSON.
+        /// Payload, JSON.
         payload: String,
-        /// JSON: who, why, through what.
+        /// Metadata, JSON: actor, cause and route.
         metadata: String,
     },
-    /// Not shown.
+    /// Hashes in place of the content.
     Hashes {
         /// SHA-256 of 0x10, salt and payload.
         payload: Base64<Hash>,
@@ -157,15 +159,15 @@ pub enum Content {
     },
 }
 
-/// Every position from one on that is not an event of the bundle.
+/// Entries of the log from a position on, without the events of the bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Others {
-    /// The first position of the range; the last is the checkpoint's size.
+    /// First position of the range. The last is the checkpoint's size.
     pub from: u64,
-    /// The perfect subtrees that leaves `1..from` are made of, largest first.
+    /// Hashes of the perfect subtrees that cover leaves `1..from`, largest first.
     pub edge: Vec<Base64<Hash>>,
-    /// The RFC 6962 entries, in order, without those of `events`.
+    /// RFC 6962 entries in order, without those of `events`.
     pub entries: Vec<Base64<Vec<u8>>>,
 }
 

@@ -1,14 +1,14 @@
-//! JSON in its one spelling (RFC 8785), for whatever is hashed or signed as JSON.
+//! Canonical JSON (RFC 8785), for everything that is hashed or signed as JSON.
 use serde::Serialize;
 
 use crate::{Hash, sha256};
 
-/// A value that has no JSON in that spelling (a key that is no text, a number that is none).
+/// Value without canonical JSON: a key is not a string, or a number is not finite.
 #[derive(Debug, thiserror::Error)]
-#[error("not a value that has a canonical JSON: {0}")]
+#[error("cannot write canonical JSON: {0}")]
 pub struct CanonicalError(#[from] serde_json::Error);
 
-/// The one JSON of a value.
+/// Returns the canonical JSON of a value.
 ///
 /// # Errors
 /// [`CanonicalError`].
@@ -16,7 +16,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, CanonicalError> {
     Ok(serde_json_canonicalizer::to_vec(value)?)
 }
 
-/// The SHA-256 of the one JSON of a value.
+/// Returns the SHA-256 of the canonical JSON of a value.
 ///
 /// # Errors
 /// [`CanonicalError`].

@@ -1,11 +1,11 @@
-//! A signed tree head: C2SP tlog-checkpoint in a C2SP signed note, Ed25519.
+//! Signed tree heads: C2SP tlog-checkpoint in a C2SP signed note, Ed25519.
 //!
 //! ```text
-//! stead/01ARZ3NDEKTSV4RRFFQ69G5FAV      origin: which log
-//! 4711                                  size: the position of the last event
+//! stead/01ARZ3NDEKTSV4RRFFQ69G5FAV      origin: id of the log
+//! 4711                                  size: position of the last event
 //! CsUYapGGPo4dkMgIAUqom/Xajj7h2fB2M…=   root
 //! epoch 1                               raised by an operator after a restore or fail-over
-//! …                                     what later versions add: signed like the rest, and not read
+//! …                                     lines of later versions, signed but ignored here
 //!
 //! — stead/01ARZ3NDEKTSV4RRFFQ69G5FAV Az3grl…
 //! ```
@@ -17,46 +17,46 @@ use crate::{Hash, sha256_of};
 const ORIGIN: &str = "stead/";
 const EPOCH: &str = "epoch ";
 const DASH: &str = "— ";
-/// What a signed note calls the algorithm.
+/// Code of the Ed25519 algorithm in a signed note.
 pub(crate) const ED25519: u8 = 0x01;
 
-/// What a log says it is at one moment.
+/// Head of a log at one time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The ULID that was made with the database.
+    /// ULID of the log, generated with the database.
     pub log_id: String,
-    /// How many events there are: the position of the last.
+    /// Number of events, which is the position of the last one.
     pub size: u64,
-    /// The root of the tree over them.
+    /// Root of the tree over all events.
     pub root: Hash,
-    /// How often an operator declared that history may have been lost.
+    /// Epoch: number of times that an operator declared a possible loss of history.
     pub epoch: u64,
 }
 
-/// Why a note is not a checkpoint that we believe.
+/// Reason to reject a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckpointError {
-    /// The text is not a signed note with a checkpoint of ours.
-    #[error("this is not a checkpoint: {0}")]
+    /// The text is not a signed note with a Stead checkpoint.
+    #[error("invalid checkpoint: {0}")]
     Format(&'static str),
-    /// None of the signatures is by a key that we know.
+    /// No signature belongs to a trusted key.
     #[error("the checkpoint is not signed by a known key")]
     Signature,
 }
 
 impl Checkpoint {
-    /// Whose log it is: the note's first line and the name of its key.
+    /// Returns the origin of the log: the note's first line, and the name of its key.
     pub fn origin(&self) -> String {
         format!("{ORIGIN}{}", self.log_id)
     }
 
-    /// The signed text.
+    /// Returns the signed text.
     fn body(&self) -> String {
         let (origin, size, root) = (self.origin(), self.size, BASE64.encode(self.root));
         format!("{origin}\n{size}\n{root}\n{EPOCH}{}\n", self.epoch)
     }
 
-    /// The signed note.
+    /// Returns the signed note.
     pub fn sign(&self, key: &SigningKey) -> String {
         let (body, origin) = (self.body(), self.origin());
         let mut signature = key_id(&origin, &key.verifying_key()).to_vec();
@@ -64,7 +64,7 @@ impl Checkpoint {
         format!("{body}\n{DASH}{origin} {}\n", BASE64.encode(signature))
     }
 
-    /// Read a signed note and believe it only if one of these keys signed it.
+    /// Parses a signed note, and accepts it only if one of these keys signed it.
     ///
     /// # Errors
     /// [`CheckpointError`].
@@ -83,7 +83,7 @@ impl Checkpoint {
         if signed { Ok(checkpoint) } else { Err(CheckpointError::Signature) }
     }
 
-    /// Read a note without asking who signed it. For showing and comparing, never for believing.
+    /// Parses a note without a check of its signatures. Use it for display and comparison only.
     ///
     /// # Errors
     /// [`CheckpointError::Format`].
@@ -92,7 +92,7 @@ impl Checkpoint {
     }
 }
 
-/// The signed text (with its last line end) and the signature lines.
+/// Splits a note into the signed text, with its last line feed, and the signature lines.
 fn split(note: &str) -> Result<(&str, &str), CheckpointError> {
     let end = note.rfind("\n\n").ok_or(CheckpointError::Format("no signature"))?;
     Ok((&note[..=end], &note[end + 2..]))
@@ -100,23 +100,28 @@ fn split(note: &str) -> Result<(&str, &str), CheckpointError> {
 
 fn read(body: &str) -> Result<Checkpoint, CheckpointError> {
     use CheckpointError::Format;
-    let mut lines = body.strip_suffix('\n').ok_or(Format("no line end"))?.split('\n');
+    let mut lines = body.strip_suffix('\n').ok_or(Format("no final line feed"))?.split('\n');
     let mut line = |what| lines.next().ok_or(Format(what));
-    let log_id = line("no origin")?.strip_prefix(ORIGIN).ok_or(Format("another origin"))?;
+    let log_id = line("no origin")?.strip_prefix(ORIGIN).ok_or(Format("unknown origin"))?;
     let size = number(line("no size")?).ok_or(Format("the size is not a number"))?;
     let root = BASE64.decode(line("no root")?).map_err(|_| Format("the root is not base64"))?;
     let root = root.try_into().map_err(|_| Format("the root is not 32 bytes"))?;
     let epoch = line("no epoch")?.strip_prefix(EPOCH).and_then(number);
     let epoch = epoch.ok_or(Format("the epoch is not a number"))?;
     let checkpoint = Checkpoint { log_id: log_id.into(), size, root, epoch };
-    // What we would not write like that is not read: one checkpoint, one text. Lines of a later version may follow:
-    // a runner is older than its server for years, and must go on believing it.
-    let further = body.strip_prefix(&checkpoint.body()).ok_or(Format("written differently"))?;
+    // Each checkpoint has exactly one encoding, so other encodings are rejected. Further lines are
+    // accepted: a runner can be years older than its server and must still accept its checkpoints.
+    let further =
+        body.strip_prefix(&checkpoint.body()).ok_or(Format("not in the canonical encoding"))?;
     let is_line = |line: &str| !line.is_empty() && !line.chars().any(char::is_control);
     let further = further
         .strip_suffix('\n')
         .map_or(further.is_empty(), |lines| lines.split('\n').all(is_line));
-    if further { Ok(checkpoint) } else { Err(Format("a further line is empty or no text")) }
+    if further {
+        Ok(checkpoint)
+    } else {
+        Err(Format("a further line is empty or has control characters"))
+    }
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -133,7 +138,8 @@ fn signature_of(line: &str, origin: &str) -> Option<([u8; 4], Signature)> {
     (name == origin).then_some((id.try_into().ok()?, signature))
 }
 
-/// What a signed note calls a key: the start of a hash of its name, its algorithm and its bytes.
+/// Returns the key id of a signed note: the first bytes of a hash of the name, the algorithm and
+/// the key.
 pub(crate) fn key_id(name: &str, key: &VerifyingKey) -> [u8; 4] {
     let hash = sha256_of(&[name.as_bytes(), b"\n", &[ED25519], key.as_bytes()]);
     [hash[0], hash[1], hash[2], hash[3]]

@@ -1,56 +1,57 @@
-//! Signed bytes with a type: DSSE envelopes, Ed25519.
+//! DSSE envelopes: typed payloads with Ed25519 signatures.
 //!
-//! The payload is verified as received and handed out as it is; it is never serialised again.
+//! The payload is verified as received and returned unchanged. It is never serialized again.
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 use serde::{Deserialize, Serialize};
 
-/// A payload, what it is, and who signed it.
+/// Payload with its type and signatures.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// The payload in base64.
+    /// Payload in base64.
     pub payload: String,
-    /// The media type that was signed with it.
+    /// Media type, covered by the signatures.
     #[serde(rename = "payloadType")]
     pub payload_type: String,
-    /// One per key.
+    /// Signatures, one per key.
     pub signatures: Vec<EnvelopeSignature>,
 }
 
-/// One signature of an [`Envelope`].
+/// Signature of an [`Envelope`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeSignature {
-    /// [`key_id`] of the key; a hint only, the key itself decides.
+    /// [`key_id`] of the key. It is only a hint: every given key is tried.
     pub keyid: String,
-    /// The Ed25519 signature in base64.
+    /// Ed25519 signature in base64.
     pub sig: String,
 }
 
-/// Why an envelope's payload is not believed.
+/// Reason to reject an envelope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EnvelopeError {
-    /// It says that it is something else.
-    #[error("the envelope holds {found:?}, not {expected:?}")]
+    /// The envelope has another payload type.
+    #[error("the envelope has type {found:?}, not {expected:?}")]
     Type { expected: String, found: String },
-    /// Its payload or a signature is not base64.
+    /// The payload or a signature is not base64.
     #[error("the envelope is not base64")]
     Base64,
-    /// None of the signatures is by a key that we know.
+    /// No signature belongs to a trusted key.
     #[error("the envelope is not signed by a known key")]
     Signature,
 }
 
-/// The name of a public key: the SHA-256 of its 32 bytes in lower-case hex.
+/// Returns the id of a public key: the SHA-256 of its 32 bytes in lower-case hexadecimal.
 pub fn key_id(key: &VerifyingKey) -> String {
     hex::encode(crate::sha256(key.as_bytes()))
 }
 
-/// Sign a payload and its type.
+/// Signs a payload and its type.
 pub fn sign(payload_type: &str, payload: &[u8], key: &SigningKey) -> Envelope {
     sign_by(payload_type, payload, [key])
 }
 
-/// The same by several keys: who knows one of them believes it.
+/// Signs a payload and its type with several keys. A reader that trusts one of them accepts the
+/// envelope.
 pub fn sign_by<'k>(
     payload_type: &str,
     payload: &[u8],
@@ -68,7 +69,7 @@ pub fn sign_by<'k>(
     }
 }
 
-/// The payload, if one of these keys signed it, whatever its type.
+/// Returns the payload if one of these keys signed it. Accepts any payload type.
 ///
 /// # Errors
 /// [`EnvelopeError`].
@@ -85,7 +86,7 @@ pub fn verify(envelope: &Envelope, keys: &[VerifyingKey]) -> Result<Vec<u8>, Env
     Err(EnvelopeError::Signature)
 }
 
-/// The payload, if it is of this type and one of these keys signed it.
+/// Returns the payload if it has this type and one of these keys signed it.
 ///
 /// # Errors
 /// [`EnvelopeError`].
@@ -103,7 +104,7 @@ pub fn verify_as(
     verify(envelope, keys)
 }
 
-/// The bytes that are signed: DSSE's PAE.
+/// Returns the signed bytes, the pre-authentication encoding (PAE) of DSSE.
 pub fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()

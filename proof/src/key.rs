@@ -1,7 +1,7 @@
-//! How a key that signs checkpoints is written down: a C2SP verifier key, `<name>+<hash>+<base64>`.
+//! Text form of a key that signs checkpoints: a C2SP verifier key, `<name>+<hash>+<base64>`.
 //!
-//! The name is the log's origin, so that whoever has the text knows whose key it is, and the hash finds a character
-//! that was copied wrongly.
+//! The name is the log's origin, so the text shows which log the key belongs to. The hash detects a
+//! mistyped character.
 use std::{fmt, str::FromStr};
 
 use base64::{Engine, engine::general_purpose::STANDARD as BASE64};
@@ -9,33 +9,33 @@ use ed25519_dalek::VerifyingKey;
 
 use crate::{Hash, checkpoint, sha256};
 
-/// A public key with the name of the log that it speaks for.
+/// Public key with the name of its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifierKey {
-    /// The origin of the log: `stead/<log id>`.
+    /// Origin of the log, `stead/<log id>`.
     pub name: String,
-    /// The key.
+    /// Public key.
     pub key: VerifyingKey,
 }
 
-/// A key that somebody believes, in any of the shapes in which it was written down.
+/// Trusted key, in any of its text forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Believed {
-    /// The whole verifier key: this log's, and no other's.
+    /// Verifier key. It is valid for one log only.
     Verifier(VerifierKey),
-    /// 64 hexadecimal digits: the key alone.
+    /// Public key alone, 64 hexadecimal digits.
     Bare(VerifyingKey),
-    /// `sha256:` and 64 digits: enough to recognise a key that is there, not to verify by itself.
+    /// Fingerprint, `sha256:` and 64 digits. It identifies a key but cannot verify a signature.
     Fingerprint(Hash),
 }
 
-/// A text that is no key.
+/// Text that is not a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no key of checkpoints: {why}")]
+#[error("{text:?} is not a checkpoint key: {why}")]
 pub struct KeyError {
-    /// What was read.
+    /// Rejected text.
     pub text: String,
-    /// Why it is none.
+    /// Reason of the rejection.
     pub why: &'static str,
 }
 
@@ -52,7 +52,7 @@ impl FromStr for VerifierKey {
 
     fn from_str(text: &str) -> Result<VerifierKey, KeyError> {
         let no = |why| KeyError { text: text.into(), why };
-        // Base64 has plus signs too: the name and the hash have none.
+        // Base64 may contain plus signs; the name and the hash never do.
         let mut parts = text.splitn(3, '+');
         let (Some(name), Some(_), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
             return Err(no("expected <name>+<hash>+<base64>"));
@@ -60,24 +60,24 @@ impl FromStr for VerifierKey {
         let key = BASE64.decode(key).map_err(|_| no("its last part is not base64"))?;
         let key = match key.split_first() {
             Some((&checkpoint::ED25519, key)) => public(key),
-            Some(_) | None => return Err(no("it is not of Ed25519")),
+            Some(_) | None => return Err(no("it is not an Ed25519 key")),
         };
-        let key = key.ok_or_else(|| no("it is not 32 bytes of a point"))?;
+        let key = key.ok_or_else(|| no("its bytes are not a valid Ed25519 key"))?;
         let read = VerifierKey { name: name.into(), key };
         let named = !name.is_empty() && !name.chars().any(|c| c.is_whitespace() || c.is_control());
         if !named {
-            return Err(no("its name has spaces or is empty"));
+            return Err(no("its name is empty or has spaces"));
         }
-        // One key, one text. The hash is in it.
+        // A key has exactly one text form. The comparison also checks the hash.
         if read.to_string() != text {
-            return Err(no("its hash does not fit: a character is wrong"));
+            return Err(no("its hash does not match: check for a mistyped character"));
         }
         Ok(read)
     }
 }
 
 impl Believed {
-    /// Whether this is the key that is meant.
+    /// Returns whether this identifies `key`.
     pub fn is(&self, key: &VerifierKey) -> bool {
         match self {
             Believed::Verifier(believed) => believed == key,
@@ -86,7 +86,7 @@ impl Believed {
         }
     }
 
-    /// The key itself, if a checkpoint of this log can be verified with it. A fingerprint is none.
+    /// Returns the key to verify checkpoints of this log. A fingerprint has no key.
     pub fn key_for(&self, name: &str) -> Option<VerifyingKey> {
         match self {
             Believed::Verifier(believed) => (believed.name == name).then_some(believed.key),
@@ -107,7 +107,7 @@ impl FromStr for Believed {
         let no = |why| KeyError { text: text.into(), why };
         if let Some(digits) = text.strip_prefix("sha256:") {
             let hash =
-                bytes(digits).ok_or_else(|| no("a fingerprint has 64 hexadecimal digits"))?;
+                bytes(digits).ok_or_else(|| no("a fingerprint must have 64 hexadecimal digits"))?;
             return Ok(Believed::Fingerprint(hash));
         }
         let key = bytes(text).and_then(|bytes| public(&bytes));

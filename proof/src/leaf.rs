@@ -1,41 +1,42 @@
-//! What the log hashes of one event.
+//! Leaf of an event, the data that the log hashes.
 //!
-//! Payload and metadata enter by salted hash, so that both can be archived or shredded and the log still
-//! verifies, and so that a proof tells nothing about them.
+//! Payload and metadata are included as salted hashes. They can therefore be archived or shredded
+//! while the log still verifies, and a proof reveals nothing about them.
 use crate::{Hash, sha256_of};
 
 const TAG: &[u8] = b"stead/leaf/v1\n";
 
-/// The random bytes that keep a payload's hash from being guessed. Given by the caller, like ids.
+/// Random bytes that prevent a guess of a payload from its hash. The caller supplies them.
 pub type Salt = [u8; 16];
 
-/// Everything of an event that its leaf commits to.
+/// Fields of an event that its leaf commits to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf<'a> {
-    /// The place in the whole log; 1 first.
+    /// Position in the log, from 1.
     pub position: u64,
-    /// The 16 bytes of the event's ULID.
+    /// ULID of the event, 16 bytes.
     pub event_id: [u8; 16],
-    /// What kind of stream it is in.
+    /// Aggregate type of the stream.
     pub aggregate_type: &'a str,
-    /// Which stream of that kind.
+    /// Aggregate id of the stream.
     pub aggregate_id: &'a str,
-    /// The place in that stream; 1 first.
+    /// Sequence number in the stream, from 1.
     pub sequence: u64,
-    /// `aggregate.verb_past`.
+    /// Event type, `<aggregate>.<past-tense verb>`.
     pub event_type: &'a str,
-    /// Which shape the payload has; 1 first.
+    /// Version of the payload format, from 1.
     pub event_version: u16,
-    /// When it was recorded, in microseconds since 1970, UTC.
+    /// Recording time in microseconds since 1970, UTC.
     pub recorded_at_us: i64,
-    /// [`payload_hash`] of the payload as stored.
+    /// [`payload_hash`] of the stored payload.
     pub payload_hash: Hash,
-    /// [`metadata_hash`] of the metadata as stored.
+    /// [`metadata_hash`] of the stored metadata.
     pub metadata_hash: Hash,
 }
 
 impl Leaf<'_> {
-    /// The RFC 6962 entry: big-endian integers, each text after its length in four bytes.
+    /// Returns the RFC 6962 entry: big-endian integers, and each text after its length in four
+    /// bytes.
     pub fn canonical(&self) -> Vec<u8> {
         let texts = self.aggregate_type.len() + self.aggregate_id.len() + self.event_type.len();
         let mut bytes = Vec::with_capacity(TAG.len() + texts + 12 + 8 + 16 + 8 + 2 + 8 + 64);
@@ -53,14 +54,14 @@ impl Leaf<'_> {
         bytes
     }
 
-    /// The leaf's hash in chain and tree.
+    /// Returns the leaf's hash for the chain and the tree.
     pub fn hash(&self) -> Hash {
         crate::tree::leaf_hash(&self.canonical())
     }
 }
 
 impl<'a> Leaf<'a> {
-    /// The leaf that an RFC 6962 entry is of. `None`: it is of none, to the last byte.
+    /// Parses the leaf of an RFC 6962 entry. Returns `None` if the entry is not exactly one leaf.
     pub fn read(entry: &'a [u8]) -> Option<Leaf<'a>> {
         let rest = entry.strip_prefix(TAG)?;
         let (position, rest) = rest.split_first_chunk::<8>()?;
@@ -87,20 +88,20 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// The version that a leaf has, from the text that is stored: one number has one text, so that whoever changes the
-/// text is found out.
+/// Parses the version of a stored event. Each number has exactly one text, so a changed text is
+/// detected.
 pub fn version(text: &str) -> Option<u16> {
     let written =
         text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
     text.parse().ok().filter(|_: &u16| written)
 }
 
-/// The hash of a payload, byte for byte as it is stored.
+/// Returns the hash of a payload, byte for byte as stored.
 pub fn payload_hash(salt: &Salt, payload: &[u8]) -> Hash {
     sha256_of(&[&[0x10], salt, payload])
 }
 
-/// The hash of an event's metadata, byte for byte as it is stored.
+/// Returns the hash of an event's metadata, byte for byte as stored.
 pub fn metadata_hash(salt: &Salt, metadata: &[u8]) -> Hash {
     sha256_of(&[&[0x11], salt, metadata])
 }
@@ -112,7 +113,7 @@ fn read_text(bytes: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 fn text(bytes: &mut Vec<u8>, text: &str) {
-    // No text in a leaf comes near 4 GiB: an event is at most 64 KiB.
+    // Texts in a leaf are far below 4 GiB: an event has at most 64 KiB.
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&length.to_be_bytes());
     bytes.extend_from_slice(text.as_bytes());

@@ -1,73 +1,73 @@
-//! What anyone can verify with nothing but bytes and public keys: no database, no clock, no network.
+//! Verification that needs only bytes and public keys: no database, no clock, no network.
 //!
 //! ```text
 //! event ─▶ leaf (SHA-256 over canonical bytes) ─┬─▶ chain: one hash over everything before
 //!                                               └─▶ tree (RFC 6962) ─▶ root ─▶ checkpoint (signed note)
 //!                                                     └─▶ inclusion and consistency proofs ─▶ bundle, range
 //! manifest, grant ─▶ RFC 8785 JSON ─▶ DSSE envelope        plan file + summary ─▶ plan digest
-//! a runner's report in an event ─▶ its key there, what it signed
-//! a runner's journal: entry ─▶ chain ─▶ head ─▶ DSSE envelope
+//! runner report in an event ─▶ identity key at that position, signed statement
+//! runner journal: entry ─▶ chain ─▶ head ─▶ DSSE envelope
 //! ```
 //!
-//! None of these bytes may ever change: `tests/vectors` holds what they are.
+//! These encodings never change. `tests/vectors` fixes them.
 
-/// What the log hashes of one event.
+/// Leaf of an event, the data that the log hashes.
 pub mod leaf;
 
-/// One hash over everything up to a position.
+/// Hash chain over the log.
 pub mod chain;
 
-/// The RFC 6962 tree over the whole log: right edge, proofs, their verification.
+/// RFC 6962 tree over the log: right edge, proofs, and their verification.
 pub mod tree;
 
-/// A signed tree head: C2SP tlog-checkpoint in a signed note.
+/// Signed tree heads: C2SP tlog-checkpoint in a signed note.
 pub mod checkpoint;
 
-/// How a key that signs checkpoints is written down.
+/// Text form of a key that signs checkpoints.
 pub mod key;
 
-/// What is handed to somebody who has no server: a checkpoint, events, and what proves that they are in the log and
-/// that none of a stream is missing.
+/// Offline proof bundles. A bundle has a checkpoint, events, and the proofs that they are in the
+/// log and that no event of a stream is missing.
 pub mod bundle;
 
-/// A part of the log, every event of it, against a checkpoint.
+/// Exports of a log range, verified against a checkpoint.
 pub mod range;
 
-/// Signed bytes with a type: DSSE envelopes.
+/// DSSE envelopes.
 pub mod dsse;
 
-/// JSON in its one spelling: RFC 8785.
+/// Canonical JSON, RFC 8785.
 pub mod canonical;
 
-/// What a person approves: the digest of a plan.
+/// Plan digests, which approvals cover.
 pub mod plan;
 
-/// What runners signed of their work, in the events of a log.
+/// Signed runner reports in the events of a log.
 pub mod report;
 
-/// One hash over everything that a runner wrote down up to an entry.
+/// Hash chain over a runner's journal.
 pub mod journal;
 
-/// Mistakes made on purpose, in builds for tests.
+/// Fault injection for tests.
 #[cfg(feature = "planted")]
 pub mod planted;
 
 use sha2::{Digest, Sha256};
 
-/// A SHA-256.
+/// SHA-256 hash.
 pub type Hash = [u8; 32];
 
-/// The SHA-256 of some bytes.
+/// Returns the SHA-256 of some bytes.
 pub fn sha256(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// A hash as everything outside this crate writes it: `sha256:` and 64 digits in lower case.
+/// Returns the text form of a hash outside this crate: `sha256:` and 64 lower-case digits.
 pub fn digest_text(hash: &Hash) -> String {
     format!("sha256:{}", hex::encode(hash))
 }
 
-/// The SHA-256 of several byte strings, one after the other.
+/// Returns the SHA-256 of concatenated byte strings.
 pub(crate) fn sha256_of(parts: &[&[u8]]) -> Hash {
     let mut hasher = Sha256::new();
     for part in parts {

@@ -1,8 +1,8 @@
-//! What a person approves: the digest of a plan.
+//! Plan digests, which approvals cover.
 //!
-//! It covers the plan file, the summary that the person read, the manifest that the plan was made by and the
-//! tool that made it, so that the apply can refuse anything else. The runner that made it signs a
-//! [`statement`]: this plan, by this execution of this job.
+//! The digest covers the plan file, the summary that the user read, the plan job's manifest and the
+//! tool. The apply can therefore refuse anything else. The runner that made the plan signs a
+//! [`statement`] with the plan digest, the job and the execution.
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use serde::Serialize;
@@ -13,13 +13,13 @@ use crate::{
     digest_text, dsse, sha256_of,
 };
 
-/// The type of a signed [`statement`].
+/// DSSE payload type of a signed [`statement`].
 pub const STATEMENT: &str = "application/vnd.stead.plan.v1+json";
 
-/// The digest of a plan from what it is made of.
+/// Returns the digest of a plan from its parts.
 ///
-/// `file` and `manifest` are hashes of the plan file and of the plan job's manifest; `tool` is its name and
-/// version in one text, such as `terraform 1.9.8`.
+/// `file` and `manifest` are the hashes of the plan file and of the plan job's manifest. `tool` is its name
+/// and version in one text, such as `terraform 1.9.8`.
 ///
 /// # Errors
 /// [`CanonicalError`] if the summary has no canonical JSON.
@@ -32,28 +32,29 @@ pub fn digest<S: Serialize>(
     Ok(digest_of(file, &canonical::hash(summary)?, manifest, tool))
 }
 
-/// The same from the hash of the summary's canonical JSON.
+/// Returns the plan digest from the hash of the summary's canonical JSON.
 pub fn digest_of(file: &Hash, summary: &Hash, manifest: &Hash, tool: &str) -> Hash {
-    // A tool's name and version come nowhere near 4 GiB.
+    // A tool's name and version are far below 4 GiB.
     let length = u32::try_from(tool.len()).unwrap_or(u32::MAX).to_be_bytes();
     sha256_of(&[b"stead/plan/v1\n", file, summary, manifest, &length, tool.as_bytes()])
 }
 
-/// What a runner signs of a plan, as the payload of a DSSE envelope of type [`STATEMENT`]. The same key
-/// signs other things as well: the type and the ids keep a signature from being used for anything else.
+/// Returns the statement that a runner signs about a plan, the payload of a DSSE envelope of type
+/// [`STATEMENT`]. The same key signs other documents too: the type and the ids prevent the reuse of
+/// a signature for one of them.
 pub fn statement(plan: &Hash, job: &str, execution: &str) -> Vec<u8> {
-    // Ids and digests need no escapes, so this is RFC 8785 JSON as it stands.
+    // Ids and digests need no escapes, so this is already RFC 8785 JSON.
     let digest = digest_text(plan);
     format!(r#"{{"digest":"{digest}","execution":"{execution}","job":"{job}"}}"#).into_bytes()
 }
 
-/// The signature of a [`statement`], in base64 as an envelope has it.
+/// Returns the signature of a [`statement`], in base64 as in an envelope.
 pub fn sign(statement: &[u8], key: &SigningKey) -> String {
     let signature = key.sign(&dsse::pre_authentication(STATEMENT, statement));
     BASE64.encode(signature.to_bytes())
 }
 
-/// Whether this key signed the [`statement`].
+/// Returns whether this key signed the [`statement`].
 pub fn is_signed(statement: &[u8], signature: &str, key: &VerifyingKey) -> bool {
     let signature = BASE64.decode(signature).ok();
     let signature = signature.and_then(|bytes| Signature::from_slice(&bytes).ok());

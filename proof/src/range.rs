@@ -1,8 +1,7 @@
-//! A part of the log with every event of it: `from..=to`, as lines, behind one line that says what they have to come
-//! to.
+//! Exports of a log range: every event of `from..=to`, one per line, after a first line with the proof.
 //!
 //! ```text
-//! edge (what is before `from`) + every event ──▶ root of the first `to` ── consistency ──▶ signed root
+//! edge (everything before `from`) + every event ──▶ root of the first `to` ── consistency ──▶ signed root
 //! ```
 use serde::{Deserialize, Serialize};
 
@@ -16,33 +15,33 @@ use crate::{
     tree::{Edge, TreeError, verify_consistency},
 };
 
-/// What the first line says that the file is.
+/// Value of [`Head::format`].
 pub const FORMAT: &str = "stead/export/v1";
 
-/// The first line.
+/// First line of an export.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Head {
-    /// [`FORMAT`].
+    /// Format, always [`FORMAT`].
     pub format: String,
-    /// The first position.
+    /// First position.
     pub from: u64,
-    /// The last position.
+    /// Last position.
     pub to: u64,
-    /// The verifier key of the checkpoint. It is there to be recognised, not to be believed.
+    /// Verifier key of the checkpoint. It names the signer and is not itself a reason to trust it.
     pub signer: String,
-    /// The C2SP signed note that everything leads to.
+    /// C2SP signed note that all proofs lead to.
     pub checkpoint: String,
-    /// The perfect subtrees that leaves `1..from` are made of, largest first.
+    /// Hashes of the perfect subtrees that cover leaves `1..from`, largest first.
     pub edge: Vec<Base64<Hash>>,
     /// RFC 6962 consistency proof from `to` to the checkpoint's size.
     pub consistency: Vec<Base64<Hash>>,
-    /// The chain's link before `from`. The checkpoint does not cover it: with `from` 1 it is computed, else it is not
-    /// proven.
+    /// Chain link before `from`. If `from` is 1, it is computed. Otherwise it is unproven, because
+    /// the checkpoint does not cover it.
     pub chain: Base64<Hash>,
 }
 
-/// Takes in every event of a range, in order.
+/// Verifier of a range, which takes its events in order.
 #[derive(Debug)]
 pub struct Range {
     head: Head,
@@ -56,25 +55,25 @@ pub struct Range {
     time: i64,
 }
 
-/// What a range proves, under the keys that were believed.
+/// Facts that a range proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proven {
-    /// The first position.
+    /// First position.
     pub from: u64,
-    /// The last position.
+    /// Last position.
     pub to: u64,
-    /// The log at the moment of the export.
+    /// Checkpoint at the time of the export.
     pub checkpoint: Checkpoint,
-    /// Who signed that.
+    /// Key that signed the checkpoint.
     pub signer: VerifierKey,
-    /// Signatures of the note by others, of which nothing is known.
+    /// Number of further signatures on the note, by unknown keys.
     pub other_signatures: usize,
-    /// The checkpoint that was kept elsewhere: it is of the same log.
+    /// Checkpoint from another source, if one was given. It belongs to the same log.
     pub kept: Option<Checkpoint>,
 }
 
 impl Head {
-    /// Read the first line.
+    /// Parses the first line.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -89,14 +88,14 @@ impl Head {
         Ok(head)
     }
 
-    /// How many events follow, as it says.
+    /// Returns the number of events that follow, according to the first line.
     pub fn count(&self) -> u64 {
         self.to.saturating_sub(self.from).saturating_add(1)
     }
 }
 
 impl Range {
-    /// Before the first event. `kept` is the text of a checkpoint that was kept elsewhere.
+    /// Starts the verification. `kept` is the text of a checkpoint from another source.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -105,7 +104,7 @@ impl Range {
             bundle::opened(&head.checkpoint, &head.signer, keys)?;
         let (from, to, size) = (head.from, head.to, checkpoint.size);
         if from == 0 || to < from || to > size {
-            let why = format!("there are no positions {from} to {to} in a log of {size}");
+            let why = format!("positions {from} to {to} are not in a log of {size} events");
             return Err(BundleError::Unreadable(why));
         }
         let named = [signer.clone()].into_iter();
@@ -121,17 +120,17 @@ impl Range {
         Ok(Range { head, checkpoint, signer, other_signatures, kept, met, edge, chain, time })
     }
 
-    /// The next position.
+    /// Returns the next expected position.
     pub fn next(&self) -> u64 {
         self.edge.size() + 1
     }
 
-    /// The last position.
+    /// Returns the last position.
     pub fn to(&self) -> u64 {
         self.head.to
     }
 
-    /// Take the next event in: its leaf, and what its line says of leaf and chain.
+    /// Verifies the next event: its leaf, and the leaf hash and chain link of its line.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -161,7 +160,7 @@ impl Range {
         Ok(())
     }
 
-    /// After the last event: whether all of it makes the signed root.
+    /// Verifies that all events together lead to the signed root.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -184,7 +183,7 @@ impl Range {
                 None if kept.size == size => return rewritten,
                 None if kept.size == 0 => {}
                 None => {
-                    let remedy = "export positions that begin at or before it and reach it";
+                    let remedy = "export a range that includes it";
                     return Err(BundleError::Uncompared { kept: kept.size, size, remedy });
                 }
             }

@@ -1,14 +1,14 @@
-//! What runners signed of their work, in the events of a log: whether each report was made by the runner that it is
-//! said to be of, and says what that runner said.
+//! Verification of signed runner reports in the events of a log. It checks that the stated runner signed each
+//! report, and that the event matches the signed statement.
 //!
-//! [`Fact::read`] needs one event alone. [`Reports`] takes the facts of a log in their order and gives back the
-//! signatures, which are checked in any order.
+//! [`ReportEvent::read`] parses one event alone. [`Reports`] takes the events of a log in order and returns the
+//! signatures, which can be checked in any order.
 //!
-//! | of a runner | signed | held against it |
+//! | report | signed content | compared with |
 //! |---|---|---|
-//! | a plan | digest, job, execution | file, summary and tool of the event, and the job's manifest make the digest |
-//! | how an execution ended | a statement, kept with the event | job, execution, runner, outcome, reason, exit code, signal, processes that outlived it; the job's manifest; outputs, where they are in clear |
-//! | the end of a log | in that statement | length, digest, what was omitted |
+//! | plan | digest, job, execution | digest of the event's file, summary and tool and the job's manifest |
+//! | execution result | statement, stored with the event | job, execution, runner, outcome, reason, exit code, signal, surviving processes; the job's manifest; unencrypted outputs |
+//! | log end | part of that statement | length, digest, omitted bytes |
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -21,27 +21,27 @@ mod tests;
 pub use reports::{Reports, Tally};
 pub use signature::{Signature, Wrong};
 
-/// DSSE payload type of the statement under an execution's end.
+/// DSSE payload type of a signed execution statement.
 pub const STATEMENT: &str = "application/vnd.stead.execution.v1+json";
 
-/// What an event says about reports.
+/// Event that concerns runner reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fact {
-    /// The runner, or the job.
+    /// Id of the runner or job.
     of: String,
     kind: Kind,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Kind {
-    /// This is the runner's key from here on, hexadecimal.
+    /// The runner has this identity key from here on, hexadecimal.
     Key(String),
-    /// From here on nothing that it signs counts.
+    /// The runner is revoked: later signatures are invalid.
     Revoked,
-    /// The manifest of the job.
+    /// The job was queued with this manifest.
     Queued(String),
     Claimed(Claimed),
-    /// It waits for a runner again.
+    /// The job is queued again after an execution.
     Requeued(Over),
     Lost(Over),
     Resolved(Resolved),
@@ -49,7 +49,7 @@ enum Kind {
     Planned(Box<Planned>),
     Ended(Box<Ended>),
     LogFinalized(LogFinalized),
-    /// It is a report, and not even its own words can be read.
+    /// The event is a report with an unreadable payload.
     Unreadable(&'static str),
 }
 
@@ -69,13 +69,13 @@ struct Claimed {
     runner: String,
 }
 
-/// Which attempt is over.
+/// Execution that is over.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Over {
     execution: String,
 }
 
-/// Somebody decided what became of it; the end that follows is directly behind.
+/// Resolution by a user. The resulting end is the next event.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Resolved {
     execution: String,
@@ -107,7 +107,7 @@ struct Plan {
 struct Ended {
     execution: Option<String>,
     seq: Option<u64>,
-    /// Of a late result, which is named by no type.
+    /// Outcome of a late result. The event type does not contain it.
     #[serde(default)]
     outcome: String,
     reason: Option<String>,
@@ -137,8 +137,8 @@ struct LogFinalized {
 }
 
 impl Fact {
-    /// What an event of this stream and type says with its payload as it is kept. `None`: nothing about reports.
-    /// Nothing that is read here is ever sealed but outputs.
+    /// Parses a stored event. Returns `None` if it does not concern reports. Only the outputs can
+    /// be encrypted.
     pub fn read(
         (aggregate_type, aggregate_id): (&str, &str),
         event_type: &str,
@@ -174,7 +174,7 @@ fn json<'p, T: Deserialize<'p>>(payload: &'p [u8]) -> Option<T> {
     serde_json::from_slice(payload).ok()
 }
 
-/// The type of the event is the outcome, but for a late result's.
+/// Takes the outcome from the event type, or from the payload of a late result.
 fn ended(payload: &[u8], outcome: Option<&str>) -> Kind {
     match json::<Ended>(payload) {
         Some(mut ended) => {

@@ -1,7 +1,8 @@
-//! The RFC 6962 tree over the whole log.
+//! RFC 6962 tree over the log.
 //!
-//! The writer keeps only the right edge, one hash per bit of the size. Proofs are planned here as lists of
-//! perfect subtrees ([`Node`]), so that whoever holds the nodes can fetch them in one go, and folded here.
+//! The writer keeps only the right edge, one hash per set bit of the size. A proof is first planned
+//! as lists of perfect subtrees ([`Node`]). The caller can fetch these nodes with one query, and
+//! the plan folds them into the proof.
 use crate::{Hash, sha256, sha256_of};
 
 mod edge;
@@ -12,33 +13,33 @@ pub use edge::Edge;
 pub use plan::{ProofPlan, consistency, inclusion, root};
 pub use verify::{verify_consistency, verify_inclusion};
 
-/// A perfect subtree: `2^level` leaves from leaf `index × 2^level` on.
+/// Perfect subtree: `2^level` leaves from leaf `index × 2^level` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node {
-    /// 0 is a leaf.
+    /// Level, 0 for a leaf.
     pub level: u8,
-    /// Its place among the nodes of its level, from 0.
+    /// Index among the nodes of its level, from 0.
     pub index: u64,
 }
 
-/// Why a proof was not planned, or does not hold.
+/// Failure to plan or verify a proof.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    /// It asks for something outside the tree.
-    #[error("there is no leaf {index} in a tree of {size}")]
+    /// The leaf is outside the tree.
+    #[error("leaf {index} is not in a tree of {size} leaves")]
     NoSuchLeaf { index: u64, size: u64 },
-    /// A tree cannot shrink.
-    #[error("a tree of {new} cannot follow a tree of {old}")]
+    /// The new tree is smaller than the old one.
+    #[error("a tree of {new} leaves is smaller than one of {old}")]
     Shrunk { old: u64, new: u64 },
-    /// It has too many or too few hashes for these sizes.
+    /// The proof has too many or too few hashes for these sizes.
     #[error("the proof has {found} hashes, not {expected}")]
     Length { expected: usize, found: usize },
-    /// It leads to another root: the tree is not the one that was claimed.
+    /// The proof leads to another root, so the tree is not the expected one.
     #[error("the proof does not lead to the root")]
     Root,
 }
 
-/// The hash of an entry.
+/// Returns the hash of an entry.
 pub fn leaf_hash(entry: &[u8]) -> Hash {
     #[cfg(feature = "planted")]
     if crate::planted::has(crate::planted::Bug::UnprefixedLeaf) {
@@ -47,18 +48,18 @@ pub fn leaf_hash(entry: &[u8]) -> Hash {
     sha256_of(&[&[0x00], entry])
 }
 
-/// The hash of an inner node.
+/// Returns the hash of an inner node.
 pub fn node_hash(left: &Hash, right: &Hash) -> Hash {
     sha256_of(&[&[0x01], left, right])
 }
 
-/// The root of a tree without leaves.
+/// Returns the root of a tree without leaves.
 pub fn empty_root() -> Hash {
     sha256(b"")
 }
 
-/// The hash of a perfect subtree from all nodes of one lower level, in order. `None` unless their number is
-/// a power of two.
+/// Returns the hash of a perfect subtree from all its nodes of one level, in order. Returns `None`
+/// unless their number is a power of two.
 pub fn perfect(nodes: &[Hash]) -> Option<Hash> {
     if !nodes.len().is_power_of_two() {
         return None;

@@ -1,8 +1,10 @@
-//! Control group of one execution: everything that its shim starts is born in it, whatever session it is in.
+//! Control group of one execution. Everything that its shim starts begins in it, whatever its
+//! session.
 //!
-//! The shim enters the group before it starts anything and leaves it before it kills it. If the shim itself is
-//! killed, the agent finds the group in the job's directory. Version 2 is used where it is writable, else the
-//! freezer of version 1. If neither is writable, there is no group and only the process tree is used.
+//! The shim enters the group before it starts anything and leaves the group before it kills it. If
+//! the shim itself is killed, the agent finds the group through the job's directory. Version 2 is
+//! used if it is writable, otherwise the freezer of version 1. If neither is writable, there is no
+//! group and only the process tree is used.
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -16,29 +18,29 @@ use nix::{
 
 use crate::{data, data::JobDir};
 
-/// File that freezes a group, with what is written to freeze it and to thaw it: version 2, then version 1.
+/// File that freezes a group, with the values that freeze and thaw it: version 2, then version 1.
 const FREEZERS: [(&str, &str, &str); 2] =
     [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
 const PREFIX: &str = "stead-";
 
-/// A group that exists.
+/// Existing control group.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cgroup {
     dir: PathBuf,
 }
 
 impl Cgroup {
-    /// Makes the group of this job below the one that this process is in, enters it, and records it in the job's
-    /// directory. `None`: no hierarchy is writable here.
+    /// Creates the group of this job below the group of this process, enters it, and records it in
+    /// the job's directory. `None` means that no hierarchy is writable.
     pub(crate) fn enter(dir: &JobDir) -> Option<Cgroup> {
-        // A unique name: every member of the group will be killed.
+        // The name is unique, because every member of the group will be killed.
         let name = format!("{}.{}", name(dir)?, ulid::Ulid::new());
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let group = hierarchies(&mounts, &own)
             .into_iter()
             .find_map(|parent| Cgroup::make(&parent, &name))?;
-        // Recorded first: a group that nothing names would outlive a shim that is killed now.
+        // Record it first: otherwise the group would outlive a shim that is killed now.
         let recorded = data::replace(&dir.cgroup(), group.dir.as_os_str().as_encoded_bytes());
         if recorded.and_then(|()| join(&group.dir)).is_err() {
             group.remove();
@@ -53,7 +55,7 @@ impl Cgroup {
         fs::create_dir(&group.dir).ok().map(|()| group)
     }
 
-    /// The group that a job's directory records, if it still exists.
+    /// Returns the group that a job's directory records, if it still exists.
     pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
         let path = PathBuf::from(String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?);
         let group = Cgroup { dir: path };
@@ -68,7 +70,7 @@ impl Cgroup {
         self.dir.parent().map_or(Ok(()), join)
     }
 
-    /// Pids of the members, also of groups below this one.
+    /// Returns the pids of the members, including those of groups below this one.
     pub(crate) fn members(&self) -> BTreeSet<u32> {
         let mut members = BTreeSet::new();
         let mut open = vec![self.dir.clone()];
@@ -83,7 +85,7 @@ impl Cgroup {
         members
     }
 
-    /// Kills all members at once: none of them can fork meanwhile.
+    /// Kills all members. None of them can fork in the meantime.
     pub(crate) fn kill(&self) {
         if fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
             return;
@@ -91,7 +93,7 @@ impl Cgroup {
         let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());
         let freeze = |word: fn(&(&str, &'static str, &'static str)) -> &'static str| {
             if let Some(freezer) = freezer {
-                // A group that cannot be frozen is killed all the same, member by member.
+                // If the group cannot be frozen, its members are still killed one by one.
                 let _best_effort = fs::write(self.dir.join(freezer.0), word(freezer));
             }
         };
@@ -104,7 +106,7 @@ impl Cgroup {
         freeze(|(.., thawed)| thawed);
     }
 
-    /// Removes the group and those below it; one that still has members stays.
+    /// Removes the group and those below it. A group with members stays.
     pub(crate) fn remove(&self) {
         remove(&self.dir);
     }
@@ -127,7 +129,7 @@ fn remove(dir: &Path) {
     let _has_members = fs::remove_dir(dir);
 }
 
-/// Directories of this process's own groups, the best hierarchy first.
+/// Returns the directories of this process's own groups, version 2 first.
 fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
     let group = |line: &str| -> Option<(bool, PathBuf)> {
         let (place, source) = line.split_once(" - ")?;
@@ -177,7 +179,7 @@ mod tests {
         assert_eq!(hierarchies("", own), Vec::<PathBuf>::new());
     }
 
-    /// In each hierarchy of this host that is writable, killed by each way that it has.
+    /// Tests every writable hierarchy of this host, with the way of killing that it supports.
     #[test]
     fn a_group_ends_with_all_its_members_also_in_another_session() {
         let read = |file| fs::read_to_string(file).unwrap_or_default();

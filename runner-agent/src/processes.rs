@@ -1,8 +1,8 @@
-//! Descendants of this process: found, signalled and reaped, also after `setsid` and a double fork.
+//! Finds, signals and reaps descendants of this process, also after `setsid` and a double fork.
 //!
-//! A process that calls [`adopt_orphans`] becomes the parent of every descendant whose own parent ends. So the tree
-//! below it is complete: no descendant can leave it. [`spawn`] records the children that Tokio waits for; [`reap`]
-//! waits for all others.
+//! A process that calls [`adopt_orphans`] becomes the parent of every descendant whose own parent
+//! ends. So the tree below it is complete: no descendant can leave it. [`spawn`] records the
+//! children that Tokio waits for; [`reap`] waits for all others.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -23,21 +23,22 @@ use crate::host::{Process, Stat, read_boot_id};
 
 /// Start times of the children that Tokio waits for, by pid; absent where `/proc` hides the child.
 static OWN: Mutex<BTreeMap<u32, Option<u64>>> = Mutex::new(BTreeMap::new());
-/// Marks the environment of the customer's hooks. Processes that a hook leaves behind belong to the customer.
+/// Environment variable that marks the customer's hooks. Processes that a hook leaves behind belong
+/// to the customer.
 pub(crate) const HOOK: &str = "STEAD_HOOK";
 
 fn own() -> MutexGuard<'static, BTreeMap<u32, Option<u64>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Becomes the parent of every descendant that loses its own.
+/// Becomes the parent of every descendant whose own parent ends.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
 /// Starts a child and records it, so that [`reap`] leaves it to Tokio and [`adopted`] leaves it out.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    // Held over the start: otherwise a child that ends at once is reaped as an orphan.
+    // Held during the start: otherwise a child that ends immediately is reaped as an orphan.
     let mut own = own();
     let child = command.spawn()?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
@@ -48,32 +49,33 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     Ok(child)
 }
 
-/// Whether this number is a process's: one that has ended keeps its number until it is waited for.
+/// Returns whether a process has this pid. A process that has ended keeps its pid until it is
+/// reaped.
 pub(crate) fn exists(pid: u32) -> bool {
     i32::try_from(pid).is_ok_and(|pid| kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
-/// Waits for adopted processes that have ended, so that none of them stays a zombie. Never blocks.
+/// Reaps adopted processes that have ended. Never blocks.
 pub(crate) fn reap() {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
     while let Ok(ended) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
         let (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = ended else { return };
         let own = own();
         if own.contains_key(&pid.as_raw().unsigned_abs()) {
-            // Tokio waits for it. What waits behind it is reaped by a later call.
+            // Tokio waits for this one. A later call reaps those behind it.
             return;
         }
         let _reaped = waitpid(pid, Some(WaitPidFlag::WNOHANG));
     }
 }
 
-/// Descendants of this process that run.
+/// Returns the running descendants of this process.
 pub(crate) fn descendants() -> io::Result<Vec<Found>> {
     Found::below(&BTreeSet::from([std::process::id()]), &Stat::all()?)
 }
 
-/// Adopted children of this process and their descendants: what processes that ended left behind. Left out are the
-/// children that it started itself, and what the customer's hooks started.
+/// Returns adopted children of this process and their descendants: processes whose parents have
+/// ended. Leaves out children that it started itself, and processes of the customer's hooks.
 pub(crate) fn adopted() -> io::Result<Vec<Found>> {
     if !nix::sys::prctl::get_child_subreaper()? {
         return Ok(Vec::new());
@@ -87,7 +89,7 @@ pub(crate) fn adopted() -> io::Result<Vec<Found>> {
     Found::with_descendants(&orphans, &all)
 }
 
-/// Processes whose environment names this execution, and their descendants.
+/// Returns processes whose environment names this execution, and their descendants.
 pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
     let all = Stat::all()?;
     let me = std::process::id();
@@ -97,7 +99,7 @@ pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
     Found::with_descendants(&marked, &all)
 }
 
-/// Processes of the session that this one led, and their descendants.
+/// Returns processes of the session that this process led, and their descendants.
 pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<Found>> {
     if leader.boot_id != read_boot_id()? {
         return Ok(Vec::new());
@@ -106,7 +108,7 @@ pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<Found>> {
     Found::with_descendants(&leader.session_members(&all), &all)
 }
 
-/// These processes and their descendants.
+/// Returns these processes and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
     if pids.is_empty() {
         return Ok(Vec::new());
@@ -114,7 +116,7 @@ pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
     Found::with_descendants(pids, &Stat::all()?)
 }
 
-/// Members of this process group that run.
+/// Returns the running members of this process group.
 pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
     let boot_id = read_boot_id()?;
     let all = Stat::all()?;
@@ -122,7 +124,8 @@ pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
     Ok(members.filter_map(|stat| Some(Found::of(stat, &boot_id)?.process)).collect())
 }
 
-/// Another user's environment cannot be read: then the variable counts as absent.
+/// Returns whether a process has this variable. Another user's environment cannot be read, so there
+/// the variable counts as absent.
 fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| {
@@ -133,7 +136,7 @@ fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     })
 }
 
-/// A process that runs.
+/// Process that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     process: Process,
@@ -142,8 +145,8 @@ pub(crate) struct Found {
     name: String,
 }
 
-/// Those whose parent is not among them. They are asked to stop first: a program stops what it started itself in the
-/// right order, as Terraform does with its providers.
+/// Returns the processes whose parent is not among them. These are stopped first: a program such as
+/// Terraform stops its own children in the right order.
 pub(crate) fn topmost(found: &[Found]) -> impl Iterator<Item = &Found> {
     let all: BTreeSet<u32> = found.iter().map(Found::pid).collect();
     found.iter().filter(move |process| !all.contains(&process.parent))
@@ -195,17 +198,18 @@ impl Found {
         self.group
     }
 
-    /// Sends a signal, unless the process has ended or its pid belongs to another one by now.
+    /// Sends a signal, unless the process has ended or its pid now belongs to another one.
     pub(crate) fn signal(&self, signal: Signal) {
         if let (Ok(true), Ok(pid @ 2..)) =
             (self.process.is_alive(), i32::try_from(self.process.pid))
         {
-            // It may end between the check and the signal.
+            // The process may end between the check and the signal.
             let _gone = kill(Pid::from_raw(pid), signal);
         }
     }
 
-    /// Its name and pid for a report: a program chooses its own name, so only plain characters are kept.
+    /// Returns name and pid for a report. A program chooses its own name, so other characters than
+    /// plain ones are replaced.
     pub(crate) fn label(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
         let name = self.name.chars().map(|c| if plain(c) { c } else { '_' });

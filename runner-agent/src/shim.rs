@@ -1,4 +1,4 @@
-//! The shim: the small parent process of one job's child. It outlives the agent that started it.
+//! Shim: the small parent process of one job. It outlives the agent that started it.
 //!
 //! ```text
 //! supervisor ──spawn──▶ shim (own session) ──▶ plugin ──▶ child (own process group)
@@ -7,7 +7,7 @@
 //!     └──── cancel.json ──┴───────────────────────┘ deadline, silence
 //! ```
 //!
-//! The supervisor only reads its files; nothing is lost and nothing ends when the supervisor does.
+//! The supervisor only reads the shim's files. So its end stops no job and loses no output.
 pub mod hide;
 pub(crate) mod leftovers;
 pub mod limits;
@@ -50,24 +50,26 @@ use crate::{
     state::{self, KnownState},
 };
 
-/// Run one job to its end. What comes back is only for the shim's own standard error: whoever can be told
-/// is told through the files.
+/// Runs one job to its end. The files report its result; the returned error is only for the shim's
+/// own standard error.
 pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Result<()> {
-    // Out of the supervisor's session, so that what ends it does not end us. Fails only if we lead one already.
+    // Leave the supervisor's session, so that a signal to it does not end the shim. Fails only for
+    // the leader of a session.
     let _leads_already = nix::unistd::setsid();
     umask(Mode::from_bits_truncate(0o077));
-    // An agent that cannot see its shim takes it for gone, and ends what it left behind.
+    // An agent that cannot see its shim treats it as ended. So a shim stays visible where `/proc`
+    // hides protected processes.
     if !crate::host::hides_what_keeps_to_itself() {
         crate::host::keep_to_itself();
     }
-    // Before anything is started: no descendant can leave our tree, whatever session it is in.
-    processes::adopt_orphans().context("becoming the parent of orphaned descendants")?;
+    // Before any child starts: no descendant can leave the process tree, whatever its session.
+    processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(Fact::Spawned { job, execution, process })?;
     if journal.gave_up(execution)? {
-        // It took too long: the server has heard that nobody knows, and may have somebody else do it.
-        anyhow::bail!("{execution} was given up before its shim said who it is");
+        // Too late: the agent reported an unknown outcome, and another execution may do the work.
+        anyhow::bail!("cannot start {execution}: the agent abandoned it before the shim started");
     }
     let dir = data.job(execution);
     dir.create()?;
@@ -83,26 +85,28 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let recorder = match Recorder::begin((job, execution), dir.clone(), &journal, secrets, keep) {
         Ok(recorder) => recorder,
         Err(error) => {
-            // Nothing was begun, and that must be known: otherwise a person has to say it. The log's disk is full;
-            // for a line in the journal there is some in reserve.
+            // Nothing has begun, and the journal must prove it; otherwise a user has to resolve the
+            // outcome. The disk of the log is full, but the journal has a reserve.
             for file in [dir.reports(), dir.log(), dir.reserve()] {
                 let _best_effort = crate::data::remove(&file);
             }
             let reason = Some(FailureReason::SpawnFailed);
             let exit = Exit { outcome: Outcome::Failed, code: None, signal: None, reason };
             journal.write(Fact::Exited { job, execution, exit })?;
-            return Err(anyhow::Error::new(error).context("beginning the log"));
+            return Err(anyhow::Error::new(error).context("cannot create the log"));
         }
     };
     let cgroup = Cgroup::enter(&dir);
     let started = recorder.pen().report(ReportBody::Started {});
     let last = match (&order, parsed) {
-        _ if started.is_err() => Err(anyhow::anyhow!("the runner's disk takes no report")),
+        _ if started.is_err() => Err(anyhow::anyhow!("cannot write a report to the runner's disk")),
         (Ok(order), Some(Ok(manifest))) => {
             work(data, &dir, order, manifest, &recorder, cgroup.as_ref()).await
         }
-        (Ok(_), Some(Err(error))) => Err(anyhow::Error::new(error).context("reading the manifest")),
-        (_, _) => Err(anyhow::anyhow!("the supervisor ended before it had said what to do")),
+        (Ok(_), Some(Err(error))) => {
+            Err(anyhow::Error::new(error).context("cannot read the manifest"))
+        }
+        (_, _) => Err(anyhow::anyhow!("the supervisor exited before it sent the order")),
     };
     let last =
         last.unwrap_or_else(|error| failed(FailureReason::SpawnFailed, format!("{error:#}")));
@@ -119,7 +123,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     Ok(finished?)
 }
 
-/// Whether the work directory can be removed: no apply of this execution still has to be resolved.
+/// Returns whether the work directory can be removed: no apply of this execution remains to be
+/// resolved.
 fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
     state::executions_in_progress(&data.path("state"))
         .is_ok_and(|in_progress| !in_progress.contains(&execution))
@@ -148,12 +153,12 @@ async fn work(
         silence.map(Duration::from_millis),
     );
     let context = context(data, dir, order, &manifest, recorder, &watch).await?;
-    // A cancel that came before us comes before the plugin, too.
+    // An earlier cancel must take effect before the plugin starts.
     watch.look();
     let mut sink = recorder.clone();
     let mut plugin =
         tokio::spawn(async move { plugins::run(&manifest, &context, &mut sink).await });
-    let mut stop = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
+    let mut stop = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
     let ended = loop {
         tokio::select! {
             ended = &mut plugin => break Some(ended),
@@ -203,7 +208,7 @@ async fn context(
     })
 }
 
-/// What this runner has seen of the state that the job is about.
+/// Returns the state of the job's component that this runner has seen.
 fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
     let component = manifest.inputs.get("component").and_then(|name| name.as_str());
     let Some(component) = component else { return Ok(KnownState::default()) };
@@ -211,7 +216,7 @@ fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
     Ok(state::known(&entries).remove(component).unwrap_or_default())
 }
 
-/// The child's environment but for what the plugin and the manifest add: nothing of the runner's own but what
+/// Returns the base environment of a child. Of the runner's own variables, it has only those that
 /// the customer passes on.
 async fn environment(
     data: &Data,
@@ -220,7 +225,7 @@ async fn environment(
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
-    // Beside the work directory, which a plugin may expect to be empty.
+    // Outside the work directory, which a plugin may expect to be empty.
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
@@ -232,8 +237,9 @@ async fn environment(
     ];
     env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
     let unable = |error| {
-        let why =
-            format!("scripts could not hand in values to redact, so nothing is started: {error}");
+        let why = format!(
+            "cannot start the job: its scripts could not register values to redact: {error}"
+        );
         io::Error::other(why)
     };
     let program = program::keep(data).map_err(unable)?;
@@ -244,7 +250,7 @@ async fn environment(
     Ok(env)
 }
 
-/// What a plugin's end means, seen with what we asked of it.
+/// Returns the final report for the plugin's result, given the cause of a stop.
 fn said(
     ended: Result<plugins::Outcome, PluginError>,
     cause: Option<Cause>,
@@ -268,7 +274,7 @@ fn said(
                 let (by, rule) = (RefusedBy::Capability, "plugin".into());
                 let detail = pen.clean(&detail);
                 if let Err(error) = pen.report(ReportBody::Refused { by, rule, detail }) {
-                    pen.say(&format!("the refusal could not be journalled: {error}"));
+                    pen.say(&format!("cannot report the refusal: {error}"));
                 }
             }
             failed(reason, detail)
@@ -276,7 +282,7 @@ fn said(
     }
 }
 
-/// End of work that was asked to stop.
+/// Returns the final report of work that was stopped.
 pub(crate) fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
     match cause {
         Some(Cause::Cancel) => {
@@ -287,9 +293,9 @@ pub(crate) fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
             failed(FailureReason::TimedOut, "there was no output for too long".into())
         }
         Some(Cause::AgentStop) => {
-            failed(FailureReason::AgentStopped, "the runner was told to stop at once".into())
+            failed(FailureReason::AgentStopped, "the runner stopped the job immediately".into())
         }
-        None => failed(FailureReason::PluginFailed, "the plugin gave up unasked".into()),
+        None => failed(FailureReason::PluginFailed, "the plugin stopped without a request".into()),
     }
 }
 
@@ -297,7 +303,7 @@ fn failed(reason: FailureReason, detail: String) -> Finished {
     Finished { reason: Some(reason), ..last(detail) }
 }
 
-/// A last word whose log is still open.
+/// Returns a final report whose log is not finalized yet.
 fn last(detail: String) -> Finished {
     Finished {
         outcome: Outcome::Failed,

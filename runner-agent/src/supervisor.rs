@@ -1,10 +1,11 @@
-//! The supervisor: polls, claims, starts shims, tells the server what they did. It owns no child and no output.
+//! Supervisor: polls, claims jobs, starts shims and reports to the server. It is not the parent of
+//! a job's programs and does not handle their output.
 //!
 //! ```text
 //!            ┌─ poll ──▶ directives ─┬─ offer ──▶ claim ─▶ witness ─▶ policy ─▶ spawn ─┐
 //! session ───┤                       └─ cancel ─▶ cancel.json                          ▼
-//!            └─ adopt (what the journal knows) ─────────────────────────────────▶ attend
-//!                                                            one task per execution: reports, log, last word
+//!            └─ recover (open claims of the journal) ──────────────────────────────▶ monitor
+//!                                               one task per execution: reports, log, final report
 //! ```
 pub mod adopt;
 mod anew;
@@ -59,33 +60,33 @@ use crate::{
     witness::Witness,
 };
 
-/// How an agent was started.
+/// Settings of an agent, fixed at its start.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many jobs at once.
+    /// Number of concurrent jobs.
     pub slots: u32,
-    /// Where `stead-plugin-<name>` executables are.
+    /// Directory of the `stead-plugin-<name>` executables.
     pub plugin_dir: PathBuf,
-    /// Variables of the agent's environment that children get.
+    /// Environment variables of the agent that children get.
     pub pass_env: Vec<String>,
     /// Disk budgets for artifacts and for files of ended executions.
     pub budgets: Budgets,
 }
 
-/// Why an agent ended.
+/// Reason why an agent exited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// Everything was done and told.
+    /// All jobs have ended and were reported.
     Drained,
-    /// It was told to leave, or to drain when no server listens: the next agent goes on with its jobs.
+    /// Jobs may still run or wait for their report, and the next agent continues them.
     Left,
-    /// Another agent has its identity.
+    /// Another agent uses the same identity.
     Superseded,
-    /// The server speaks no version of the protocol that it speaks.
+    /// Server and agent have no common protocol version.
     NoProtocol { server: Option<ProtocolRange> },
 }
 
-/// One agent process.
+/// State of one agent process.
 pub struct Agent {
     pub(crate) data: Data,
     pub(crate) keys: Keys,
@@ -95,29 +96,29 @@ pub struct Agent {
     pub(crate) witness: Witness,
     pub(crate) settings: Settings,
     pub(crate) stopping: watch::Receiver<Stopping>,
-    /// Claims come one after the other: each must prove that its log continues the last one's.
+    /// Serializes claims: each must prove that its log continues the previous one.
     pub(crate) claims: tokio::sync::Mutex<()>,
-    /// The server's keys are replaced one list after the other, on disk and in memory.
+    /// Serializes the renewal of the server's keys, on disk and in memory.
     pub(crate) renewals: tokio::sync::Mutex<()>,
-    /// Processes that belong to no job are ended by one task at a time.
+    /// Serializes the sweeps for processes that belong to no job.
     pub(crate) sweeps: tokio::sync::Mutex<()>,
-    /// Random: another agent that has a copy of the data directory has another one.
+    /// Random id. It distinguishes this process from an agent with a copy of the data directory.
     pub(crate) process_id: String,
-    /// Something changed that the server should know now.
+    /// Notified after a change that the server must receive now.
     pub(crate) changed: Notify,
     state: Mutex<State>,
     claim_index: Mutex<ClaimIndex>,
 }
 
-/// What changes while an agent runs.
+/// Mutable state of an agent.
 pub(crate) struct State {
     pub session: Option<SessionOpened>,
-    /// The name of the session that is being opened, until it is open.
+    /// Id of the session that is being opened.
     pub opening: Option<SessionId>,
-    /// Whether another session is needed.
+    /// Request for another session.
     pub anew: Anew,
     pub server_keys: KeyList,
-    /// The server asked for a new identity key.
+    /// The server requested a new identity key.
     pub rekey_wanted: bool,
     pub running: BTreeMap<JobId, Attended>,
     pub acks: Vec<String>,
@@ -125,21 +126,21 @@ pub(crate) struct State {
     pub log: LogSettings,
     pub orphans: orphans::Register,
     pub ended: Option<Ended>,
-    /// When the data directory was tidied last.
+    /// Time of the last cleanup.
     pub tidied: Option<Instant>,
 }
 
-/// One job that takes a slot.
+/// Job that occupies a slot.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attended {
-    /// Absent while it is being claimed.
+    /// Absent during the claim.
     pub execution: Option<ExecutionId>,
-    /// What works for it, once it was started.
+    /// Shim of the job, once it was started.
     pub shim: Option<Process>,
     pub phase: Option<String>,
     pub log_len: u64,
     pub log_sent: u64,
-    /// Somebody reads the log along.
+    /// A user tails the log.
     pub tailed: bool,
 }
 
@@ -184,28 +185,28 @@ impl Agent {
         }))
     }
 
-    /// Looks something up in the journal's index, after it was brought up to date.
+    /// Reads the claim index after it was updated from the journal.
     pub(crate) fn claim_index<T>(&self, look: impl FnOnce(&ClaimIndex) -> T) -> std::io::Result<T> {
         let mut index = self.claim_index.lock().unwrap_or_else(PoisonError::into_inner);
         index.refresh(&self.journal)?;
         Ok(look(&index))
     }
 
-    /// What changes. Never held over an await.
+    /// Locks the mutable state. The guard must not be held across an await.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The kinds that this agent takes.
+    /// Returns the job kinds that this agent accepts.
     pub(crate) fn capabilities(&self) -> Vec<JobKind> {
         JobKind::ALL.into_iter().filter(|kind| kind.runs_on(self.identity.mode)).collect()
     }
 
-    /// How many more jobs it would take now.
+    /// Returns the number of further jobs that the agent accepts now.
     pub(crate) fn free_slots(&self) -> u32 {
         let state = self.state();
         let stays = *self.stopping.borrow() == Stopping::No && !state.draining;
-        // What cannot be journalled is not begun, and what another session has to settle comes first.
+        // A job that cannot be journalled must not start, and a requested session comes first.
         let able = self.journal.is_writable() && !state.anew.is_asked() && self.has_room();
         if stays && able && crate::switch::off(&self.data).is_none() {
             let taken = u32::try_from(state.running.len()).unwrap_or(u32::MAX);
@@ -215,38 +216,39 @@ impl Agent {
         }
     }
 
-    /// Whether the disk has room for another job. A full one is said, and nothing new is taken.
+    /// Returns whether the disk has space for another job.
     fn has_room(&self) -> bool {
         has_room(host::disk_free(self.data.root()))
     }
 
-    /// Once there is room again the journal gets its reserve back, and is tried if a line was not written.
+    /// Restores the journal's reserve when the disk has space, and retries after a failed write.
     pub(crate) fn mend_journal(&self) {
         if self.has_room()
             && let Err(error) = self.journal.mend()
         {
-            warn!(%error, "The journal cannot be written: nothing new is taken");
+            warn!(%error, "Cannot write the journal, accepting no new jobs");
         }
         self.keep_switch_reserve();
     }
 
     fn keep_switch_reserve(&self) {
         if let Err(error) = crate::switch::keep_reserve(&self.data) {
-            warn!(%error, "Cannot reserve disk for the switch");
+            warn!(%error, "Cannot reserve disk space for the disable file");
         }
     }
 
-    /// Sign what is in the journal now. Without a head everything goes on: the next one covers it.
+    /// Signs the current head of the journal. After an error the agent continues: the next head
+    /// covers the same entries.
     pub(crate) fn sign_journal(&self) -> Option<Envelope> {
         let (runner, key) = (self.identity.runner, self.keys.identity.now().key);
         let signed = journal::sign_head(&self.journal, runner, &key, host::server_now());
         signed.unwrap_or_else(|error| {
-            warn!(%error, "The journal could not be signed");
+            warn!(%error, "Cannot sign the journal");
             None
         })
     }
 
-    /// What runs, as a poll says it.
+    /// Returns the running executions in the format of a poll.
     pub(crate) fn running(&self) -> Vec<Running> {
         let says = |(job, attended): (&JobId, &Attended)| {
             let (execution, phase) = (attended.execution?, attended.phase.clone());
@@ -255,7 +257,7 @@ impl Agent {
         self.state().running.iter().filter_map(says).collect()
     }
 
-    /// Note something about a job that takes a slot.
+    /// Updates the entry of a job if it belongs to this execution.
     pub(crate) fn note(
         &self,
         job: JobId,
@@ -268,7 +270,8 @@ impl Agent {
         }
     }
 
-    /// This execution of the job takes no slot any more; another one of it keeps its own.
+    /// Releases the slot of a job if this execution holds it. Another execution of the job keeps
+    /// the slot.
     pub(crate) fn release(&self, job: JobId, of: Option<ExecutionId>) {
         {
             let mut state = self.state();
@@ -279,19 +282,20 @@ impl Agent {
         self.changed.notify_one();
     }
 
-    /// Only a session settles what the journal has open.
+    /// Requests a new session, which reconciles the open claims of the journal.
     pub(crate) fn ask_anew(&self) {
         self.state().anew.ask(Instant::now());
         self.changed.notify_one();
     }
 
-    /// The agent is to end.
+    /// Ends the agent. The first reason wins.
     pub(crate) fn end(&self, why: Ended) {
         self.state().ended.get_or_insert(why);
         self.changed.notify_one();
     }
 
-    /// Tell a shim to stop its child. Telling it again changes nothing, unless it is less patient.
+    /// Orders a shim to stop its child. A further order has an effect only if its grace period is
+    /// shorter.
     pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
         let dir = self.data.job(execution);
         let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
@@ -301,21 +305,22 @@ impl Agent {
         let CancelOrder { reason, grace_ms, cause } = order.clone();
         let reason = brief(reason, data::RESERVED_TEXT);
         let force = told.is_some();
-        info!(execution.id = %execution, grace_ms, "Stopping {execution}: {reason}");
+        info!(execution.id = %execution, grace_ms, reason, "Stopping the execution");
         let cause = told.map_or(cause, |told| told.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
-        // The journal comes after it: neither a full disk nor a journal that is held delays the end of a job.
+        // Journal it afterwards: neither a full disk nor a locked journal may delay the end of a
+        // job.
         let written = dir.create().and_then(|()| data::replace_reserved(&dir.cancel(), &order));
         if let Err(error) = written {
             warn!(execution.id = %execution, %error, "Cannot write the cancel order, signalling the shim");
             self.signal_shim(execution);
         }
         if let Err(error) = self.journal.write(Fact::Cancelling { execution, reason, force }) {
-            warn!(execution.id = %execution, %error, "Cannot journal a cancel");
+            warn!(execution.id = %execution, %error, "Cannot journal a cancellation");
         }
     }
 
-    /// Stops a job without any file: its shim gives the child the grace period of the job.
+    /// Stops a job without any file. Its shim then uses the job's own grace period.
     fn signal_shim(&self, execution: ExecutionId) {
         let state = self.state();
         let of_it = state.running.values().find(|held| held.execution == Some(execution));
@@ -324,7 +329,7 @@ impl Agent {
         }
     }
 
-    /// Stop everything that runs.
+    /// Stops all running jobs.
     pub(crate) fn stop_all(&self, reason: &str) {
         for running in self.running() {
             let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
@@ -333,24 +338,25 @@ impl Agent {
     }
 }
 
-/// Interval between checks for ended processes that this agent adopted.
+/// Interval between checks for adopted processes that have ended.
 const REAP: Duration = Duration::from_secs(1);
-/// Bytes of disk without which no job is begun.
+/// Free bytes on the disk that another job requires.
 const ROOM: u64 = 64 * 1024 * 1024;
 
 fn has_room(free: u64) -> bool {
     free > ROOM
 }
 
-/// Run until there is a reason to end.
+/// Runs the agent until it must exit.
 pub async fn run(
     (data, keys, identity): (Data, Keys, Identity),
     settings: Settings,
 ) -> anyhow::Result<Ended> {
-    // A job's script runs as the same user: our keys and our environment are not its to read in our memory.
+    // Scripts of jobs run as the same user. They must not read keys and environment in this
+    // process's memory.
     host::keep_to_itself();
-    // What a shim leaves behind when it is killed becomes ours to end.
-    processes::adopt_orphans().context("becoming the parent of orphaned descendants")?;
+    // Adopt what a killed shim leaves behind, so that the agent can end it.
+    processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     tokio::spawn(async {
         loop {
             tokio::time::sleep(REAP).await;
@@ -364,40 +370,44 @@ pub async fn run(
     let stopping = signals::listen()?;
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping)?;
     let (runner, slots) = (agent.identity.runner, agent.settings.slots);
-    info!(runner.id = %runner, "{runner} starts with {slots} slots");
+    info!(runner.id = %runner, slots, "Runner started");
     if let Err(error) = agent.journal.keep_reserve() {
-        warn!(%error, "There is no disk to keep in reserve for the journal");
+        warn!(%error, "Cannot reserve disk space for the journal");
     }
     agent.keep_switch_reserve();
     if let Err(error) = agent.settings.budgets.record(&agent.data) {
-        warn!(%error, "Cannot record the disk budgets: `stead-runner status` does not show these");
+        warn!(%error, "Cannot record the disk budgets: `stead-runner status` does not show them");
     }
-    // Only the file that is written on: those that were put aside become more and more, and jobs may wait for an agent.
+    // Check the current file only: the rotated files grow without limit, and jobs may wait for the
+    // agent.
     if let Ok(Err(wrong)) = journal::examine_current(&agent.data) {
-        warn!("The journal is not what was written, see `stead-runner journal verify`: {wrong}");
+        warn!(
+            error = %wrong,
+            "The journal failed verification: see `stead-runner journal verify`"
+        );
     }
-    // Early: there is disk space, and no upgrade has replaced the file yet.
+    // Copy it early: the disk still has space, and no upgrade has replaced the file yet.
     let kept = match program::keep(&agent.data) {
         Ok(kept) => program::check(&kept).await,
         Err(error) => Err(error),
     };
     if let Err(error) = kept {
-        warn!(%error, "Cannot keep the running program where jobs can run it: no job starts until this succeeds");
+        warn!(%error, "Cannot copy the running program for jobs: no job starts until this succeeds");
     }
     adopt::settle(&agent).await;
     if adopt::open_ends(&agent).is_ok_and(|open| open.is_empty())
         && let Err(error) = program::forget_others(&agent.data)
     {
-        warn!(%error, "Cannot remove kept programs of other versions");
+        warn!(%error, "Cannot remove copies of other program versions");
     }
     adopt::end_left_behind(&agent);
     let ended = poll::run(&agent).await?;
-    // The server also notices by itself, when the lease ends.
+    // The server also detects the exit when the lease expires.
     let most = match ended {
         Ended::Drained => Some(Duration::from_secs(5)),
-        // The jobs go on, and the next agent may wait for this one to end.
+        // The jobs continue, and the next agent may wait for this one to exit.
         Ended::Left => Some(Duration::from_secs(1)),
-        // No session of this agent is open.
+        // This agent has no open session.
         Ended::Superseded | Ended::NoProtocol { .. } => None,
     };
     if let Some(most) = most {

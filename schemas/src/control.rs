@@ -1,9 +1,10 @@
-//! The Control API on the wire: what people, services, the CLI and the dashboard say and hear.
+//! Control API types, shared by the server, the CLI, the dashboard and services.
 //!
-//! Rules that hold for all of it: a request with a field that nobody knows is refused; an answer may
-//! gain fields, so a client ignores what it does not know. Every answer to a change carries the
-//! `position` after which the change is visible; a reader passes it as `min_position`. States are
-//! open sets of words: a client shows a word that it does not know as it is.
+//! The server rejects a request with an unknown field. A response may gain fields, so a client
+//! ignores unknown ones.
+//!
+//! Every response to a change carries the `position` after which the change is visible. A reader
+//! passes it as `min_position`. States are open sets: a client displays an unknown state unchanged.
 pub mod apps;
 pub mod audit;
 pub mod builds;
@@ -21,111 +22,111 @@ use domain::ids::{InstallId, JobId, RunId, RunnerId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-/// A part of a list, and where the next part starts.
+/// Page of a list, with the cursor of the next page.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Page<T> {
-    /// At most `limit` of them.
+    /// Items of the page, at most `limit`.
     pub items: Vec<T>,
-    /// Pass it as `cursor` for what follows. Absent: this was all.
+    /// Cursor of the next page, for the `cursor` parameter. Absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// Everything there is, in one part.
+    /// Returns a single page that holds all items.
     pub fn whole(items: Vec<T>) -> Self {
         Page { items, next: None }
     }
 }
 
-/// Which part of a list, and how fresh it must be.
+/// Pagination and freshness parameters of a list.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Listing {
-    /// How many at most: 1 to 200. 50 when absent.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[param(minimum = 1, maximum = 200)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Where to go on: `next` of the part before.
+    /// Pagination cursor, the `next` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// How fresh an answer about one thing must be.
+/// Freshness parameter of a read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct Fresh {
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// It is done, or it was already so.
+/// Result of an idempotent change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Done {
-    /// What was asked is visible in every read from this position on.
+    /// Position after which reads include the change.
     pub position: u64,
-    /// False: it was already so and nothing was written.
+    /// True if the request changed anything. False if the state was already as requested.
     pub changed: bool,
 }
 
-/// Why somebody does it, in their own words.
+/// Optional reason for a change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Because {
-    /// At most 2,000 characters; kept in the log.
+    /// Reason, at most 2,000 characters. The server stores it in the log.
     #[schema(max_length = 2000)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// What a thing that does not move is waiting for.
+/// Condition that a run, step, job or build waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
     /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies`, `window` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
-    /// One sentence for a person, with what to do when something is to be done.
+    /// One sentence for a user, with the required action, if any.
     pub detail: String,
-    /// The job that is in the way.
+    /// Id of the blocking job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// The run that is in the way.
+    /// Id of the blocking run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// The install whose resource is held.
+    /// Id of the install whose resource is reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// The runner that is awaited.
+    /// Id of the required runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
 }
 
-/// Something in a file that is wrong, or likely to be.
+/// Error or warning about a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diagnostic {
-    /// `error` or `warning`.
+    /// Severity: `error` or `warning`.
     pub severity: String,
-    /// Relative to the app directory.
+    /// Path relative to the app directory.
     pub file: String,
-    /// From 1. Absent: the file as a whole.
+    /// Line number, from 1. Absent if the finding concerns the file as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// From 1.
+    /// Column number, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// What is wrong.
+    /// Description of the problem.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

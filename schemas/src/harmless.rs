@@ -1,8 +1,11 @@
-//! What strangers wrote, for a terminal. A module, a runner in somebody else's account or a vendor's server chooses
-//! resource addresses, outputs and error texts, and a person decides by what is on the screen: none of them may move
-//! its cursor, retitle it, turn its direction round, or look like a line of ours.
+//! Sanitizes untrusted text for a terminal.
+//!
+//! Modules, customers' runners and vendors' servers choose resource addresses, outputs and error
+//! texts. An operator decides by what the terminal shows. Such text must not move the cursor, set
+//! the title, reverse the text direction or imitate Stead's own output.
 
-/// One line, with everything that is not seen made visible.
+/// Returns the text as one line. A line feed becomes `⏎`, every other control or invisible
+/// character U+FFFD. Tabs stay.
 pub fn harmless(line: &str) -> String {
     line.chars().map(shown).collect()
 }
@@ -15,7 +18,7 @@ fn shown(c: char) -> char {
     }
 }
 
-/// Line separators of Unicode, and what reorders or hides the characters around it.
+/// Returns whether `c` is a Unicode line separator, or reorders or hides neighboring characters.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

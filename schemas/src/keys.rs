@@ -1,70 +1,75 @@
-//! The public keys of a server, and how a runner comes to trust them.
+//! Public keys of a server, and the rules for a runner to trust them.
 //!
-//! `GET /.well-known/stead-keys` answers a DSSE envelope around a [`KeyList`], signed by a manifest key. The
-//! enrol command names that key by its [`fingerprint`]; from then on a runner takes a new key only from a
-//! list that is signed by a manifest key it already has. So a list is signed by the former manifest keys, too:
-//! that is how a runner that knows only one of them comes to the new one.
+//! `GET /.well-known/stead-keys` returns a DSSE envelope around a [`KeyList`], signed by a manifest
+//! key. The enrol command pins that key by its [`fingerprint`]. Later, a runner accepts a new key
+//! only from a list that a manifest key it already trusts has signed.
+//!
+//! The server therefore signs the list with its former manifest keys too. A runner that trusts only
+//! a former key can then accept the current one.
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::moment;
 
-/// Where both listeners serve the list.
+/// Path of the key list on both listeners.
 pub const KEYS_PATH: &str = "/.well-known/stead-keys";
-/// DSSE payload type of the list.
+/// DSSE payload type of the key list.
 pub const KEYS_TYPE: &str = "application/vnd.stead.keys.v1+json";
 
-/// Every key that a runner may meet.
+/// All public keys of a server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeyList {
-    /// 1.
+    /// Format version, always 1.
     pub version: u32,
-    /// The ULID of the log that these keys speak for.
+    /// ULID of the log that the keys belong to.
     pub log_id: String,
-    /// When the list was signed.
+    /// Time when the list was signed.
     #[serde(with = "moment")]
     pub issued_at: DateTime<Utc>,
-    /// In no particular order; several of one use while keys rotate.
+    /// Keys, in no particular order. A rotation lists several keys of the same use.
     pub keys: Vec<ServerKey>,
 }
 
-/// One Ed25519 public key and what it signs.
+/// Ed25519 public key with its only use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ServerKey {
-    /// What it signs. A key signs nothing else.
+    /// Use of the key. A key signs nothing else.
     #[serde(rename = "use")]
     pub usage: KeyUse,
-    /// The 32 bytes, 64 hexadecimal digits.
+    /// Public key, 32 bytes as 64 hexadecimal digits.
     pub key: String,
-    /// From when on.
+    /// Time from which the key is valid.
     #[serde(with = "moment")]
     pub not_before: DateTime<Utc>,
-    /// Until when; absent: until a list without it.
+    /// Time until which the key is valid. Absent: until a later list omits the key.
     #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<DateTime<Utc>>,
 }
 
-/// What a server's key signs.
+/// Use of a server key.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum KeyUse {
-    /// Access tokens and job tokens.
+    /// Signs access tokens and job tokens.
     Tokens,
-    /// Manifests, grants and this list.
+    /// Signs manifests, grants and the key list.
     Manifests,
-    /// Checkpoints of the log.
+    /// Signs checkpoints of the log.
     Checkpoints,
-    /// A use of a later version; such a key is kept and never used.
+    /// Unknown use from a later version. The runner stores such a key and never uses it.
     #[serde(other)]
     Other,
 }
 
 impl KeyList {
-    /// The keys of one use that are good at this moment, as their 32 bytes; a malformed key is left out. The
-    /// moment is never before the list itself: whoever has a key whose time is over may also say what time it is.
+    /// Returns the keys of one use that are valid at `at`, as 32 bytes each. A malformed key is
+    /// skipped.
+    ///
+    /// A time before the list's issue time counts as the issue time. Otherwise the holder of an
+    /// expired key could make it valid again with a false time.
     pub fn of(&self, usage: KeyUse, at: DateTime<Utc>) -> Vec<[u8; 32]> {
         let at = at.max(self.issued_at);
         let good =
@@ -74,7 +79,8 @@ impl KeyList {
     }
 }
 
-/// What the enrol command prints: `sha256:` and the SHA-256 of the key's 32 bytes.
+/// Returns the fingerprint that the enrol command prints: `sha256:` and the SHA-256 of the key's 32
+/// bytes.
 pub fn fingerprint(key: &[u8; 32]) -> String {
     use sha2::{Digest as _, Sha256};
     format!("sha256:{}", hex::encode(Sha256::digest(key)))
@@ -103,7 +109,7 @@ mod tests {
         assert_eq!((found(&list, from - second), found(&list, from)), (0, 1));
         assert_eq!((found(&list, until - second), found(&list, until)), (1, 0));
         assert_eq!(list.of(KeyUse::Tokens, from).len(), 0);
-        // Who says that it is an hour ago does not bring back what was over when the list was made.
+        // A time before the list's issue time must not make an expired key valid again.
         list.issued_at = until;
         assert_eq!(found(&list, until - TimeDelta::hours(1)), 0);
     }

@@ -1,16 +1,16 @@
-//! The wire: what the two APIs say, and what a runner is told to do and allowed to do.
+//! Wire types of the Control API and the Runner API, and the documents that authorize a runner.
 //!
-//! | module | who reads it |
+//! | module | content |
 //! |---|---|
-//! | [`runner`] | a runner and the Runner API |
-//! | [`manifest`] | what to do ([`manifest::Manifest`]), who may do it now ([`manifest::Grant`]) |
-//! | [`token`] | the claims of every token, and the compact signature they travel in |
-//! | [`keys`] | the public keys of a server, as a list signed by one of them |
-//! | [`problem`] | a refusal, RFC 9457 |
-//! | [`harmless`] | people: what strangers wrote, on their terminals |
-//! | [`control`] | people, services and `stead`, through the Control API |
+//! | [`runner`] | requests and responses of the Runner API |
+//! | [`manifest`] | work of a job ([`manifest::Manifest`]), permission to execute it ([`manifest::Grant`]) |
+//! | [`token`] | claims of every token, and their compact signature |
+//! | [`keys`] | public keys of a server, as a list that one of them signed |
+//! | [`problem`] | error response, RFC 9457 |
+//! | [`sanitize`] | untrusted text for terminals |
+//! | [`control`] | requests and responses of the Control API |
 //!
-//! Readers ignore what they do not know, so that both ends may be a version apart. Absent is not null.
+//! Readers ignore unknown members, so that the two ends may differ by one version. An absent member is not null.
 pub mod control;
 pub mod harmless;
 pub mod keys;

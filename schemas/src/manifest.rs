@@ -1,7 +1,8 @@
-//! What to do, and who may do it now.
+//! Manifests and grants: the work of a job, and the permission to execute it.
 //!
-//! Both travel as DSSE envelopes whose payload is RFC 8785 JSON. Whoever reads one verifies the bytes that
-//! arrived and never writes them anew; a manifest's digest is the SHA-256 of its payload bytes.
+//! Both travel as DSSE envelopes with an RFC 8785 JSON payload. A reader verifies the received
+//! bytes and never serializes them again. The digest of a manifest is the SHA-256 of its payload
+//! bytes.
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -24,152 +25,156 @@ pub const MANIFEST_TYPE: &str = "application/vnd.stead.manifest.v1+json";
 /// DSSE payload type of a grant.
 pub const GRANT_TYPE: &str = "application/vnd.stead.grant.v1+json";
 
-/// What to do: everything that the runner needs to know, and no secret in clear.
+/// Work of one job. It contains everything that the runner needs, and no secret in plain text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Manifest {
-    /// 1.
+    /// Format version, always 1.
     pub version: u32,
-    /// The job that this is for.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// What kind of work.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// What a silence means.
+    /// Class of the job. It determines the effect of a lost execution.
     pub class: JobClass,
-    /// Who knows how.
+    /// Plugin that does the work.
     pub plugin: PluginRef,
-    /// What may be pulled for it, by digest and nothing else.
+    /// Artifacts that the runner may pull for the job, each by digest.
     #[serde(default)]
     pub artifacts: Vec<ArtifactRef>,
-    /// The plugin's own inputs, rendered; secrets are typed holes.
+    /// Rendered inputs of the plugin. A typed reference stands in place of each secret.
     #[serde(default)]
     #[schema(value_type = Object)]
     pub inputs: Value,
-    /// Variables of the child; the runner adds only a few of its own.
+    /// Environment variables of the child process. The runner adds only a few of its own.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// The role that the child works under, where the cloud knows roles.
+    /// Cloud role that the child process assumes. Absent where the cloud has no roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What the child may use.
+    /// Resource limits of the child process.
     pub limits: Limits,
-    /// How long the child may take.
+    /// Timeouts of the child process.
     pub timeouts: Timeouts,
-    /// The approved plan's digest; an apply does this plan or nothing.
+    /// Digest of the approved plan. An apply executes exactly this plan or fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub plan: Option<Digest>,
-    /// What the control plane knows of the component's state; the runner refuses an older one and one of another lineage.
+    /// State of the component that the control plane knows. The runner refuses an older state or
+    /// another lineage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<KnownState>,
 }
 
-/// State of a component as the log has it.
+/// State of a component, as the log records it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct KnownState {
-    /// The newest one that was reported or accepted.
+    /// Newest version that a runner reported or a user accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<StateVersion>,
-    /// The last decision of a user to accept another state.
+    /// Latest decision of a user to accept another state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<AcceptedState>,
 }
 
-/// A recorded decision: this state is right, whatever was known before.
+/// Decision that a state is correct, even if another one was known before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AcceptedState {
-    /// The state.
+    /// Accepted version.
     #[serde(flatten)]
     pub version: StateVersion,
     /// Number of the decision for this component, from 1.
     pub decision: u64,
 }
 
-/// The plugin that does the work.
+/// Plugin that does the work of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PluginRef {
-    /// `terraform_module`, `action`, or the name of an executable plugin.
+    /// Name: `terraform_module`, `action`, or the name of an executable plugin.
     pub name: String,
-    /// The version of its contract.
+    /// Version of the plugin contract.
     pub version: String,
-    /// The executable's digest; absent for what is built in.
+    /// Digest of the executable. Absent for a built-in plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,
 }
 
-/// One thing that the registry hands out for this job.
+/// Artifact that the registry serves for a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ArtifactRef {
-    /// `<app>/<component>`, as in `/v2/<repository>/manifests/<digest>`.
+    /// Repository, `<app>/<component>`, as in `/v2/<repository>/manifests/<digest>`.
     pub repository: String,
-    /// The digest of the OCI manifest.
+    /// Digest of the OCI manifest.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Bytes of the artifact.
+    /// Size of the artifact in bytes.
     pub size: u64,
 }
 
-/// What the child may use.
+/// Resource limits of a child process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Limits {
-    /// Address space of the child and each of its children; absent: the host's.
+    /// Address space of the child process and of each descendant, in bytes. Absent: the limit of
+    /// the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Log bytes that are kept, first part and last part together.
+    /// Maximum number of stored log bytes, beginning and end of the log together.
     pub output_bytes: u64,
 }
 
-/// How long the child may take, milliseconds.
+/// Timeouts of a child process, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Timeouts {
-    /// From the claim to the end.
+    /// Time from the claim to the end, in milliseconds.
     pub deadline_ms: u64,
-    /// From SIGTERM to SIGKILL.
+    /// Time between SIGTERM and SIGKILL, in milliseconds.
     pub grace_ms: u64,
-    /// Silence after which the child is stopped; absent: it may be silent.
+    /// Time without output after which the runner stops the child process, in milliseconds. Absent:
+    /// no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_output_ms: Option<u64>,
 }
 
-/// Who may execute a manifest now. A manifest without a grant for this runner and execution is nothing.
+/// Permission for one runner to execute one manifest once. Without a grant for its runner and
+/// execution, a manifest permits nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Grant {
-    /// 1.
+    /// Format version, always 1.
     pub version: u32,
-    /// The log that holds the claim.
+    /// Id of the log that contains the claim.
     pub log_id: String,
-    /// The manifest's digest.
+    /// Digest of the manifest.
     #[schema(value_type = String)]
     pub manifest: Digest,
-    /// The job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// The one execution that this permits.
+    /// Id of the only permitted execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// From 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// The one runner that this permits.
+    /// Id of the only permitted runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// Its identity key, 64 hexadecimal digits.
+    /// Identity key of the runner, 64 hexadecimal digits.
     pub runner_key: String,
-    /// Grows with every claim; what is outside the control plane compares it.
+    /// Fence, greater for every later claim. Systems outside the control plane compare it.
     pub fence: Fence,
-    /// When it was signed.
+    /// Time when the grant was signed.
     #[serde(with = "moment")]
     pub issued_at: DateTime<Utc>,
-    /// After this moment nothing may go on.
+    /// Deadline. After it, the execution must have stopped.
     #[serde(with = "moment")]
     pub deadline: DateTime<Utc>,
 }
 
-/// The epoch of the log and the position of `job.claimed`; ordered.
+/// Fencing token: epoch of the log and position of `job.claimed`, compared in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 pub struct Fence {
-    /// Raised only by an operator after a restore.
+    /// Epoch of the log. Only an operator raises it, after a restore.
     pub epoch: u64,
-    /// Where the claim stands in the log.
+    /// Position of the claim in the log.
     pub position: u64,
 }

@@ -1,27 +1,27 @@
-//! How a moment is written on every wire: RFC 3339, UTC, always six digits of a second.
+//! Timestamp format of every API: RFC 3339, UTC, always with six decimals of a second.
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// The one spelling of a moment.
+/// Returns the canonical text of a timestamp.
 pub fn text(moment: &DateTime<Utc>) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// For `#[serde(with = "moment")]`.
+/// Serializes a timestamp for `#[serde(with = "moment")]`.
 pub fn serialize<S: Serializer>(moment: &DateTime<Utc>, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&text(moment))
 }
 
-/// For `#[serde(with = "moment")]`. Other offsets are read too.
+/// Deserializes a timestamp for `#[serde(with = "moment")]`. Accepts any UTC offset.
 pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, D::Error> {
     DateTime::<Utc>::deserialize(from)
 }
 
-/// The same for a moment that may be absent.
+/// Optional timestamps in the same format.
 pub mod maybe {
     use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
 
-    /// For `#[serde(with = "moment::maybe")]`.
+    /// Serializes an optional timestamp for `#[serde(with = "moment::maybe")]`.
     pub fn serialize<S: Serializer>(
         moment: &Option<DateTime<Utc>>,
         out: S,
@@ -32,7 +32,7 @@ pub mod maybe {
         }
     }
 
-    /// For `#[serde(with = "moment::maybe", default)]`.
+    /// Deserializes an optional timestamp for `#[serde(with = "moment::maybe", default)]`.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<DateTime<Utc>>, D::Error> {

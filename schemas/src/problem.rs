@@ -1,67 +1,68 @@
-//! A refusal, as RFC 9457 `application/problem+json`.
+//! Problem in a response, RFC 9457 `application/problem+json`.
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// The media type of every answer that is not a success.
+/// Media type of every error response.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why a call was refused. Programs branch on `code`; people read `title` and `detail`.
+/// Error in a response. Programs branch on `code`. Users read `title` and `detail`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Problem {
-    /// `urn:stead:problem:<code>`.
+    /// Problem type, `urn:stead:problem:<code>`.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// The same sentence for every occurrence of this code.
+    /// Summary, the same for every problem with this code.
     #[serde(default)]
     pub title: String,
-    /// The HTTP status, repeated.
+    /// HTTP status code.
     #[serde(default)]
     pub status: u16,
-    /// A word for programs, never renamed: `session_superseded`, `not_offered` …
+    /// Stable code for programs, such as `session_superseded` or `not_offered`.
     #[serde(default)]
     pub code: String,
-    /// What happened this time.
+    /// Explanation of this occurrence.
     #[serde(default)]
     pub detail: String,
-    /// Where: the request's path or the thing's id.
+    /// Path of the request, or id of the affected resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Each thing that is wrong with what was sent.
+    /// Individual errors in the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldProblem>,
-    /// What this code adds: `job_state` with 412, `expected` with a gap, `protocol` with 426.
+    /// Further members of this code: `job_state` with 412, `expected` with a sequence gap,
+    /// `protocol` with 426.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub more: Map<String, Value>,
 }
 
-/// One thing that is wrong, and how to mend it.
+/// Error in one field or file, with a suggested fix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldProblem {
-    /// The path of the field inside the request or the file.
+    /// Path of the field in the request or the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// The file, where the request carried files.
+    /// Name of the file, if the request contained files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// From 1.
+    /// Line number, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// From 1.
+    /// Column number, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
-    /// What to do about it.
+    /// Suggested fix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
 impl Problem {
-    /// A problem with the least that each must say.
+    /// Returns a problem with the members that every problem has.
     pub fn new(status: u16, code: &str, title: &str, detail: impl Into<String>) -> Self {
         Problem {
             kind: format!("urn:stead:problem:{code}"),
@@ -75,13 +76,13 @@ impl Problem {
         }
     }
 
-    /// Add a member that belongs to this code.
+    /// Adds a member that is specific to this code.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.more.insert(key.into(), value.into());
         self
     }
 
-    /// A member of this code that is a number, such as `expected`.
+    /// Returns a numeric member of this code, such as `expected`.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.more.get(key).and_then(Value::as_u64)
     }
@@ -95,7 +96,7 @@ impl fmt::Display for Problem {
             if self.detail.is_empty() { &self.title } else { &self.detail },
             self.code
         )?;
-        // Where to look, for who has no other place to show it.
+        // The location goes into the text, for a caller that displays only the text.
         for error in &self.errors {
             if let (Some(file), Some(line)) = (&error.file, error.line) {
                 write!(f, "; {file}:{line}: {}", error.message)?;

@@ -1,7 +1,8 @@
-//! The Runner API, in the order of a runner's life: [`identity`], [`session`], [`work`], [`log`]; and what it signs, [`signed`].
+//! Runner API, in the order of use: [`identity`], [`session`], [`work`], [`log`]. The module
+//! [`signed`] has the documents that a runner signs.
 //!
-//! Every call may be repeated. An execution id travels in the header [`EXECUTION`] with everything that
-//! belongs to one; the server refuses what a former execution says with 412.
+//! Every call is idempotent. Each call of an execution carries the execution id in the header
+//! [`EXECUTION`]. The server rejects a call of a superseded execution with 412.
 pub mod identity;
 pub mod log;
 pub mod session;
@@ -28,15 +29,15 @@ pub use self::{
     },
 };
 
-/// Header of every call that belongs to an execution.
+/// Request header with the execution id.
 pub const EXECUTION: &str = "execution";
-/// Header of a log answer: the job's state in one word.
+/// Response header of a log upload: state of the job.
 pub const JOB_STATE: &str = "x-job-state";
-/// Header of a log answer: what is left of the lease, milliseconds.
+/// Response header of a log upload: remaining time of the lease in milliseconds.
 pub const LEASE_MS: &str = "x-lease-ms";
-/// Header of a log answer: how long to wait before the next chunk, milliseconds.
+/// Response header of a log upload: delay before the next chunk in milliseconds.
 pub const LOG_INTERVAL_MS: &str = "x-log-interval-ms";
-/// Header of a log chunk: `sha-256=:<base64>:` of the chunk before compression.
+/// Request header of a log chunk: `sha-256=:<base64>:` of the uncompressed chunk.
 pub const REPR_DIGEST: &str = "repr-digest";
-/// The version of this protocol.
+/// Version of the runner protocol.
 pub const PROTOCOL: u32 = 1;

@@ -1,4 +1,4 @@
-//! The claims of every token, and the compact signature (JWS, `EdDSA`) that they travel in.
+//! Claims of every token, and their compact signature (JWS, `EdDSA`).
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as URL};
 use domain::ids::{ExecutionId, InstallId, JobId, RunnerId, SessionId};
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{manifest::Fence, runner::RunnerMode};
 
-/// `aud` of what a runner signs to get an access token.
+/// `aud` of the assertion that requests an access token.
 pub const AUD_TOKEN: &str = "stead-token";
-/// `aud` of what a runner signs to open a session.
+/// `aud` of the assertion that opens a session.
 pub const AUD_SESSION: &str = "stead-session";
-/// `aud` of what a runner signs to replace its identity key.
+/// `aud` of the assertion that replaces the identity key.
 pub const AUD_REKEY: &str = "stead-rekey";
 /// `aud` of an access token.
 pub const AUD_RUNNER: &str = "stead-runner";
@@ -19,117 +19,122 @@ pub const AUD_JOB: &str = "stead-job";
 
 const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 
-/// What a runner signs with its identity key, good for 60 s and once.
+/// Assertion that a runner signs with its identity key. It is valid for 60 s and for one use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Assertion {
-    /// The runner.
+    /// Id of the runner.
     pub sub: RunnerId,
-    /// [`AUD_TOKEN`].
+    /// Audience, [`AUD_TOKEN`].
     pub aud: String,
-    /// Random; a second use is refused.
+    /// Random id. The server rejects a second use.
     pub jti: String,
-    /// Seconds since 1970.
+    /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// `iat` + 60.
+    /// Expiry, `iat` + 60.
     pub exp: i64,
-    /// Of the session that the token is for.
+    /// Generation of the session that the token is for.
     pub generation: u64,
 }
 
-/// What a runner signs with its identity key to open a session: an access token is not enough for that, so
-/// whoever steals one cannot take the runner's place. It may be sent again: the same session is the same one.
+/// Assertion that a runner signs with its identity key to open a session.
+///
+/// An access token does not open a session, so a stolen one does not let an attacker replace the
+/// runner. A repeated request with the same session id returns the same session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
-    /// The runner.
+    /// Id of the runner.
     pub sub: RunnerId,
-    /// [`AUD_SESSION`].
+    /// Audience, [`AUD_SESSION`].
     pub aud: String,
-    /// Seconds since 1970.
+    /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// `iat` + 60.
+    /// Expiry, `iat` + 60.
     pub exp: i64,
-    /// The name of the session, made by the runner for each one that it opens, and kept until it is open.
+    /// Session id. The runner generates it for each new session and repeats it until the session is
+    /// open.
     pub session: SessionId,
-    /// Changes when the host starts anew.
+    /// Boot id of the host. It changes at each boot.
     pub boot_id: String,
-    /// Random, made with the journal: another one means that the journal was lost.
+    /// Random id of the journal. A changed id means that the runner lost its journal.
     pub journal_id: String,
-    /// Random, made when the agent's process starts: a copy of the journal's directory has another one.
+    /// Random id of the agent process. It differs between a journal directory and a copy of it that
+    /// another agent uses.
     pub process_id: String,
 }
 
-/// What a runner signs with its identity key, and once more with the new one, to be known by the new one.
+/// Assertion that replaces the identity key. The runner signs it with the old key and with the new
+/// key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rekey {
-    /// The runner.
+    /// Id of the runner.
     pub sub: RunnerId,
-    /// [`AUD_REKEY`].
+    /// Audience, [`AUD_REKEY`].
     pub aud: String,
-    /// Seconds since 1970.
+    /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// `iat` + 60.
+    /// Expiry, `iat` + 60.
     pub exp: i64,
-    /// The new Ed25519 public key, 64 hexadecimal digits.
+    /// New Ed25519 public key, 64 hexadecimal digits.
     pub identity_key: String,
 }
 
-/// What the server signs for a runner: 15 minutes of the Runner API.
+/// Claims of an access token, which is valid for 15 minutes on the Runner API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AccessClaims {
-    /// The runner.
+    /// Id of the runner.
     pub sub: RunnerId,
-    /// [`AUD_RUNNER`].
+    /// Audience, [`AUD_RUNNER`].
     pub aud: String,
-    /// `stead/<log_id>`.
+    /// Issuer, `stead/<log_id>`.
     pub iss: String,
-    /// Random, for the audit.
+    /// Random id, for the audit.
     pub jti: String,
-    /// Seconds since 1970.
+    /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// Seconds since 1970.
+    /// Expiry, Unix time in seconds.
     pub exp: i64,
-    /// The session that it is for: a newer one makes this token stale.
+    /// Generation of the session. A newer session invalidates the token.
     pub generation: u64,
-    /// What the runner is for.
+    /// Mode of the runner.
     pub mode: RunnerMode,
-    /// The install that it belongs to; absent for a build runner.
+    /// Id of the runner's install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
 }
 
-/// What the server signs for one execution: its registry, its blobs, its state.
+/// Claims of a job token, which gives one execution access to its registry, blobs and state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct JobClaims {
-    /// The runner.
+    /// Id of the runner.
     pub sub: RunnerId,
-    /// [`AUD_JOB`].
+    /// Audience, [`AUD_JOB`].
     pub aud: String,
-    /// `stead/<log_id>`.
+    /// Issuer, `stead/<log_id>`.
     pub iss: String,
-    /// Seconds since 1970.
+    /// Issue time, Unix time in seconds.
     pub iat: i64,
-    /// The deadline and ten minutes.
+    /// Expiry, 10 minutes after the deadline.
     pub exp: i64,
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// The execution; a newer one makes this token stale.
+    /// Id of the execution. A newer execution invalidates the token.
     pub execution: ExecutionId,
-    /// The fence of the grant.
+    /// Fence of the grant.
     pub fence: Fence,
 }
 
-/// Why a token is not taken.
+/// Reason to reject a token.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TokenError {
-    /// Not three parts, not base64url, not the claims that were expected.
+    /// The token does not have three parts, is not base64url, or has other claims than expected.
     #[error("the token is malformed")]
     Malformed,
-    /// None of the keys signed it.
-    #[error("the token is signed by no key that is known here")]
+    /// None of the keys signed the token.
+    #[error("the token is not signed by a known key")]
     Signature,
 }
 
-/// Sign claims. Times inside them are the caller's business.
+/// Signs claims. The caller sets the times in them.
 pub fn sign<C: Serialize>(claims: &C, key: &SigningKey) -> Result<String, TokenError> {
     let claims = serde_json::to_vec(claims).map_err(|_| TokenError::Malformed)?;
     let signed = format!("{}.{}", URL.encode(HEADER), URL.encode(claims));
@@ -137,12 +142,11 @@ pub fn sign<C: Serialize>(claims: &C, key: &SigningKey) -> Result<String, TokenE
     Ok(format!("{signed}.{}", URL.encode(signature)))
 }
 
-/// Read the claims of a token that one of the keys signed. `aud` and `exp` are left to the caller, who
-/// knows the clock and the purpose.
+/// Returns the claims of a token that one of the keys signed. The caller checks `aud` and `exp`.
 pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result<C, TokenError> {
     let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
     let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
-    // Exactly our header: a token never chooses how it is verified.
+    // Only our fixed header is accepted: a token must not choose its own verification algorithm.
     if URL.decode(header).ok().as_deref() != Some(HEADER.as_bytes()) {
         return Err(TokenError::Malformed);
     }
@@ -155,7 +159,8 @@ pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result
     serde_json::from_slice(&claims).map_err(|_| TokenError::Malformed)
 }
 
-/// The claims of a token without its proof: for showing, never for deciding.
+/// Returns the claims of a token without verification. Use them for display only, never for a
+/// decision.
 pub fn peek<C: DeserializeOwned>(token: &str) -> Option<C> {
     serde_json::from_slice(&URL.decode(token.split('.').nth(1)?).ok()?).ok()
 }

@@ -1,4 +1,4 @@
-//! The tree is the diagram: no crate knows what it must not know.
+//! Tests that the crates depend on each other only as the architecture allows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tests::stdout_of;
 
-/// What each crate may know of ours. The domain knows nothing.
+/// Workspace crates that each crate may depend on. The domain depends on none.
 const ARROWS: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("proof", &[]),
@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stead-plugin-files", &[]),
 ];
 
-/// What must not be among a crate's direct dependencies, and why.
+/// Forbidden direct dependencies of each crate.
 const FORBIDDEN: &[(&str, &[&str])] = &[
     ("domain", &["sqlx", "axum", "tokio", "cqrs-es"]),
     ("proof", &["sqlx", "axum", "tokio", "cqrs-es"]),
@@ -66,7 +66,7 @@ fn arrows_point_one_way() {
     }
 }
 
-/// Mistakes made on purpose are for tests that ask for them by name: nothing turns them on that anybody else builds.
+/// Fault injection is for tests that enable it. A default build must not contain it.
 #[test]
 fn a_plain_build_has_no_planted_bugs() {
     let tree = |of: &[&str]| {
@@ -90,7 +90,7 @@ fn no_crate_brings_in_what_it_must_do_without() {
     }
 }
 
-/// bincode is unmaintained: docs/adr/0019.
+/// bincode is unmaintained, so its use is confined to one module: docs/adr/0019.
 #[test]
 fn only_the_module_of_snapshots_encodes_or_decodes_with_bincode() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

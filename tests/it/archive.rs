@@ -1,4 +1,4 @@
-//! `stead archive` as an operator uses it, beside a server that works: made, listed, read back, dropped, lost.
+//! Tests `stead archive` next to a running server: create, list, read, drop and lose an archive.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, time::Duration};
 
@@ -10,7 +10,7 @@ fn archive(server: &Server, args: &[&str]) -> Value {
     server.ask(&[&["archive"], args, &["--data", &data]].concat())
 }
 
-/// Enough for a checkpoint to be published.
+/// Appends enough events for a published checkpoint.
 fn events(server: &Server) {
     let token = format!("Bearer {}", server.owner_token());
     let headers = [("authorization", &*token), ("content-type", "application/json")];
@@ -29,7 +29,8 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     events(&server);
     let asked = ["audit", "events", "--limit", "200"];
     let before = server.ask(&asked);
-    // Checkpoints are published within a second or two, and one may cover some of them first.
+    // Checkpoints are published within two seconds, and the first one may cover only some of the
+    // events.
     until_some("a checkpoint", Duration::from_secs(60), || {
         archive(&server, &["create", "--through", "512"]);
         (archive(&server, &["list"]).as_array()?.len() == 2).then_some(())
@@ -41,7 +42,8 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     let key = server.ask(&["audit", "checkpoint"])["verifier_key"].as_str().unwrap().to_owned();
     let alone = server.ask(&["archive", "verify", &directory, "--key", &key]);
     assert_eq!((&alone[0]["first"], &alone[0]["last"]), (&257.into(), &512.into()));
-    // Rows go, and nobody who asks sees it; also after a server that was killed has started again.
+    // Archived rows leave the database and stay readable, also after a kill and restart of the
+    // server.
     assert_eq!(
         archive(&server, &["drop", "--through", "600"]),
         serde_json::json!([[1, 256], [257, 512]])
@@ -54,7 +56,7 @@ fn older_ranges_are_archived_dropped_and_read_as_before() {
     {
         stdout_of(server.stead_for_people().args(well));
     }
-    // One that is not there is named, with what to do.
+    // A missing archive is named in the error, with the required action.
     let away = server.data().join("away");
     fs::rename(&directory, &away).unwrap();
     let data = server.data().display().to_string();

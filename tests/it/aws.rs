@@ -1,5 +1,5 @@
-//! Real resources of the AWS provider, against something that speaks like AWS: made, changed, drifted by hand,
-//! planned again, destroyed.
+//! Tests real resources of the AWS provider against an AWS emulator: create, update, drift, plan
+//! and destroy.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{path::Path, time::Duration};
 
@@ -11,7 +11,7 @@ use tests::{
 
 const LATER: Duration = Duration::from_secs(240);
 
-/// Until the newest run waits for a word on the component's plan, or is over.
+/// Waits until the newest run waits for approval of the component's plan, or has finished.
 fn planned(server: &Server) -> Value {
     let mut run = Value::Null;
     until("the plan of the bucket", LATER, || {
@@ -47,7 +47,7 @@ fn changes(run: &Value) -> (u64, u64, u64) {
     (count("add"), count("change"), count("destroy"))
 }
 
-/// A runner whose jobs find credentials and the provider; both are the customer's own.
+/// Starts a runner whose jobs find credentials and the provider, both supplied by the customer.
 fn customer(server: &Server, terraform: &Path, token: &str) -> Runner {
     Customer::new(server, "customer")
         .output("region=us-east-1")
@@ -72,7 +72,7 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     let created = server.ask(&create);
     let runner = customer(&server, &terraform, created["enrolment"]["token"].as_str().unwrap());
 
-    // Made, by approval; nothing is there before the word.
+    // created after approval, and not before
     until("the provision run", LATER, || {
         !server.ask(&["runs", "list", "--install", "notes"]).as_array().unwrap().is_empty()
     });
@@ -88,14 +88,15 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     let tags = moto.tags(bucket).unwrap();
     assert!(tags.contains("<Value>30</Value>") && moto.has_role(&role), "{tags}");
 
-    // Changed.
+    // updated
     server.ask(&["installs", "set-inputs", "notes", "--input", "retention_days=90"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 1, 0), "{run:#}");
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 
-    // Drifted by hand: the next plan finds it although nobody changed the config, and puts it right.
+    // drift: the next plan finds a manual change without a new config version, and its apply
+    // reverts it
     moto.set_tag(bucket, "retention_days", "7");
     server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = planned(&server);
@@ -105,12 +106,12 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     approve(&server);
     assert!(moto.tags(bucket).unwrap().contains("<Value>90</Value>"));
 
-    // Nothing to do is nothing done: a plan without changes asks nobody and skips its apply.
+    // a plan without changes requires no approval and skips its apply
     server.ask(&["installs", "deploy", "notes", "--component", "bucket"]);
     let run = succeeded(&server, "notes");
     assert_eq!(step(&run, "bucket")["plan"]["noop"], true, "{run:#}");
 
-    // Destroyed, by approval of what is destroyed.
+    // destroyed, after approval of the destroy plan
     server.ask(&["installs", "deprovision", "notes", "--reason", "the end"]);
     let run = planned(&server);
     assert_eq!(changes(&run), (0, 0, 3), "{run:#}");
@@ -129,7 +130,7 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     assert_eq!(last["state"], "succeeded", "{last:#}");
     assert!(moto.tags(bucket).is_none() && !moto.has_role(&role), "{}", moto.buckets());
 
-    // The customer's credentials stayed with the customer.
+    // The customer's credentials never leave the customer's side.
     let export = stdout_of(server.stead_for_people().args(["audit", "export"]));
     assert!(!export.contains("nobody-else-has-this-key") && !export.contains("AKIACUSTOMERSOWN"));
     drop(runner);

@@ -1,4 +1,5 @@
-//! `stead backup` as an operator uses it: made while the server works, killed, tried, restored, and served from again.
+//! Tests `stead backup` as an operator uses it: create while the server runs, kill, drill, restore,
+//! and serve the result.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -16,7 +17,7 @@ fn backup(server: &Server, args: &[&str]) -> Value {
     server.ask(&[&["backup"], args].concat())
 }
 
-/// The log as it is signed now, in a file, as a runner keeps it.
+/// Writes the current signed checkpoint to a file, as a runner stores it.
 fn checkpoint(server: &Server, name: &str) -> String {
     let path = server.dir().join(name);
     let note = server.ask(&["audit", "checkpoint"])["note"].as_str().unwrap().to_owned();
@@ -28,7 +29,8 @@ fn event(server: &Server, name: &str) {
     server.ask(&["tokens", "create", "--name", name, "--role", "viewer"]);
 }
 
-/// Killed at every tenth of its time: what is there is whole and has its name, or is refused.
+/// Kills the command at each tenth of its duration. Each remaining backup is complete and named, or
+/// is rejected.
 fn killed_creates_leave_nothing(server: &Server, data: &str, takes: Duration) {
     let (mut halves, into) = (0, server.dir().join("never"));
     for attempt in 0..27 {
@@ -53,7 +55,7 @@ fn killed_creates_leave_nothing(server: &Server, data: &str, takes: Duration) {
             restore.args(["backup", "restore", "--from"]).arg(place).arg("--data").arg(&into);
             let refused = restore.output().unwrap();
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-            // Nothing is left in the way of the next one.
+            // No leftover blocks the next backup.
             assert!(fs::read_dir(&into).is_ok_and(|mut in_it| in_it.next().is_none()));
         }
     }
@@ -86,7 +88,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert_eq!(drilled["witnessed"][1]["missing"], serde_json::json!([position + 1, end]));
     killed_creates_leave_nothing(&server, &data, takes);
 
-    // Into the directory of the server itself, or with a byte that is another.
+    // A restore into the server's own directory, or of a backup with a changed byte.
     let (code, said) = server.refused(&["backup", "restore", "--from", &out, "--data", &data]);
     assert!(code == 2 && said.contains("is not empty"), "{code}: {said}");
     let key = Path::new(&out).join("keys/tokens.key");
@@ -98,7 +100,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert!(code == 1 && said.contains("keys/tokens.key"), "{code}: {said}");
     fs::write(&key, whole).unwrap();
 
-    // The host is lost; the private Postgres is at work while nobody serves, too.
+    // The host is lost. The private Postgres also runs while no server does.
     let fingerprint = server.fingerprint().to_owned();
     server.stop();
     let cold = server.dir().join("cold.tar").display().to_string();
@@ -108,7 +110,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     let mut restore = server.stead_for_people();
     restore.args(["backup", "restore", "--from", &out, "--data", &data, "--against", &later]);
     let told = tests::stdout_of(&mut restore);
-    let missing = format!("Not reached     positions {} to {end}", position + 1);
+    let missing = format!("Missing         positions {} to {end}", position + 1);
     for line in [&missing, "stead migrate --raise-epoch 2", "stead-runner witness accept --epoch 2"]
     {
         assert!(told.contains(line), "{line}: {told}");
@@ -119,7 +121,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert!(now["verified"].as_u64().unwrap() >= position);
     let (code, said) = server.refused(&["audit", "verify", "--against", &later]);
     assert_eq!(code, 1, "{said}");
-    // As the restore said it, while the server runs.
+    // The command that the restore printed, while the server runs.
     let raise = told.lines().find(|line| line.contains("--raise-epoch")).unwrap().trim();
     let raise = raise.replace("stead migrate", &format!("{} migrate", program("stead").display()));
     tests::stdout_of(Command::new("sh").args(["-c", &raise]));

@@ -1,4 +1,4 @@
-//! What is wrong is refused with the place and the way out, and changes nothing.
+//! Tests that invalid input is rejected with its location and a fix, and changes nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server on which `edge-api` is published.
+/// Starts a server with a published `edge-api`.
 fn published() -> (Server, PathBuf) {
     let server = Server::up();
     let app = edge_api(server.dir());
@@ -23,7 +23,7 @@ fn published() -> (Server, PathBuf) {
     (server, app)
 }
 
-/// Replace a piece of a file; it must have been there.
+/// Replaces a part of a file, which must exist.
 #[track_caller]
 fn replace(file: &Path, from: &str, to: &str) {
     let text = fs::read_to_string(file).unwrap();
@@ -33,12 +33,12 @@ fn replace(file: &Path, from: &str, to: &str) {
 
 type Break = fn(&Path);
 
-/// How a directory is broken, and what the refusal has to say.
+/// Invalid changes of a directory, each with parts of the expected error.
 const BROKEN: [(&str, Break, &[&str]); 12] = [
     (
         "malformed TOML",
         |app| fs::write(app.join("components/cache.toml"), "name = \"cache\"\ntype = ").unwrap(),
-        &["components/cache.toml:2:", "not TOML", "try:"],
+        &["components/cache.toml:2:", "invalid TOML", "try:"],
     ),
     (
         "an oversize file",
@@ -67,7 +67,7 @@ const BROKEN: [(&str, Break, &[&str]); 12] = [
     (
         "an unknown component type",
         |app| replace(&app.join("components/cache.toml"), "terraform_module", "terafrom_module"),
-        &["components/cache.toml:3:22: ", "no component type `terafrom_module`", "try:"],
+        &["components/cache.toml:3:22: ", "unknown component type `terafrom_module`", "try:"],
     ),
     (
         "a dependency cycle",
@@ -79,7 +79,7 @@ const BROKEN: [(&str, Break, &[&str]); 12] = [
                 "[vars]\nx = \"{{ .nuon.components.edge.outputs.address }}\"",
             );
         },
-        &["in a circle: ", "edge → api", "network → edge"],
+        &["dependency cycle: ", "edge → api", "network → edge"],
     ),
     (
         "a missing module",
@@ -139,7 +139,7 @@ fn post(server: &Server, path: &str, kind: &str, body: &[u8]) -> Answer {
     call("POST", &url, &[("Authorization", &token), ("Content-Type", kind)], body)
 }
 
-/// An archive of one entry that no honest packer makes.
+/// Builds an archive with one malicious entry.
 fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_ustar();
     header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
@@ -155,7 +155,7 @@ fn archive(path: &str, kind: tar::EntryType, content: &[u8]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Path, type and body of a request; status, code and a word of the refusal.
+/// Path, type and body of a request; expected status, code and part of the detail.
 type Case<'b> = (&'static str, &'static str, &'b [u8], u16, &'static str, &'static str);
 
 #[test]
@@ -297,7 +297,7 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
     let (code, said) = server.refused(&[&words[..], &[&other]].concat());
     assert_eq!(code, 4, "{said}");
     assert!(said.contains("approval_stale") && said.contains(digest), "{said}");
-    assert!(said.contains("try: read the plan as it is now"), "{said}");
+    assert!(said.contains("try: read the current plan"), "{said}");
 
     let url = format!("{}/v1/runs/{}/approve", server.control(), run["id"].as_str().unwrap());
     let authorization = format!("Bearer {}", viewer["token"].as_str().unwrap());
@@ -316,7 +316,7 @@ fn a_word_on_another_plan_or_by_the_wrong_person_approves_nothing() {
     assert_eq!(position(&server), before, "something was written");
     assert!(runner.ledger().is_empty(), "something was applied");
 
-    // A word on a plan that was denied is too late.
+    // A plan that was already denied cannot be approved or denied again.
     let deny = ["runs", "deny", "acme", "--step", "sandbox", "--reason", "not today", "--digest"];
     let (code, said) = server.refused(&[&deny[..], &[&other]].concat());
     assert!(code == 4 && said.contains("approval_stale"), "{code} {said}");

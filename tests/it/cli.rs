@@ -1,4 +1,4 @@
-//! The command line as scripts and people rely on it: exit codes, formats, what is kept where.
+//! Tests the command line that scripts rely on: exit codes, formats and stored files.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     os::unix::fs::PermissionsExt as _,
@@ -9,7 +9,7 @@ use std::{
 
 use tests::{Server, program, stdout_of, until};
 
-/// `stead` of a person with this home and nothing in the environment.
+/// Returns `stead` for a user with this home directory and an empty environment.
 fn at_home(home: &Path) -> Command {
     let mut command = Command::new(program("stead"));
     command.env_clear().env("HOME", home);
@@ -66,12 +66,12 @@ fn a_login_is_kept_for_this_user_and_this_server_only() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(stdout_of(at_home(home.path()).arg("whoami")).contains("owner"));
 
-    // Another address is another server: it is not shown the token.
+    // Another address is another server, so it does not get the token.
     let other = server.control().replace("127.0.0.1", "localhost");
     let ask = ["--server", &other, "whoami"];
     let (code, text) = said(&at_home(home.path()).args(ask).output().unwrap());
     assert!(code == 4 && text.contains("token_missing"), "{code} {text}");
-    // A token that nobody knows is not kept.
+    // An unknown token is not stored.
     let wrong = ["login", "--server", server.control()];
     let mut wrong_login = at_home(home.path());
     let (code, _) = said(&wrong_login.env("STEAD_TOKEN", "stead_x").args(wrong).output().unwrap());
@@ -87,7 +87,8 @@ fn programs_get_json_and_people_get_tables() {
     let tokens = server.ask(&["tokens", "list"]);
     assert_eq!(tokens.as_array().unwrap().len(), 1);
     let lines = stdout_of(server.stead_for_people().args(["-o", "ndjson", "audit", "events"]));
-    // The first owner and the build runner's token; more comes when the build runner enrols.
+    // The first owner and the build runner's token. More events follow when the build runner
+    // enrols.
     assert!(lines.lines().count() >= 5, "{lines}");
     for line in lines.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
@@ -109,7 +110,7 @@ fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
     server.ask(&["tokens", "create", "--role", "viewer"]);
     stdout_of(server.stead_for_people().args(["audit", "export", "--out", &log]));
     let text = stdout_of(server.stead_for_people().args(["audit", "verify", "--against", &note]));
-    assert!(text.contains("unchanged since the kept checkpoint"), "{text}");
+    assert!(text.contains("unchanged since the stored checkpoint"), "{text}");
 
     let home = tempfile::tempdir().unwrap();
     let key = checkpoint["verifier_key"].as_str().unwrap();
@@ -130,7 +131,7 @@ fn an_export_verifies_without_a_server_and_a_changed_one_does_not() {
 
 #[test]
 fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_prove() {
-    // given a proof and a part of the log, made with a checkpoint that was kept
+    // given a bundle and an export of a part of the log, made with a kept checkpoint
     let server = Server::up();
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let (note, bundle, part, wrong) = (at("note"), at("bundle"), at("part"), at("wrong"));
@@ -145,7 +146,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     make(&["audit", "prove", stream, "--other-entries", "none", "--out", &alone]);
     make(&["audit", "export", "--from", "2", "--to", "3", "--out", &part]);
 
-    // when somebody has nothing but these files, and a key in each of its shapes
+    // when a verifier has only these files, and a key in each of its forms
     let home = tempfile::tempdir().unwrap();
     let check = |file: &str, key: &str, more: &[&str]| {
         let args = [&["audit", "check", file, "--key", key], more].concat();
@@ -159,13 +160,13 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
     for shape in ["verifier_key", "fingerprint", "key"] {
         let key = listed[shape].as_str().unwrap();
         let good = check(&bundle, key, &["--checkpoint", &note]);
-        // then it holds, and says of what it does not prove
+        // then verification succeeds and states what is not proven
         assert!(good.status.success(), "{}", said(&good).1);
         let text = String::from_utf8_lossy(&good.stdout).into_owned();
         for word in [
-            "none of ",
+            "no event of ",
             "only grew since",
-            "the kept checkpoint",
+            "the stored checkpoint",
             "Not proven:",
             "--other-entries",
             "all",
@@ -176,15 +177,15 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         let part = check(&part, key, &[]);
         assert!(part.status.success(), "{}", said(&part).1);
         let verified = make(&["audit", "verify", "--against", &note, "--key", key]);
-        assert!(verified.contains("unchanged since the kept checkpoint"), "{verified}");
+        assert!(verified.contains("unchanged since the stored checkpoint"), "{verified}");
     }
-    // and a program that wants all of it is told whether it has
+    // and a program that requires completeness learns whether the bundle is complete
     let key = listed["verifier_key"].as_str().unwrap();
     for (file, code) in [(&bundle, 0), (&part, 0), (&alone, 1)] {
         let complete = check(file, key, &["--require-complete"]);
         assert_eq!(complete.status.code(), Some(code), "{file}: {}", said(&complete).1);
     }
-    // and what was changed, is no proof, or is by another key, is told apart
+    // and a changed bundle, a file that is no bundle, and another signer have distinct errors
     let text = std::fs::read_to_string(&bundle).unwrap();
     std::fs::write(&wrong, text.replacen("\"sequence\":1,", "\"sequence\":2,", 1)).unwrap();
     let (code, text) = said(&check(&wrong, key, &[]));
@@ -259,7 +260,7 @@ fn the_command_that_is_printed_lets_a_runner_in_and_holds_no_token() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    // Left open: a terminal is, too.
+    // Standard input stays open, as in a terminal.
     let mut typed = runner.stdin.take().unwrap();
     writeln!(typed, "{token}").unwrap();
     tests::until("the runner", std::time::Duration::from_secs(30), || {
@@ -284,13 +285,14 @@ fn log_lines_of_the_server_and_its_build_runner_are_json_on_request() {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         lines(&text).iter().any(|line| line["level"] == "INFO")
     });
-    // then each line has its time, level, message and fields, and none is text
+    // then each line has a time, a level, a message and fields, and no line is plain text
     let text = server.log();
     let found = lines(&text);
-    let ready = found.iter().find(|line| line["fields"]["message"] == "Taking calls").unwrap();
+    let ready =
+        found.iter().find(|line| line["fields"]["message"] == "Accepting connections").unwrap();
     assert!(ready["timestamp"].is_string() && ready["fields"]["control"].is_string(), "{ready}");
     assert!(!text.contains(" INFO "), "{text}");
-    // and an unknown format is refused
+    // and an unknown format is rejected
     let wrong = server.stead().args(["up", "--log-format", "xml"]).output().unwrap();
     assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
 }

@@ -1,4 +1,5 @@
-//! Contracts on disk that are made from the whole: the database, and what the runner is made of.
+//! Tests contract files that depend on the whole program: the database schema and the runner's
+//! dependencies.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{collections::BTreeSet, path::Path, process::Command};
 
@@ -20,11 +21,11 @@ fn golden(path: &str, text: &str) {
 fn the_database_is_the_sum_of_its_migrations() {
     let server = Server::up();
     let dump = ["--schema-only", "--schema=stead", "--no-owner", "--no-comments"];
-    // Which days there are depends on the day, and which ranges on how fast they are made.
+    // The partitions for days and ranges depend on the date and on the load.
     let made = ["--exclude-table=stead.job_log_2*", "--exclude-table=stead.log_event_1*"];
     let dump =
         stdout_of(Command::new(postgres("pg_dump")).args(dump).args(made).arg(server.database()));
-    // What differs between versions of pg_dump is not ours.
+    // Differences between versions of pg_dump do not matter.
     let ours = |line: &&str| {
         let noise = ["--", "SET ", "SELECT pg_catalog", "\\restrict", "\\unrestrict"];
         !line.trim().is_empty() && !noise.iter().any(|start| line.starts_with(start))
@@ -46,7 +47,7 @@ fn what_the_runner_is_made_of_is_reviewed() {
     golden("runner-dependencies.txt", &(names.join("\n") + "\n"));
 }
 
-/// A Postgres program: on the path, or in a versioned directory of the distribution.
+/// Returns a Postgres program from the path, or from a versioned directory of the distribution.
 fn postgres(name: &str) -> std::path::PathBuf {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut found: Vec<_> = versions.map(|version| version.path().join("bin").join(name)).collect();

@@ -1,4 +1,4 @@
-//! Apps that others wrote for the same format, unchanged, on stand-ins of the modules that they name.
+//! Tests unchanged third-party apps of the same format, with stubs for the modules that they name.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -15,7 +15,7 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Where the corpus is. Without it a test says so and passes; under CI it fails.
+/// Returns the corpus directory. Without it, the test prints a note and passes; in CI it fails.
 fn corpus_or_skip() -> Option<PathBuf> {
     let found = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     if found.is_none() {
@@ -25,12 +25,12 @@ fn corpus_or_skip() -> Option<PathBuf> {
     found
 }
 
-/// Where a repository of the corpus is, as `--source` has it.
+/// Returns the `--source` option for a repository of the corpus.
 fn at(name: &str, dir: &Path) -> [String; 2] {
     ["--source".into(), format!("{name}={}", dir.display())]
 }
 
-/// Publish an app with its repositories, and wait for what it builds.
+/// Publishes an app with its repositories, and waits for its builds.
 fn published(server: &Server, app: &Path, repos: &[[String; 2]]) -> Value {
     let mut words = vec!["apps", "sync", app.to_str().unwrap()];
     words.extend(repos.as_flattened().iter().map(String::as_str));
@@ -38,7 +38,7 @@ fn published(server: &Server, app: &Path, repos: &[[String; 2]]) -> Value {
     server.ask(&words)
 }
 
-/// Make the install `acme` of an app and bring everything, by this customer.
+/// Creates the install `acme` of an app and provisions it with this customer.
 fn provisioned(
     server: &Server,
     app: &str,
@@ -53,13 +53,13 @@ fn provisioned(
     (runner, succeeded(server, "acme"))
 }
 
-/// What a component gave out, as templates read it.
+/// Returns the outputs of a component, as templates read them.
 fn outputs(server: &Server, component: &str) -> Value {
     let state = server.ask(&["installs", "state", "acme"]);
     state["nuon"]["components"][component]["outputs"].clone()
 }
 
-/// What an action wrote.
+/// Returns the log of an action.
 fn log_of_action(server: &Server, action: &str) -> String {
     server.ask(&["installs", "action", "acme", action]);
     let run = tests::ended(server, "acme");
@@ -75,7 +75,8 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
     let repo = |name: &str| at(name, &corpus.join("repos").join(name));
     let repos = ["nuonco/aws-min-sandbox", "nuonco/example-app-configs"].map(repo);
 
-    // Without the place of a repository nothing is published, and the option that is missing is named.
+    // Without the location of a repository nothing is published, and the error names the missing
+    // option.
     let (code, said) = server.refused(&["apps", "sync", app.to_str().unwrap()]);
     assert_eq!(code, 2, "{said}");
     assert!(said.contains("--source nuonco/"), "{said}");
@@ -90,7 +91,7 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
         assert_eq!(step(&run, name)["state"], "succeeded", "{run:#}");
     }
 
-    // What the sandbox gave out reached the component, and what the component gave out reaches an action.
+    // The component received the sandbox's outputs, and an action receives the component's outputs.
     let install = server.ask(&["installs", "show", "acme"]);
     let region = &install["sandbox"]["outputs"]["account"]["region"];
     assert!(region.as_str().is_some_and(|region| region.starts_with("region-")), "{install:#}");
@@ -98,7 +99,7 @@ fn httpbin_is_published_installed_and_provisioned_as_it_is() {
     let ip = ip.as_str().filter(|ip| ip.starts_with("public-ip-"));
     let ip = ip.unwrap_or_else(|| panic!("{:#}", outputs(&server, "ec2")));
 
-    // Its health check asks an address that only looks like one: the script runs, and says what it asked.
+    // The health check calls an invalid address: the script runs and prints the address.
     let log = log_of_action(&server, "healthcheck");
     assert!(log.contains(ip), "{log}");
 }
@@ -122,9 +123,9 @@ fn gcp_gcs_static_site_is_provisioned_with_what_its_stack_gives() {
     assert!(log.contains(&format!("http://{ip}")) && log.contains(url), "{log}");
 }
 
-/// The stand-in of the Lambda's module gives out a text where the app reads a member of an object
-/// (`….outputs.lambda_function.lambda_function_arn`), as the real module gives one and as the corpus' own install
-/// state has it. Here it does.
+/// Changes the Lambda stub, which returns a text where the app reads a member of an object
+/// (`….outputs.lambda_function.lambda_function_arn`). The real module returns an object, as the
+/// corpus' own install state shows. The changed stub does, too.
 fn mended(corpus: &Path, into: &Path) -> PathBuf {
     let original = corpus.join("repos/nuonco/example-app-configs/aws-lambda");
     stdout_of(Command::new("cp").arg("-R").arg(original).arg(into.join("aws-lambda")));
@@ -151,7 +152,7 @@ fn aws_lambda_is_provisioned_and_its_parts_know_each_other() {
         [at("nuonco/aws-min-sandbox", &sandbox), at("nuonco/example-app-configs", &modules)];
     published(&server, &app, &repos);
 
-    // There is no internet here: who asks it is answered by a program of the customer's.
+    // The test has no internet access, so a program of the customer answers the request.
     let tools = server.dir().join("tools");
     fs::create_dir(&tools).unwrap();
     let curl = tools.join("curl");
@@ -202,7 +203,7 @@ fn an_app_with_more_than_terraform_is_brought_as_far_as_it_can_be() {
     let image = step(&run, "img_whoami");
     assert_eq!(image["state"], "failed", "{run:#}");
     assert!(image.to_string().contains("the plugin `container_image`"), "{image:#}");
-    // What needs the image is not begun.
+    // A step that requires the image does not start.
     assert_eq!(step(&run, "whoami")["state"], "skipped", "{run:#}");
 }
 

@@ -1,4 +1,4 @@
-//! The customer's side: their switch, their policy, their journal; and a cancel that is confirmed.
+//! Tests the customer's controls: disable, policy and journal; and the confirmation of a cancel.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, time::Duration};
 
@@ -38,7 +38,8 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
         !server.ask(&["runs", "list", "--install", "acme"]).as_array().unwrap().is_empty()
     });
 
-    // The action is of a kind that the policy does not name: everything else is done, it is refused.
+    // The policy does not name the kind `action`, so the runner refuses the action and runs
+    // everything else.
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
     let refused = events(&server, "runner.refused");
@@ -48,12 +49,12 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
     let journal = stdout_of(&mut runner.local(&["journal"]));
     assert!(journal.contains("refused"), "{journal}");
 
-    // With another policy it runs; the file is read anew for every job.
+    // With another policy the action runs, because the runner reads the file for every job.
     fs::write(&policy, "version = 1\nactions = [\"smoke_*\"]\n").unwrap();
     server.ask(&["installs", "action", "acme", "smoke_test", "--reason", "again"]);
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
 
-    // Switched off, nothing new begins, and the vendor sees why.
+    // A disabled runner starts nothing new, and the vendor sees the reason.
     stdout_of(&mut runner.local(&["disable", "--reason", "change freeze"]));
     until("the vendor to see it", SOON, || {
         let runners = server.ask(&["runners", "list"]).to_string();
@@ -83,7 +84,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     let (plugins, policy) = (server.dir().join("plugins"), server.dir().join("policy.toml"));
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
-    // The hook reads what is to be done, and says why not.
+    // The veto command reads the job and returns a reason.
     let hook = |end: &str| {
         let hook = server.dir().join("hook.sh");
         let text = format!("read=$(cat)\ncase $read in *'\"kind\":\"plan\"'*) {end} ;; esac\n");
@@ -105,7 +106,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     assert_eq!(said["source"], "veto", "{said:#}");
     assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
 
-    // Half a file, as an editor leaves it: what it forbids nobody knows.
+    // A half-written file, as an editor leaves it. Its rules are unknown, so nothing may run.
     fs::write(&policy, "version = 1\nkinds = [\"action\"").unwrap();
     server.ask(&["runs", "retry", "acme", "--reason", "the hook is gone"]);
     assert_eq!(finish(&server, "acme")["state"], "failed");
@@ -160,7 +161,7 @@ fn a_denied_plan_changes_nothing() {
     assert!(run.to_string().contains("not today"), "{run:#}");
     assert!(runner.ledger().is_empty());
 
-    // What it left undone is tried again as a run of its own.
+    // The remaining work is retried as a new run.
     let names = |run: &Value| -> Vec<String> {
         let steps = run["dag"].as_array().unwrap().iter();
         steps.map(|step| step["name"].as_str().unwrap().to_string()).collect()
@@ -176,7 +177,7 @@ fn a_denied_plan_changes_nothing() {
     assert_eq!(names(&again), names(&run), "nothing was done, so all of it is done now");
     assert!(!runner.ledger().is_empty());
     let (_, said) = server.refused(&["runs", "retry", "acme", "--reason", "once more"]);
-    assert!(said.contains("done by now"), "{said}");
+    assert!(said.contains("no remaining work"), "{said}");
 }
 
 #[test]
@@ -195,7 +196,7 @@ fn another_runner_goes_on_where_a_lost_one_was() {
     });
     lost.kill();
 
-    // Nobody takes a place that is not free.
+    // An install with a runner cannot enrol another one.
     let (code, said) = server.refused(&["installs", "create-enrolment-token", "acme"]);
     assert!(code == 4 && said.contains(&format!("stead runners revoke {runner}")), "{said}");
     server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);
@@ -203,7 +204,8 @@ fn another_runner_goes_on_where_a_lost_one_was() {
     let token = issued["enrolment"]["token"].as_str().unwrap();
     let second = Runner::start(&server, "second", token);
 
-    // The plan file is lost with the host, so its approval is void: it is planned again, and goes on.
+    // The plan file is lost with the host, so its approval is invalid. The step is planned again,
+    // and the run continues.
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(lost.ledger().is_empty(), "{:?}", lost.ledger());

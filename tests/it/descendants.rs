@@ -1,4 +1,5 @@
-//! No process of a job outlives it, whatever session it is in and whoever is killed.
+//! Tests that no process of a job outlives it, whatever its session and whichever process is
+//! killed.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -7,7 +8,8 @@ use tests::{Runner, Server, ended, notes_files, program, story, until, until_som
 
 const LATER: Duration = Duration::from_secs(90);
 
-/// Starts a process in a session of its own, without the job's environment and its parents; then waits.
+/// Action that starts a process in a new session, without the job's environment and parents, and
+/// then waits.
 const ACTION: &str = r#"
 name    = "detach"
 timeout = "2m"
@@ -25,7 +27,7 @@ sleep 600
 """
 "#;
 
-/// A server and a runner of an install that is there, with an action that leaves its session.
+/// Starts a server and a runner with a provisioned install, whose action leaves its session.
 fn provisioned() -> (Server, Runner) {
     let server = Server::up();
     let app = notes_files(server.dir());
@@ -48,7 +50,7 @@ fn provisioned() -> (Server, Runner) {
     (server, runner)
 }
 
-/// Starts the action; its job, and the processes that left its session.
+/// Starts the action. Returns its job and the processes outside its session.
 fn detached(server: &Server, runner: &Runner) -> (String, [String; 2]) {
     server.ask(&["installs", "action", "acme", "detach", "--reason", "a test"]);
     let job = until_some("the action to run", LATER, || {
@@ -69,7 +71,7 @@ fn detached(server: &Server, runner: &Runner) -> (String, [String; 2]) {
     (job, pids)
 }
 
-/// A zombie has ended.
+/// Returns whether a process runs. A zombie does not.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -127,7 +129,8 @@ fn the_next_agent_ends_what_a_shim_left_behind_that_was_killed_with_the_agent() 
     assert!(pids.iter().all(|pid| runs(pid)));
     runner.restart();
     event(&server, &job, "job.outcome_unknown");
-    // The one without the job's environment is found by the control group, where one is writable.
+    // The process without the job's environment is found by the control group, where one is
+    // writable.
     let contained =
         runner.data().join("jobs").join(tests::one_execution(&server, &job)).join("cgroup");
     assert!(contained.exists() || !tests::in_ci(), "CI must give jobs a control group");

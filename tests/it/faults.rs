@@ -1,4 +1,4 @@
-//! Kill -9 of anything at any time: nothing acknowledged is lost, nothing is done twice.
+//! Tests that `kill -9` of any process at any time loses nothing acknowledged and repeats nothing.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{path::Path, process::Command, time::Duration};
 
@@ -10,10 +10,12 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(90);
-/// Twice what a server that has just started waits for a silent execution: its lease and what a takeover adds.
+/// Twice the time before a new server treats an execution as disconnected: the lease plus the
+/// takeover time.
 const SILENCE: Duration = Duration::from_secs(180);
 
-/// A server and a runner whose install approves by itself and takes `pace` seconds per effect.
+/// Starts a server and a runner. The install approves automatically and takes `pace` seconds per
+/// effect.
 fn provisioning(pace: u32) -> (Server, Runner) {
     let server = Server::up();
     let app = edge_api(server.dir());
@@ -35,7 +37,7 @@ fn provisioning(pace: u32) -> (Server, Runner) {
     (server, runner)
 }
 
-/// The job that applies something now.
+/// Returns the job that is applying.
 fn applying(server: &Server) -> String {
     until_some("an apply", LATER, || {
         let jobs = server.ask(&["jobs", "list", "--install", "acme", "--state", "running"]);
@@ -45,7 +47,8 @@ fn applying(server: &Server) -> String {
     })
 }
 
-/// The same, once its effect has begun: as the shim has written it down, before anybody sent it.
+/// Returns the applying job after its effect has begun, as the shim recorded it and before it was
+/// reported.
 fn at_work(server: &Server, runner: &Runner) -> String {
     let job = applying(server);
     let log = runner.data().join("jobs").join(one_execution(server, &job)).join("log.ndjson");
@@ -55,7 +58,7 @@ fn at_work(server: &Server, runner: &Runner) -> String {
     job
 }
 
-/// Everything was done once, and what this job did by its only execution.
+/// Checks that each effect happened once, and that this job's only execution made its effects.
 fn done_by_one_execution(server: &Server, runner: &Runner, job: &str) {
     let execution = one_execution(server, job);
     each_effect_once(runner);
@@ -72,7 +75,7 @@ fn a_killed_server_loses_nothing_and_the_job_goes_on() {
     let job = at_work(&server, &runner);
     let (acknowledged, before) = (story(&server, &job), runner.ledger().len());
     server.kill();
-    // The work goes on without a server: its effect appears before there is one again.
+    // The work continues without a server: its effect appears before the server restarts.
     until("an effect without a server", SOON, || runner.ledger().len() > before);
     server.restart();
     succeeded(&server, "acme");
@@ -92,7 +95,7 @@ fn a_killed_supervisor_finds_its_shim_again() {
     let job = at_work(&server, &runner);
     let shim = shim_of(&job);
     runner.kill();
-    // In the middle: the effect is not there yet, and who works on it lives.
+    // In the middle of the effect: it is not complete, and its process is running.
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
     assert_eq!(shim_of(&job), shim, "the shim died with its supervisor");
     runner.restart();
@@ -143,12 +146,12 @@ fn a_killed_child_fails_its_job_with_the_signal() {
     let failed = failed.unwrap_or_else(|| panic!("it did not fail: {story:#?}"));
     assert_eq!(failed["payload"]["signal"], 9, "{failed:#}");
     one_execution(&server, &job);
-    // What the child had started ended with it, before it came to its effect.
+    // The child's processes ended with it, before they reached the effect.
     until("nobody to work for it any more", SOON, || working_in(&runner.data()).is_empty());
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 }
 
-/// Who works in a directory.
+/// Returns the processes that work in a directory.
 fn working_in(dir: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let inside = processes.filter(|process| {
@@ -157,7 +160,7 @@ fn working_in(dir: &Path) -> Vec<String> {
     inside.map(|process| process.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The shim of a job.
+/// Returns the shim of a job.
 fn shim_of(job: &str) -> String {
     let found = tests::stdout_of(Command::new("pgrep").args(["-f", &format!("shim.*{job}")]));
     found.split_whitespace().next().unwrap().to_string()
@@ -171,7 +174,7 @@ fn has_happened(server: &Server, job: &str, event: &str) -> bool {
     story(server, job).iter().any(|happened| happened["type"] == event)
 }
 
-/// Whether it failed for that reason.
+/// Returns whether the job failed for that reason.
 fn failed_by(server: &Server, job: &str, reason: &str) -> bool {
     let is = |event: &Value| event["type"] == "job.failed" && event["payload"]["reason"] == reason;
     story(server, job).iter().any(is)
@@ -188,7 +191,7 @@ fn of_a_job_whose_shim_was_killed_only_a_person_can_say_how_it_ended() {
     signal("-KILL", &shim);
     until("nobody to know", LATER, || has_happened(&server, &job, "job.outcome_unknown"));
     assert_eq!(server.ask(&["jobs", "show", &job])["state"], "outcome_unknown");
-    // Nothing of it goes on behind the person's back.
+    // No process of the job continues unnoticed.
     let left = format!("terraform.*{}", runner.data().display());
     until("what the shim left behind to be gone", LATER, || {
         !Command::new("pgrep").args(["-f", &left]).output().unwrap().status.success()

@@ -1,4 +1,4 @@
-//! The same story where every component belongs to a vendor's own plugin: no Terraform at all.
+//! Tests the lifecycle with every component in a vendor's own plugin, without Terraform.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -22,7 +22,7 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
 
     let create = ["installs", "create", "notes-files", "acme", "--input", "company=Acme"];
     let created = server.ask(&create);
-    // The customer installs the executable: their security team decides what may run.
+    // The customer installs the executable, because their security team decides what may run.
     let plugins = server.dir().join("plugins");
     fs::create_dir(&plugins).unwrap();
     fs::copy(program("stead-plugin-files"), plugins.join("stead-plugin-files")).unwrap();
@@ -52,7 +52,7 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     let noop = |step: &&serde_json::Value| step["plan"]["noop"] == true;
     assert!(run["dag"].as_array().unwrap().iter().any(|step| noop(&step)), "{run:#}");
 
-    // An executable that is not the pinned one never runs.
+    // An executable with another digest than the pinned one never runs.
     let before = runner.ledger().len();
     let (plugin, pinned) = (plugins.join("stead-plugin-files"), plugins.join("pinned"));
     fs::rename(&plugin, &pinned).unwrap();
@@ -60,7 +60,7 @@ fn a_vendors_plugin_plans_applies_changes_and_destroys() {
     server.ask(&["installs", "reprovision", "acme", "--reason", "once more"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "failed", "{run:#}");
-    assert!(run.to_string().contains("the manifest wants"), "{run:#}");
+    assert!(run.to_string().contains("the manifest requires"), "{run:#}");
     assert_eq!(runner.ledger().len(), before);
 
     fs::rename(&pinned, &plugin).unwrap();
@@ -116,7 +116,7 @@ fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
         assert!(!is_sound(layer));
     }
     server.ask(&["installs", "deploy", "acme", "--reason", "again"]);
-    // then the next run works with the right bytes, and the wrong ones are kept for a person to look at
+    // then the next run works with intact artifacts, and the damaged ones are kept for examination
     let run = succeeded(&server, "acme");
     let damaged = files(&artifacts.join("damaged"));
     assert!(!damaged.is_empty());
@@ -126,7 +126,7 @@ fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
         assert!(is_sound(&artifacts.join("blobs/sha256").join(name)));
     }
     let sound = layers.iter().filter(|layer| is_sound(layer)).count();
-    // The newest four are kept; older ones stay until the runner tidies.
+    // The newest four are kept. Older ones stay until the runner's cleanup.
     assert!((sound.min(4)..=sound).contains(&damaged.len()), "{sound} {damaged:?}");
     let jobs = run["dag"].as_array().unwrap().iter().filter_map(|step| step["job"].as_str());
     let logs: String = jobs

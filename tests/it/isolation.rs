@@ -1,5 +1,5 @@
-//! The customer's side as customers have it: another user on another network, where the only thing that can
-//! be reached is the Runner listener, by TLS from a private CA, and where nothing listens.
+//! Tests the customer's side as customers run it: another user on another network with no
+//! listeners. Only the Runner listener is reachable, by TLS from a private CA.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     collections::BTreeSet,
@@ -19,10 +19,10 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(30);
 const LATER: Duration = Duration::from_secs(120);
-/// The AWS provider is a large program.
+/// Time limit for the AWS provider, which is a large program.
 const MUCH_LATER: Duration = Duration::from_secs(240);
 
-/// The vendor's side: a server whose Runner listener is at the end of the customer's wire.
+/// Server whose Runner listener is at the end of the customer's network link.
 struct Vendor {
     _builder: Builder,
     server: Server,
@@ -40,13 +40,14 @@ impl Vendor {
         let more = [&tls[..], &["--tls-for", "runner"]].concat();
         let server = Server::serve_on(&postgres, &listen, &more);
         assert!(server.runner().starts_with("https://198.18."), "{}", server.runner());
-        // The vendor's build runner comes by the same door.
+        // The vendor's build runner uses the same listener.
         let ca = certificates.ca();
         let builder = server.build_runner(&["--ca-file", ca.to_str().unwrap()]);
         Vendor { _builder: builder, server, postgres, certificates }
     }
 
-    /// From where the customer is, the one door is open and no other, although each of them is one.
+    /// Checks that the customer's network reaches the Runner listener, and none of the other
+    /// listeners that exist.
     fn has_one_door(&self, namespace: &Namespace) {
         let (server, ip) = (&self.server, namespace.server_ip());
         let runner_port = port(server.runner());
@@ -59,7 +60,7 @@ impl Vendor {
                 assert!(!namespace.reaches(ip, port), "{what} is reachable at {ip}:{port}");
             }
         }
-        // A name server, the web, a cloud's metadata, and the host by its other addresses.
+        // A name server, the web, a cloud's metadata service, and the host by its other addresses.
         let own = stdout_of(Command::new("hostname").arg("-I"));
         let own = own.split_whitespace().filter(|other| !other.contains(':') && *other != ip);
         let elsewhere = [("8.8.8.8", "53"), ("1.1.1.1", "443"), ("169.254.169.254", "80")];
@@ -69,7 +70,7 @@ impl Vendor {
     }
 }
 
-/// A customer inside the namespace: the directory and the programs are where that user gets to.
+/// Prepares a customer in the namespace, with a directory and programs that its user can read.
 fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     let customer = Customer::new(server, name);
     let copy: PathBuf = customer.dir().join("stead-runner");
@@ -83,7 +84,7 @@ fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     customer.through(&namespace.words()).program(copy).env("PATH", &path)
 }
 
-/// The directory and what is in it belongs to that user.
+/// Gives the directory and its content to that user.
 fn given(customer: &Customer) {
     let (user, group) = Namespace::user();
     let owner = format!("{user}:{group}");
@@ -94,8 +95,8 @@ fn port(url: &str) -> &str {
     url.trim_end_matches('/').rsplit(':').next().unwrap()
 }
 
-/// By the kernel's word: what listens is what the customer has there anyway, and every connection goes to the
-/// Runner listener or to that.
+/// Checks the kernel's socket tables: only the customer's own programs listen, and every connection
+/// goes to the Runner listener or to one of them.
 fn only_the_server(runner: &Runner, server: &Server, namespace: &Namespace, theirs: Option<u16>) {
     let sockets = Sockets::of(runner.pid());
     let theirs: BTreeSet<_> = theirs.into_iter().collect();
@@ -133,7 +134,7 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     let created = server.ask(&[&["installs", "create", "edge-api", "acme"], &words[..]].concat());
     let token = created["enrolment"]["token"].as_str().unwrap();
 
-    // Who does not pin the CA talks to nobody.
+    // A runner that does not pin the CA sends nothing.
     let trusting = inside(server, &namespace, "trusting").start(server, token);
     until("the refusal of the certificate", SOON, || {
         trusting.log().to_lowercase().contains("certificate")
@@ -160,14 +161,14 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     let install = server.ask(&["installs", "show", "acme"]);
     assert_eq!(install["stack"]["region"], "eu-1", "{install:#}");
 
-    // The token has let one in; with another key it lets nobody in, pinned by fingerprint or not.
+    // The token is used up. With another key it enrols no runner, pinned by fingerprint or not.
     let fingerprint = certificates.ca_fingerprint();
     let impostor = inside(server, &namespace, "impostor");
     let impostor = impostor.with(&["--ca-fingerprint", &fingerprint]).start(server, token);
     until("the refusal of the token", SOON, || impostor.log().contains("enrolment_used"));
 }
 
-/// The newest run once it is over, while the kernel is asked who talks to whom.
+/// Returns the newest run after it has finished, and checks the kernel's socket tables meanwhile.
 fn watched(server: &Server, namespace: &Namespace, runner: &Runner, moto: &Moto) -> Value {
     until("the end of the run", MUCH_LATER, || {
         only_the_server(runner, server, namespace, Some(moto.port()));
@@ -228,7 +229,7 @@ fn aws_resources_are_made_and_destroyed_where_only_aws_and_the_runner_listener_a
     assert!(moto.tags(bucket).is_none(), "{}", moto.buckets());
 }
 
-/// What `stead up` starts beside itself is for its own users only.
+/// Processes that `stead up` starts are accessible to their own users only.
 #[test]
 fn nobody_else_on_the_host_gets_to_the_private_postgres() {
     let server = Server::up();
@@ -241,7 +242,7 @@ fn nobody_else_on_the_host_gets_to_the_private_postgres() {
         (seen.status.code(), String::from_utf8_lossy(&seen.stderr).into_owned())
     };
     let (as_far, said) = theirs("-x", &server.data());
-    // Without root nobody can be somebody else; in CI the rest of this file needs root, too.
+    // Only root can switch to another user. In CI the other tests of this file require root, too.
     if said.contains("setpriv") && !in_ci() {
         return eprintln!("SKIPPED: to be another user needs root: {said}");
     }

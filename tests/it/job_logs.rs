@@ -1,4 +1,5 @@
-//! A job's log: live within a second, in order, complete, the same bytes afterwards, sealed by digest.
+//! Tests that a job's log is live within a second, ordered, complete, unchanged afterwards, and
+//! finalized with its digest.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     io::{BufRead as _, BufReader},
@@ -11,7 +12,7 @@ use tests::{Runner, Server, edge_api, stdout_of, terraform_or_skip, until_some};
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// Nanoseconds since 1970, as the script under test says them.
+/// Returns nanoseconds since 1970, as the tested script prints them.
 fn now() -> u128 {
     stdout_of(Command::new("date").arg("+%s%N")).trim().parse().unwrap()
 }
@@ -23,7 +24,7 @@ fn a_log_is_live_and_then_the_same_bytes() {
     }
     let server = Server::up();
     let app = edge_api(server.dir());
-    // One line each half second, so that each can be timed.
+    // One line each half second, so that the delay of each can be measured.
     let script = app.join("sandbox/effect.sh");
     let counting =
         "#!/bin/sh\nfor n in 1 2 3 4 5 6 7 8; do echo \"tick $n $(date +%s%N)\"; sleep 0.5; done\n";
@@ -50,7 +51,7 @@ fn a_log_is_live_and_then_the_same_bytes() {
             let words: Vec<_> = line[at..].split_whitespace().collect();
             let written: u128 = words[2].parse().unwrap();
             ticks.push(words[1].parse::<u32>().unwrap());
-            // What was written before anybody listened comes with the first page.
+            // Lines from before the request arrive with the first page.
             if written > listening {
                 slowest = slowest.max(Duration::from_nanos((now() - written) as u64));
                 timed += 1;

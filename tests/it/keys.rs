@@ -1,4 +1,5 @@
-//! Keys are replaced while everything runs: the server's by its operator, a runner's by itself.
+//! Tests key replacement during operation: the server's keys by its operator, a runner's key by
+//! itself.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -15,7 +16,7 @@ use tests::{Customer, Runner, Server, Stranger, finish, notes_files, program, un
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server on which an app of the plugin `files` is published, and an install of it.
+/// Starts a server with a published app of the plugin `files`, and creates an install of it.
 fn installed(name: &str) -> (Server, String) {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
@@ -26,7 +27,7 @@ fn installed(name: &str) -> (Server, String) {
     (server, token)
 }
 
-/// A directory with the vendor's plugin in it, as the customer puts it there.
+/// Returns a directory with the vendor's plugin, as the customer installs it.
 fn plugins(server: &Server) -> String {
     let plugins = server.dir().join("plugins");
     fs::create_dir_all(&plugins).unwrap();
@@ -38,7 +39,7 @@ fn runner(server: &Server, name: &str, token: &str) -> Runner {
     Runner::start_with(server, name, token, &["--plugin-dir", &plugins(server)])
 }
 
-/// Wait for a plan that nobody has said yes to.
+/// Waits for a plan that requires approval.
 fn plan_that_waits(server: &Server, install: &str) {
     until("a plan that waits", SOON, || {
         let run = server.stead().args(["runs", "show", install]).output().unwrap();
@@ -50,13 +51,13 @@ fn approve(server: &Server, install: &str) {
     server.ask(&["runs", "approve", install, "--all", "--reason", "the test says so"]);
 }
 
-/// `stead keys …` on the server's data directory.
+/// Runs `stead keys …` on the server's data directory.
 fn keys(server: &Server, args: &[&str]) -> Value {
     let data = server.data();
     server.ask(&[&["keys"], args, &["--data", data.to_str().unwrap()]].concat())
 }
 
-/// Wait until the server signs its list with the key of this fingerprint.
+/// Waits until the server signs its list with the key of this fingerprint.
 fn until_signed_by(server: &Server, fingerprint: &str) {
     until("the server to take the key", SOON, || {
         let url = format!("{}/.well-known/stead-keys", server.runner());
@@ -66,7 +67,7 @@ fn until_signed_by(server: &Server, fingerprint: &str) {
     });
 }
 
-/// The key that signs manifests.
+/// Returns the key that signs manifests.
 fn manifest_key(server: &Server) -> Value {
     let all = keys(server, &["list"]);
     let signs = |key: &&Value| key["use"] == "manifests" && key.get("not_after").is_none();
@@ -75,7 +76,7 @@ fn manifest_key(server: &Server) -> Value {
 
 #[test]
 fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over_is_refused() {
-    // given a runner that waits for a word on its first plan, and a checkpoint that was kept
+    // given a runner that waits for approval of its first plan, and a kept checkpoint
     let (server, token) = installed("acme");
     let runner = runner(&server, "acme", &token);
     plan_that_waits(&server, "acme");
@@ -85,7 +86,7 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
     let signs = server.data().join("keys/manifests.key");
     let (first, stolen) = (manifest_key(&server), fs::read(&signs).unwrap());
 
-    // when each key is replaced, and the manifest key at once
+    // when each key is replaced, the manifest key without overlap
     keys(&server, &["rotate", "--use", "tokens"]);
     keys(&server, &["rotate", "--use", "checkpoints", "--overlap", "12h"]);
     let rotated = keys(&server, &["rotate", "--use", "manifests", "--no-overlap"]);
@@ -94,7 +95,7 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
     assert_ne!(first["key"], second["key"]);
     until_signed_by(&server, second["fingerprint"].as_str().unwrap());
 
-    // then the runner goes on with what is signed by the new ones
+    // then the runner continues with documents that the new keys signed
     approve(&server, "acme");
     until("the sandbox to be there", SOON, || {
         let install = server.ask(&["installs", "show", "acme"]);
@@ -104,16 +105,16 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
     assert_eq!(refused.as_array().unwrap().len(), 0, "{refused:#}");
     let believed = fs::read_to_string(runner.data().join("server-keys.json")).unwrap();
     assert!(believed.contains(second["key"].as_str().unwrap()), "{believed}");
-    // and the log is still the one of the checkpoint that the former key signed
+    // and the log is still a continuation of the checkpoint that the former key signed
     let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
     assert_eq!(verified["unchanged_since"], checkpoint["size"], "{verified:#}");
 
-    // when whoever has the key whose time is over signs with it
+    // when the holder of the expired key signs with it
     plan_that_waits(&server, "acme");
     fs::write(&signs, stolen).unwrap();
     until_signed_by(&server, first["fingerprint"].as_str().unwrap());
     approve(&server, "acme");
-    // then nothing of it is done
+    // then the runner does nothing
     let refusal = until_some("the refusal", SOON, || {
         let events = server.ask(&["audit", "events", "--type", "runner.refused"]);
         events.as_array().unwrap().first().cloned()
@@ -121,7 +122,7 @@ fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over
     assert_eq!(refusal["payload"]["rule"], "manifest_signature", "{refusal:#}");
 }
 
-/// How often the runner of this server has taken a new key.
+/// Returns the number of key replacements of this server's runner.
 fn rekeyed(server: &Server) -> usize {
     server.ask(&["audit", "events", "--type", "runner.rekeyed"]).as_array().unwrap().len()
 }
@@ -129,7 +130,7 @@ fn rekeyed(server: &Server) -> usize {
 #[test]
 fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_the_answer_is_lost()
 {
-    // given a runner between which and the server every answer to a rekey is lost
+    // given a runner that never receives the response to a rekey
     let (server, token) = installed("acme");
     let lost = Arc::new(AtomicBool::new(true));
     let loses = Arc::clone(&lost);
@@ -145,7 +146,8 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     let id = server.ask(&["installs", "show", "acme"])["runner"].as_str().unwrap().to_string();
     let identity = runner.data().join("keys/identity");
     let first = fs::read_to_string(&identity).unwrap();
-    // when it is told to take a new key, and is killed before it hears that the server knows it
+    // when the runner gets a rekey directive and is killed before it learns that the server
+    // accepted the key
     let said = server.ask(&["runners", "rekey", &id, "--reason", "audit"]);
     assert_eq!(said["changed"], true, "{said}");
     until("the new key", SOON, || rekeyed(&server) == 1);
@@ -153,7 +155,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     assert_eq!(fs::read_to_string(&identity).unwrap(), first);
     lost.store(false, Ordering::Relaxed);
     runner.restart();
-    // then its next life has the new key, and goes on
+    // then it uses the new key after its restart, and continues
     approve(&server, "acme");
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -163,7 +165,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     assert_eq!(rekeyed(&server), 1);
     let journal = tests::stdout_of(&mut runner.local(&["journal"]));
     assert!(journal.contains("signs with another key from now on"), "{journal}");
-    // and when that one is old, it is replaced without a word from anybody
+    // and when that key is old, the runner replaces it without a directive
     runner.kill();
     let (key, _) = second.trim().split_once(' ').unwrap();
     fs::write(&identity, format!("{key} 1700000000")).unwrap();
@@ -172,7 +174,8 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     its_word_is_its_own(&server, &runner, &id);
 }
 
-/// What this runner wrote down and signed under three keys can be verified by others, and invented by nobody.
+/// Checks that others can verify the runner's journal and statements, signed with three keys, and
+/// cannot forge them.
 fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let verified = |more: &[&str]| {
         let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
@@ -180,7 +183,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
         said
     };
     assert!(verified(&[]).contains("signed on"));
-    // by the head that the vendor keeps
+    // with the head that the vendor stores
     let head = server.dir().join("head.json");
     let kept = until_some("a head", SOON, || {
         let kept = server.ask(&["runners", "journal-head", id]);
@@ -188,7 +191,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     });
     fs::write(&head, kept.to_string()).unwrap();
     verified(&["--head", head.to_str().unwrap()]);
-    // by whoever has the file and the key
+    // by a holder of the file and the key
     let file = server.dir().join("journal.export");
     let exported = tests::stdout_of(&mut runner.local(&[
         "journal",
@@ -203,7 +206,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let refused = runner.local(&[&["journal", "verify"], &file[..], &[stranger]].concat()).output();
     assert!(!refused.unwrap().status.success());
     a_cut_one_is_not_signed_again(server, runner);
-    // and each end of a job is the runner's own word
+    // and the runner signed each job result
     let jobs = server.ask(&["jobs", "list", "--install", "acme"]);
     let ended: Vec<_> =
         jobs.as_array().unwrap().iter().filter(|job| job["state"] == "succeeded").collect();
@@ -219,7 +222,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     }
 }
 
-/// A journal that lost its end is told by whoever looks, and no export makes it good again.
+/// Checks that a truncated journal is detected, and that an export does not sign it again.
 fn a_cut_one_is_not_signed_again(server: &Server, runner: &Runner) {
     let cut = server.dir().join("cut");
     let copied = Command::new("cp").arg("-a").arg(runner.data()).arg(&cut).status();

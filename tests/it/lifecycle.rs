@@ -1,4 +1,5 @@
-//! The main job through the public faces: sync, install, deploy, change, go back, tear down, prove.
+//! Tests the lifecycle through the public interfaces: sync, install, deploy, update, roll back,
+//! tear down, prove.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     process::{Child, Command, Stdio},
@@ -20,20 +21,21 @@ fn planned_names(run: &Value) -> Vec<String> {
     names
 }
 
-/// A command that goes on for as long as something happens.
+/// Starts a command that follows events until its subject ends.
 fn listening(server: &Server, args: &[&str]) -> Child {
     let mut command = server.stead_for_people();
     command.args(args).stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// What it has printed, when it ends by itself.
+/// Returns the output of a command that ends by itself.
 fn heard(command: Child) -> String {
     let said = command.wait_with_output().unwrap();
     assert!(said.status.success(), "{}", said.status);
     String::from_utf8_lossy(&said.stdout).into_owned()
 }
 
-/// A proof of their install and of a job, by the key and the checkpoint that their own runner keeps.
+/// Verifies bundles of the install and of a job, with the key and the checkpoint that the
+/// customer's runner stores.
 fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
     let at = |name: &str| server.dir().join(name).to_str().unwrap().to_owned();
     let note = at("kept-by-the-runner");
@@ -57,7 +59,7 @@ fn what_a_customer_checks_alone(server: &Server, runner: &Runner) {
         stdout_of(server.stead_for_people().args(ask));
         let check = ["audit", "check", &proof, "--key", key.trim(), "--checkpoint", &note];
         let said = stdout_of(Command::new(program("stead")).args(check));
-        assert!(said.contains("the kept checkpoint"), "{said}");
+        assert!(said.contains("the stored checkpoint"), "{said}");
         assert!(shown.iter().all(|shown| said.contains(shown)), "{said}");
     }
 }
@@ -71,14 +73,14 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let app = edge_api(server.dir());
     let app = app.to_str().unwrap();
 
-    // Published once; the same bytes again are nothing.
+    // published once; a repeated sync of the same bytes changes nothing
     let first = server.ask(&["apps", "sync", app, "--wait"]);
     assert_eq!((first["version"].as_u64(), first["unchanged"].as_bool()), (Some(1), Some(false)));
     assert_eq!(first["builds"].as_array().unwrap().len(), 6, "sandbox and five components");
     let again = server.ask(&["apps", "sync", app]);
     assert_eq!(again["unchanged"], true);
 
-    // Inputs are checked before anything is made.
+    // inputs are checked before anything is created
     let (code, said) = server.refused(&["installs", "create", "edge-api", "acme"]);
     assert!(said.contains("company"), "{said}");
     assert_eq!(code, 2, "{said}");
@@ -97,7 +99,8 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let (_, said) = server.refused(&create);
     assert!(said.contains("taken"), "{said}");
 
-    // The install provisions itself: one command approves layer after layer, and ends as the run does.
+    // The install provisions itself. One command approves layer after layer and exits with the
+    // run's result.
     let runner = Runner::start(&server, "customer", token);
     let follow = ["runs", "approve", "acme", "--follow", "--reason", "first install"];
     let (code, said) = server.refused(&follow);
@@ -118,12 +121,12 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     effects.sort_unstable();
     assert_eq!(effects, ["api", "cache", "database", "edge", "network", "sandbox"]);
 
-    // A second use of the token with another key lets nobody in.
+    // a second use of the token with another key is rejected
     let other = Runner::start(&server, "impostor", token);
     until("the refusal", SOON, || other.log().contains("enrolment_used"));
     drop(other);
 
-    // Version 2 reaches what it reaches.
+    // version 2 changes only the affected components
     let v2 = edge_api_v2(server.dir());
     let second = server.ask(&["apps", "sync", v2.to_str().unwrap(), "--wait"]);
     assert_eq!(second["version"], 2);
@@ -137,7 +140,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         "{names:?}"
     );
 
-    // Back over the same difference, before anybody's eyes.
+    // a rollback of the same difference, without approval prompts
     let back = ["installs", "rollback", "acme", "--to", "1", "--reason", "back"];
     let said = stdout_of(server.stead_for_people().args(back));
     assert!(said.contains("From version 2 to version 1:\n"), "{said}");
@@ -151,7 +154,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let said = heard(watching);
     assert!(said.contains("✔ deploy cache  succeeded"), "{said}");
 
-    // An input reaches only who reads it.
+    // a new input value affects only the components that read it
     let changed = ["--type", "install.inputs_changed", "--limit", "1"];
     let following = listening(&server, &[&["audit", "events", "--follow"], &changed[..]].concat());
     server.ask(&["installs", "set-inputs", "acme", "--input", "replicas=3"]);
@@ -161,11 +164,11 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert_eq!(run["state"], "succeeded", "{run:#}");
     assert!(!planned_names(&run).contains(&"database".to_string()));
 
-    // Proofs, also against what the customer kept.
+    // proofs, also against the checkpoint that the customer stored
     let before = position(&server);
     let verified = server.ask(&["audit", "verify"]);
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
-    // Whatever a runner of ours reported, it signed.
+    // Our runners sign every report.
     assert!(verified["signed_reports"].as_u64().unwrap() > 5, "{verified}");
     assert_eq!(verified["unsigned_ends"], 0, "{verified}");
     let kept = runner.data().join("checkpoint");
@@ -176,7 +179,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
         stdout_of(server.stead_for_people().args(["projections", verb, "--all"]));
     }
 
-    // What was true at a moment and at a position: before the input was changed, and now.
+    // state as of a time and of a position, before the input change, and now
     let changed = server.ask(&["audit", "events", "--type", "install.inputs_changed"]);
     let changed = changed.as_array().unwrap().last().unwrap().clone();
     let at = changed["position"].as_u64().unwrap();
@@ -192,7 +195,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     );
     assert_eq!(replicas(changed["recorded_at"].as_str().unwrap()), "3");
 
-    // What changed since then: who asked, who approved, what ran.
+    // changes since then: requester, approver, jobs
     let from = (at - 1).to_string();
     let told = server.ask(&["audit", "diff", "--install", "acme", "--from", &from]);
     let path = |path: &str| {
@@ -210,14 +213,14 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let jobs = of_run["jobs"].as_array().unwrap();
     assert!(jobs.iter().any(|job| job["kind"] == "apply" && job["outcome"] == "succeeded"));
     assert!(!of_run["components"].as_array().unwrap().is_empty(), "{told:#}");
-    // And a projection's row as of then.
+    // a projection's row as of then
     let row =
         ["projections", "show", "runs", "--as-of", &from, "--key", run["id"].as_str().unwrap()];
     assert_eq!(server.refused(&row).0, 3, "the run was not asked for yet");
     let row = ["projections", "show", "runs", "--key", run["id"].as_str().unwrap()];
     assert_eq!(server.ask(&row)[0]["row"]["state"]["outcome"], "succeeded");
 
-    // Down again, dependents first, then everything.
+    // teardown of the components, dependents first, then deprovision
     server.ask(&["installs", "teardown", "acme", "--reason", "the end"]);
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -231,14 +234,14 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert!(last("edge") < last("api") && last("api") < last("database"));
     assert!(last("network") < last("sandbox"));
 
-    // Each effect by one execution, once.
+    // each effect once, by one execution
     let mut seen = std::collections::BTreeSet::new();
     for effect in &ledger {
         assert!(seen.insert(effect.clone()), "{effect:?} twice");
     }
 }
 
-/// Version 2 with one component more: its apply makes one thing, and fails at the next.
+/// Returns version 2 with one more component. Its apply creates one resource and fails at the next.
 fn with_a_component_that_fails(server: &Server) -> std::path::PathBuf {
     let app = edge_api_v2(server.dir());
     let module = app.join("modules/extra");

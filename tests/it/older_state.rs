@@ -1,4 +1,4 @@
-//! A customer restores an older state: nothing is planned from it until a user of the vendor has recorded a decision.
+//! Tests that a restored older state is not used for a plan until a user of the vendor accepts it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::fs;
 
@@ -32,7 +32,7 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     succeeded(&server, "acme");
     let ((lineage, older), (_, newest)) = (version(&backup), version(&fs::read(&file).unwrap()));
     assert!(older < newest, "{older} {newest}");
-    // The log has every version, from plans and applies.
+    // The log has every state version, from plans and applies.
     let recorded = server.ask(&["audit", "events", "--type", "install.state_recorded"]);
     let newest_recorded = recorded.as_array().unwrap().iter().filter_map(|event| {
         let payload = &event["payload"];
@@ -40,7 +40,7 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     });
     assert_eq!(newest_recorded.max(), Some(newest), "{recorded:#}");
 
-    // when the customer restores the state of before
+    // when the customer restores an earlier state
     fs::write(&file, &backup).unwrap();
     let effects = runner.ledger().len();
     server.ask(&["installs", "deploy", "acme", "--component", "api"]);
@@ -51,7 +51,7 @@ fn a_restored_older_state_is_refused_until_a_user_accepts_it() {
     assert!(both.iter().all(|name| said.contains(name)), "{said}");
     assert_eq!(runner.ledger().len(), effects, "something was created again");
 
-    // then only a recorded decision lets it through
+    // then only a recorded decision permits its use
     let serial = older.to_string();
     let accept =
         ["installs", "accept-state", "acme", "api", "--lineage", &lineage, "--serial", &serial];

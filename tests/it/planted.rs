@@ -1,5 +1,5 @@
-//! Mistakes made on purpose, one at a time: the oracle that the nemesis asks must find each of them, and nothing where
-//! there is none. The reaper is in `api`, beside what it spoils.
+//! Tests that the oracle of the nemesis tests detects each injected fault, and reports nothing
+//! without one. The test of the reaper's fault is in `api`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::time::{Duration, Instant};
 
@@ -17,23 +17,24 @@ use tests::oracle::{self, Heard, Told};
 use tokio::sync::Mutex;
 use ulid::Ulid;
 
-/// What is planted is planted in the whole process.
+/// Lock, because a fault affects the whole process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// The oracle finds nothing in what that load leaves behind, and something that begins like this once the mistake is
-/// made.
+/// Checks that the oracle reports nothing for this load, and reports a finding with this prefix
+/// once the fault is active.
 async fn found<F: Future<Output = (Database, Vec<Heard>)>>(bug: Bug, load: fn() -> F, what: &str) {
     let _alone = ONE_AT_A_TIME.lock().await;
     let (database, heard) = load().await;
     assert_eq!(oracle::everything(&database.pool, &heard).await, [] as [String; 0]);
-    // Also while the oracle looks: a program that hashes wrongly agrees with itself.
+    // The fault stays active while the oracle runs: a program with a wrong hash function agrees
+    // with itself.
     let _planted = plant(bug);
     let (database, heard) = load().await;
     let wrong = oracle::everything(&database.pool, &heard).await;
     assert!(wrong.iter().any(|wrong| wrong.contains(what)), "{bug:?}: {wrong:?}");
 }
 
-/// A server's log that hears of others only when it must, by this way to the database.
+/// Opens a server's log that reads other servers' writes only when it must.
 async fn server(url: &str) -> EventLog {
     let options = Options {
         watch_others: None,
@@ -48,7 +49,7 @@ fn stream(number: u128) -> StreamId {
     StreamId::new("job", format!("job_{}", Ulid(number)))
 }
 
-/// A job is queued, in a stream that is expected to be there.
+/// Returns a commit that queues a job in a stream at the expected version.
 fn queued(number: u128, expected: u64) -> Commit {
     const EXAMPLE: &str = include_str!("../schemas/events/job.queued/1.example.json");
     let payload = EXAMPLE.lines().map(str::trim_start).collect();
@@ -71,7 +72,7 @@ async fn queue(log: &EventLog, number: u128, expected: u64) -> Heard {
     Heard { stream: stream(number).to_string(), told }
 }
 
-/// Two servers whose callers want the same streams.
+/// Runs two servers whose callers write the same streams.
 async fn two_servers() -> (Database, Vec<Heard>) {
     let database = fresh_database().await.unwrap();
     let (one, two) = (server(&database.url).await, server(&database.url).await);
@@ -85,14 +86,14 @@ async fn an_answer_before_the_commit_is_found() {
     found(Bug::AnswerBeforeCommit, two_servers, "acknowledged").await;
 }
 
-/// A server whose answers get lost.
+/// Runs a server whose connections to the database lose their results.
 async fn lost_answers() -> (Database, Vec<Heard>) {
     let database = fresh_database().await.unwrap();
     let proxy = Proxy::before(&database.url);
     let log = server(&proxy.url(&database.url)).await;
     let mut heard = vec![];
     for number in 1..6 {
-        // The statement is known to the connection when its answer is lost.
+        // The connection prepares the statement before its result is lost.
         heard.push(queue(&log, number * 2, 0).await);
         proxy.arm(Fault::ReplyLost);
         heard.push(queue(&log, number * 2 + 1, 0).await);
@@ -105,7 +106,7 @@ async fn a_retry_that_settled_no_doubt_is_found() {
     found(Bug::RetryInDoubt, lost_answers, "never acknowledged").await;
 }
 
-/// A server that remembers streams which are gone.
+/// Runs a server that appends at a version of a stream that does not exist.
 async fn absent_streams() -> (Database, Vec<Heard>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;
@@ -120,10 +121,10 @@ async fn a_guard_without_the_absent_stream_is_found() {
     found(Bug::GuardWithoutAbsent, absent_streams, "does not verify").await;
 }
 
-/// Views that are swapped while two servers write them.
+/// Swaps projections while two servers write them.
 async fn swaps() -> (Database, Vec<Heard>) {
     let database = fresh_database().await.unwrap();
-    // Before the swap gives up its lock, which is soon.
+    // Deadlock detection must run before the swap releases its lock, which is soon.
     let soon = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
                 current_database()); end $$";
     sqlx::raw_sql(soon).execute(&database.pool).await.unwrap();
@@ -146,7 +147,7 @@ async fn swaps() -> (Database, Vec<Heard>) {
     let swap = async {
         let (is_planted, began) = (has(Bug::HeadBeforeTables), Instant::now());
         let mut swaps = 0;
-        // It is chance whether an append begins in the moment between the two locks.
+        // An append begins between the two locks only at random.
         while swaps < 10
             || (is_planted && deadlocks().await == 0 && began.elapsed() < Duration::from_secs(30))
         {
@@ -165,7 +166,7 @@ async fn a_swap_that_locks_the_head_first_is_found() {
     found(Bug::HeadBeforeTables, swaps, "deadlocks").await;
 }
 
-/// Views that follow the log, a few events at a time.
+/// Runs a projection that follows the log, a few events at a time.
 async fn a_view_that_follows() -> (Database, Vec<Heard>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;

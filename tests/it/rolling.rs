@@ -1,4 +1,5 @@
-//! Two servers behind one address, and the next version of the program takes their place while callers go on.
+//! Tests a rolling upgrade: two servers behind one address are replaced by the next version while
+//! callers continue.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     process::{Command, Stdio},
@@ -9,10 +10,10 @@ use event_log::migrate::FORMAT;
 use tests::{Answer, Balancer, Callers, Server, call, oracle, program, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(30);
-/// Makes a process one of the next version.
+/// Environment variable that makes a process act as the next version.
 const NEXT: (&str, &str) = ("STEAD_NEXT_FORMAT", "1");
 
-/// Callers hear that so many more writes are done.
+/// Waits until the callers have completed 30 more writes.
 fn goes_on(callers: &Callers) {
     let before = callers.heard().len();
     until("calls to be answered", SOON, || callers.heard().len() > before + 30);
@@ -42,12 +43,12 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     let callers = Callers::start(4, 1, vec![balancer.control()], &token);
     goes_on(&callers);
 
-    // when the next version migrates
+    // when the next version runs its migration
     let mut migrate = Command::new(program("stead"));
     migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner);
     let ran = stdout_of(migrate.env(NEXT.0, NEXT.1));
     assert!(ran.contains("Ran 9999_next.sql"), "{ran}");
-    // then the former ones read, write nothing and say why
+    // then the old servers still read, reject writes and state why
     for server in [&one, &two] {
         let authorization = format!("Bearer {token}");
         let url = format!("{}/v1/tokens", server.control());
@@ -65,12 +66,12 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
         assert_eq!(get(server, "/v1/whoami").status, 200);
     }
 
-    // and callers go on at a server of the next version, beside the former ones and without them
+    // and callers continue with a server of the next version, with the old servers and without them
     let next = Server::beside(Some(&one), &application, &[], &[NEXT]);
     balancer.put_before(&next);
     goes_on(&callers);
     assert_eq!(balancer.ready(), 1);
-    // What follows from what happens is its to do now, while the former ones are still there.
+    // The new server runs the policies while the old servers still run.
     until("the policies to move", SOON, || {
         call("GET", &format!("{}/readyz", next.control()), &[], b"").json()["policies_lag"] == 0
     });
@@ -78,7 +79,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     two.stop();
     goes_on(&callers);
 
-    // and there is no way back
+    // and a downgrade is rejected
     let mut migrate = Command::new(program("stead"));
     let back = migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner).output().unwrap();
     let said = String::from_utf8_lossy(&back.stderr).into_owned();
@@ -98,7 +99,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     let known = format!("this program reads {FORMAT}");
     assert!(!back.status.success() && said.contains(&known), "{said}");
 
-    // then nothing that anybody was told is untrue
+    // then everything that a caller was told is true
     let _quiet = callers.quiet(SOON).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wrong = runtime.block_on(async {

@@ -1,4 +1,5 @@
-//! What a runner must not send, and what it must not believe: through the running programs.
+//! Tests that the server rejects what a runner must not send, and a runner rejects what it must not
+//! accept.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     path::Path,
@@ -15,7 +16,7 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A server on which an app of the plugin `files` is published.
+/// Starts a server with a published app of the plugin `files`.
 fn published() -> Server {
     let server = Server::up();
     let plugin = format!("files={}", program("stead-plugin-files").display());
@@ -24,13 +25,13 @@ fn published() -> Server {
     server
 }
 
-/// An install, and the token that lets its runner in.
+/// Creates an install and returns its enrolment token.
 fn install(server: &Server, name: &str) -> String {
     let created = server.ask(&["installs", "create", "notes-files", name, "--input", "company=A"]);
     created["enrolment"]["token"].as_str().unwrap().to_string()
 }
 
-/// A directory with the vendor's plugin in it, as the customer puts it there.
+/// Returns a directory with the vendor's plugin, as the customer installs it.
 fn plugins(server: &Server) -> String {
     let plugins = server.dir().join("plugins");
     std::fs::create_dir_all(&plugins).unwrap();
@@ -38,21 +39,21 @@ fn plugins(server: &Server) -> String {
     plugins.to_str().unwrap().to_string()
 }
 
-/// A runner that calls through a stranger.
+/// Starts a runner that calls through an intercepting proxy.
 fn runner(server: &Server, stranger: &Stranger, name: &str) -> Runner {
     let (token, plugins) = (install(server, name), plugins(server));
     let more = ["--plugin-dir", plugins.as_str()];
     Customer::new(server, name).calls(stranger.url()).with(&more).start(server, &token)
 }
 
-/// The first claim that passed, and its answer.
+/// Returns the first claim that passed, and its response.
 fn claimed(stranger: &Stranger) -> (Passed, Value) {
     let claim = until_some("a claim", SOON, || stranger.passed("/claim").into_iter().next());
     let answer = serde_json::from_slice(&claim.answer).unwrap();
     (claim, answer)
 }
 
-/// Make a call again with another body and other headers, as the same runner.
+/// Repeats a call with another body and other headers, as the same runner.
 fn again(server: &Server, of: &Passed, path: &str, more: &[(&str, &str)], body: &[u8]) -> Answer {
     let token = of.header("authorization").to_string();
     let mut headers = vec![("Authorization", token.as_str())];
@@ -69,7 +70,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     let (mine, answer) = claimed(&one);
     let (theirs, _) = claimed(&two);
     let execution = answer["execution"].as_str().unwrap();
-    // The sandbox's plan waits for a person: nothing moves any more.
+    // Both runs wait for approval, so nothing else changes the log.
     for name in ["acme", "beta"] {
         until_some("a plan that waits", SOON, || {
             let run = server.stead().args(["runs", "show", name]).output().unwrap();
@@ -90,7 +91,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     refused(said, &[(409, "claimed_by_other"), (410, "expired")]);
     refused(again(&server, &theirs, &mine.path, &[json], &theirs.body), &[(403, "not_offered")]);
 
-    // Its log: once it is over, by an execution that never was, and by the other runner.
+    // Log calls: after the end of the job, with an unknown execution, and from the other runner.
     let log = mine.path.replace("/claim", "/log");
     let patch = Passed { method: "PATCH".into(), ..mine.clone() };
     let other = Passed { method: "PATCH".into(), ..theirs.clone() };
@@ -110,7 +111,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     let late = again(&server, &patch, &log, &headers(execution, range, digest), &chunk);
     refused(late, &[(412, "fenced")]);
 
-    // Its reports: by an execution that never was, and by the other runner.
+    // Reports with an unknown execution, and from the other runner.
     let events = mine.path.replace("/claim", "/events");
     let post = Passed { method: "POST".into(), ..mine.clone() };
     let other = Passed { method: "POST".into(), ..theirs };
@@ -126,14 +127,15 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         again(&server, &other, &events, &with, report(execution).as_bytes()),
         &[(403, "forbidden")],
     );
-    // That the other runner spoke of what is not its own is written once, and nothing else is.
+    // The other runner's report is recorded once as a suspected forgery, and nothing else is
+    // recorded.
     let forged = server.ask(&["audit", "events", "--type", "runner.forgery_suspected"]);
     let [forged] = forged.as_array().unwrap().as_slice() else { panic!("{forged:#}") };
     assert_eq!(forged["payload"]["execution"], execution);
     assert_eq!(position(&server), before + 1, "something else was written");
 }
 
-/// The SHA-256 of some bytes, as `Repr-Digest` has it.
+/// Returns the SHA-256 of some bytes in the form of `Repr-Digest`.
 fn repr_digest(bytes: &[u8], dir: &Path) -> String {
     let file = dir.join("chunk");
     std::fs::write(&file, bytes).unwrap();
@@ -146,8 +148,8 @@ fn repr_digest(bytes: &[u8], dir: &Path) -> String {
 fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     const MOST: usize = 256 * 1024;
     let server = published();
-    // The answer to the first claim is kept until the test says so: by then the execution is the job's, and the
-    // runner has not written a byte of its log.
+    // The proxy holds the response to the first claim until the test releases it. By then the
+    // execution exists, and the runner has sent no log bytes.
     let (claimed, first) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let waits = Mutex::new(Some((claimed, released)));
@@ -182,7 +184,8 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
         again(&server, &patch, &path, &headers, bytes)
     };
 
-    // One byte too many, much too many, and many that are few on their way: all else is right with them.
+    // One byte too many, far too many, and too many that compress to few. Everything else in the
+    // requests is valid.
     for (length, packed) in [(MOST + 1, false), (64 * MOST, false), (MOST + 1, true)] {
         let said = send(&vec![b'x'; length], packed);
         assert_eq!((said.status, said.code().as_str()), (413, "too_large"), "{length}: {said:?}");
@@ -190,7 +193,7 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     }
     assert_eq!(position(&server), before, "something was written");
 
-    // Nothing of it is in the log, which begins with what the runner has to say.
+    // The log contains none of these bytes: it begins with the runner's own records.
     release.send(()).unwrap();
     until_some("a plan that waits", SOON, || {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
@@ -200,14 +203,14 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     assert_eq!(server.ask(&["jobs", "show", job])["state"], "succeeded");
     let log = tests::stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(!log.is_empty() && !log.contains("xxxx"), "{log}");
-    // The rest of a log may come after the last word.
+    // The rest of a log may arrive after the final report.
     let sealed = until_some("the seal", SOON, || {
         tests::story(&server, job).into_iter().find(|event| event["type"] == "job.log_finalized")
     });
     assert_eq!(sealed["payload"]["complete"], true, "{sealed:#}");
 }
 
-/// Change one character in the middle of what an envelope of the claim's answer holds.
+/// Changes one character in the middle of an envelope's payload in the response to a claim.
 fn tampered(call: &Passed, envelope: &str) -> Option<Vec<u8>> {
     if !call.path.ends_with("/claim") {
         return None;
@@ -259,7 +262,7 @@ fn an_answer_that_was_given_before_is_not_taken_again() {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
-    // From here on every claim is answered with what was granted for the plan.
+    // From here on, the response to every claim is the one to the plan's claim.
     server.ask(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
     let journal = runner.data().join("journal.ndjson");
     until_some("the old answer to be noticed", SOON, || {

@@ -1,5 +1,6 @@
-//! A secret of the customer's environment is in nothing that leaves the customer, nor in what the runner
-//! keeps: not one that no job was given, and not one that a job was given and wrote wherever it could.
+//! Tests that no secret of the customer's environment leaves the customer or is stored by the
+//! runner. This holds for secrets that no job receives, and for secrets that a job receives and
+//! writes everywhere.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -15,23 +16,23 @@ use tests::{
 };
 
 const SOON: Duration = Duration::from_secs(60);
-/// In the runner's environment only.
+/// Secret in the runner's environment only.
 const KEPT: &str = "kept-4f1d8a90c2b7e653";
-/// Given to every job.
+/// Secret that every job receives.
 const PASSED: &str = "passed/9b0e+77a1=d4c8f2";
 
-/// Given to every job, where a resource has it as an attribute: Terraform writes it into the text of its plan, the
-/// plan's file and the state.
+/// Secret that every job receives and stores in a resource attribute. Terraform writes it into the
+/// text of its plan, the plan file and the state.
 const SHOWN: &str = "shown\"6b2e\\90<f4>&d1${7ac3}";
 
-/// Given to every job, and as long as a session token is: tools wrap it.
+/// Secret that every job receives, as long as a session token. Tools wrap it at line ends.
 const TOKEN: &str = concat!(
     "token-0b9d4a1e7c52f86303c1d8f5a29e64b77e10b3c94d5f28a6c0e7913fb28d645a1f7c30e9b6d2485a",
     "9c1e04f7b3a86d25e8f10c7b94a3d6521b0e8f97c4d3a6057f29e1b8c40d96a3e57b1f08d2c694ae730b85f1",
     "6d20c9e7a4b183f5d06c7e29b1f4a8530d9e6c7f21b4a803e5d79c6f12a0b48e3d75c9f601b2a4e8d37c5096f",
 );
 
-/// Every way in which a job of this test writes the secret that it was given.
+/// Script that writes the received secret in every way that this test covers.
 const ECHOES: &str = r#"
 echo "plain: $STEAD_CANARY_PASSED"
 echo "in base64: $(printf %s "$STEAD_CANARY_PASSED" | base64)"
@@ -46,7 +47,7 @@ printf %s "$STEAD_CANARY_PASSED" > "$HOME/left-behind"
 echo "not given: ${STEAD_CANARY_KEPT:-nothing}"
 "#;
 
-/// A resource that has what it was given.
+/// Resource with the received secret as an attribute.
 const SHOWING: &str = r#"
 variable "shown" {
   type    = string
@@ -58,7 +59,7 @@ resource "terraform_data" "shown" {
 }
 "#;
 
-/// What must be nowhere.
+/// Returns the forms of the secrets that must appear nowhere.
 fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
     let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let mut all = Vec::new();
@@ -72,7 +73,7 @@ fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
             ("in hexadecimal", hex(secret)),
             ("in capital hexadecimal", hex(secret).to_uppercase()),
         ] {
-            // A dump writes bytes in hexadecimal.
+            // A dump contains bytes as hexadecimal.
             all.push((format!("{secret} {how}, dumped"), hex(&text).into_bytes()));
             all.push((format!("{secret} {how}"), text.into_bytes()));
         }
@@ -88,7 +89,7 @@ fn patterns(secrets: &[&str]) -> Vec<(String, Vec<u8>)> {
     all
 }
 
-/// Finds them all in one go.
+/// Search for all patterns in one pass.
 struct Search {
     names: Vec<String>,
     automaton: AhoCorasick,
@@ -110,7 +111,7 @@ impl Search {
     }
 }
 
-/// Every regular file below.
+/// Collects every regular file below a directory.
 fn files(dir: &Path, into: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).unwrap().filter_map(Result::ok) {
         let kind = entry.file_type().unwrap();
@@ -122,7 +123,7 @@ fn files(dir: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// `edge-api` with modules and an action that write what they were given.
+/// Returns `edge-api` with modules and an action that write the received secrets.
 fn telling(server: &Server) -> PathBuf {
     let app = edge_api(server.dir());
     let append = |file: &Path| {
@@ -142,7 +143,7 @@ fn telling(server: &Server) -> PathBuf {
     app
 }
 
-/// The dump that an operator's backup makes.
+/// Returns a dump of the database, as an operator's backup makes it.
 fn dump(server: &Server) -> Vec<u8> {
     let mut found = vec![PathBuf::from("pg_dump")];
     if let Ok(versions) = fs::read_dir("/usr/lib/postgresql") {
@@ -150,7 +151,7 @@ fn dump(server: &Server) -> Vec<u8> {
     }
     found.extend(std::env::var_os("STEAD_PG_BIN").map(|dir| Path::new(&dir).join("pg_dump")));
     let works = |path: &&PathBuf| Command::new(path).arg("--version").output().is_ok();
-    // The newest one reads what all others have made.
+    // The newest pg_dump reads the databases of all older versions.
     let program = found.iter().rfind(works).unwrap_or_else(|| panic!("no pg_dump in {found:?}"));
     let url = server.database().replace("stead_app@", "stead_owner@");
     let output = Command::new(program).arg("--dbname").arg(url).output().unwrap();
@@ -185,14 +186,14 @@ fn a_canary_is_nowhere() {
     server.ask(&["installs", "action", "acme", "smoke_test"]);
     let action = succeeded(&server, "acme");
 
-    // The jobs did write it, and what they wrote is there without it.
+    // The jobs did write the secret, and the stored text is redacted.
     let job = action["dag"][0]["job"].as_str().unwrap();
     let told = stdout_of(server.stead_for_people().args(["jobs", "logs", job]));
     assert!(told.contains("plain: [redacted]"), "{told}");
     assert!(told.contains("to the other stream: [redacted]"), "{told}");
     assert!(told.contains("not given: nothing"), "{told}");
 
-    // So did Terraform, in the text of its plan.
+    // Terraform did too, in the text of its plan.
     let jobs = server.ask(&["jobs", "list"]);
     let plans = |job: &&Value| job["kind"] == "plan" && job["name"] == "api";
     let plan = jobs.as_array().unwrap().iter().find(plans).unwrap_or_else(|| panic!("{jobs:#}"));
@@ -205,7 +206,7 @@ fn a_canary_is_nowhere() {
     );
     assert_eq!(step(&provision, "api")["plan"]["add"], 2, "{provision:#}");
 
-    // What people and programs get.
+    // Output for users and programs.
     let search = Search::new(&[KEPT, PASSED, SHOWN]);
     for job in server.ask(&["jobs", "list"]).as_array().unwrap() {
         let id = job["id"].as_str().unwrap();
@@ -230,15 +231,15 @@ fn a_canary_is_nowhere() {
         search.is_clean(&format!("the blob {digest}"), blob.body.as_bytes());
     }
 
-    // A job's own places go with it, a moment after its result is known.
+    // A job's directories are deleted shortly after its result is known.
     until("the jobs' places to be gone", SOON, || {
         let jobs = fs::read_dir(runner.data().join("jobs")).unwrap().filter_map(Result::ok);
         let mut places = jobs.flat_map(|job| ["work", "tmp"].map(|name| job.path().join(name)));
         !places.any(|place| place.exists())
     });
 
-    // What is on the disks: tables, spool, journal, plans, state, artifacts, the programs' own logs, which
-    // hold every URL that was called.
+    // Data on disk: tables, spool, journal, plans, state, artifacts, and the programs' logs, which
+    // contain every called URL.
     let dumped = dump(&server);
     search.is_clean("the dump", &dumped);
     let mut all = Vec::new();
@@ -246,11 +247,12 @@ fn a_canary_is_nowhere() {
     let spool = runner.data().join("jobs");
     assert!(all.iter().any(|file| file.starts_with(&spool)), "no spool in {}", spool.display());
     assert!(all.contains(&runner.data().join("journal.ndjson")), "no journal");
-    // A state holds what its resources are; it is the customer's, and stays with them.
+    // A state contains its resources' attributes. It belongs to the customer and stays on the
+    // customer's side.
     let (state, in_state) = (runner.data().join("state"), Search::new(&[KEPT, PASSED]));
     let mut kept = false;
     for file in &all {
-        // Postgres moves its files while it works.
+        // Postgres renames its files while it runs.
         let Ok(bytes) = fs::read(file) else { continue };
         let of_state = file.starts_with(&state);
         kept |= of_state;
@@ -259,7 +261,7 @@ fn a_canary_is_nowhere() {
     }
     assert!(kept, "no state in {}", state.display());
 
-    // Our own secrets: a token is not in what its bearer's calls leave behind.
+    // Stead's own secrets: a call leaves no trace of the caller's token.
     let calls = server.log() + &runner.log();
     for token in [enrolment.to_string(), server.owner_token()] {
         assert!(!calls.contains(&token), "a token is in a program's log");

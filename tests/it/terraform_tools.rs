@@ -1,5 +1,5 @@
-//! The tool on the customer's side: Terraform under the name `tofu`, OpenTofu itself where it is installed, or
-//! neither; and what the build runner does with it.
+//! Tests the tool on the customer's side: Terraform under the name `tofu`, OpenTofu where
+//! installed, or neither. Also tests the build runner with it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     env, fs,
@@ -15,13 +15,13 @@ use tests::{
 
 const SOON: Duration = Duration::from_secs(30);
 
-/// A tool of this name on PATH.
+/// Returns a tool of this name on PATH.
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap();
     env::split_paths(&path).map(|dir| dir.join(name)).find(|tool| tool.is_file())
 }
 
-/// OpenTofu itself, and not Terraform under its name. Without it a test prints so and passes.
+/// Returns OpenTofu, not Terraform under its name. Without it, the test prints a note and passes.
 fn opentofu_or_skip() -> Option<PathBuf> {
     let is_opentofu = |tool: &PathBuf| {
         let version = Command::new(tool).arg("version").output().unwrap().stdout;
@@ -34,7 +34,7 @@ fn opentofu_or_skip() -> Option<PathBuf> {
     found
 }
 
-/// Everything on PATH without `terraform`, and this program as `tofu`.
+/// Returns a PATH without `terraform`, with this program as `tofu`.
 fn path_with_tofu(dir: &Path, program: &Path) -> String {
     let tools = dir.join("tools");
     fs::create_dir(&tools).unwrap();
@@ -50,7 +50,7 @@ fn path_with_tofu(dir: &Path, program: &Path) -> String {
         fs::create_dir_all(&without).unwrap();
         let others = fs::read_dir(&*dir).unwrap().filter_map(Result::ok);
         for other in others.filter(|other| other.file_name() != "terraform") {
-            // The same directory may be on PATH twice.
+            // PATH may contain the same directory twice.
             let _there = symlink(other.path(), without.join(other.file_name()));
         }
         *dir = without;
@@ -133,7 +133,7 @@ fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
     }
     let server = Server::up();
     let app = edge_api(server.dir());
-    // HCL that can be parsed, so that only the build finds what is wrong with it.
+    // HCL that parses, so that only the build finds its error.
     let module = fs::read_dir(app.join("modules")).unwrap().next().unwrap().unwrap().path();
     fs::write(module.join("wrong.tf"), "locals {\n  wrong = var.not_declared\n}\n").unwrap();
     let (code, told) = server.refused(&["apps", "sync", app.to_str().unwrap(), "--wait"]);
@@ -144,7 +144,7 @@ fn a_module_that_is_not_valid_fails_its_build_with_file_and_line() {
     let build = server.ask(&["builds", "show", failed["id"].as_str().unwrap()]);
     let detail = build["detail"].as_str().unwrap();
     assert!(detail.contains("wrong.tf:2: Reference to undeclared input variable"), "{detail}");
-    // The others are built: each is valid by itself.
+    // The other modules are built, because each is valid by itself.
     assert!(builds.as_array().unwrap().iter().any(|build| build["state"] == "succeeded"));
 }
 

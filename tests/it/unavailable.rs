@@ -1,4 +1,5 @@
-//! What cannot start says why and leaves everything as it is; what cannot answer now says so and recovers.
+//! Tests that a program that cannot start states why and changes nothing, and that an unavailable
+//! server says so and recovers.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -12,7 +13,7 @@ use tests::{Answer, Server, call, position, program, settled, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// A `stead up` that is not to come up.
+/// Runs a `stead up` that must fail to start.
 fn up(data: &Path, control: &str) -> Output {
     let child = Command::new("timeout")
         .arg("60")
@@ -25,7 +26,8 @@ fn up(data: &Path, control: &str) -> Output {
     child.unwrap()
 }
 
-/// Number of events but those of runners: a stop and a start of the server are recorded in its build runner's stream.
+/// Number of events except those of runners. A stop and a start of the server are recorded in its
+/// build runner's stream.
 fn but_of_runners(server: &Server) -> usize {
     settled(server);
     let events = server.ask(&["audit", "events", "--limit", "200"]);
@@ -56,22 +58,22 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     refused(&up(&server.dir().join("third"), "0.0.0.0:0"), &["plain HTTP", "--tls-cert"]);
     assert_eq!(position(&server), before, "something was written");
 
-    // Nothing of a refused start goes on: its Postgres has ended with it.
+    // A failed start leaves no process: its Postgres has ended, too.
     let left = elsewhere.join("postgres/postmaster.pid");
     assert!(!left.exists(), "{} is there", left.display());
 
-    // Made by a newer Postgres; put back, it starts as it was.
+    // A data directory of a newer Postgres. With the version restored, the server starts.
     server.stop();
     let version = server.data().join("postgres/PG_VERSION");
     let kept = fs::read_to_string(&version).unwrap();
     fs::write(&version, "99\n").unwrap();
-    refused(&up(&server.data(), "127.0.0.1:0"), &["made by Postgres 99", kept.trim()]);
+    refused(&up(&server.data(), "127.0.0.1:0"), &["created by Postgres 99", kept.trim()]);
     fs::write(&version, kept).unwrap();
     server.restart();
     assert_eq!(but_of_runners(&server), recorded);
 }
 
-/// The postmaster of a data directory and its children.
+/// Returns the postmaster of a data directory and its children.
 fn postgres(data: &Path) -> Vec<String> {
     let file = fs::read_to_string(data.join("postgres/postmaster.pid")).unwrap();
     let parent = file.lines().next().unwrap().trim().to_string();
@@ -82,12 +84,12 @@ fn postgres(data: &Path) -> Vec<String> {
     all
 }
 
-/// A signal to all of these; what is gone is gone.
+/// Sends a signal to all of these processes and ignores those that no longer exist.
 fn signal(name: &str, pids: &[String]) {
     let _some_gone = Command::new("kill").arg(name).args(pids).output();
 }
 
-/// Goes on when the test is over, however it ends: what is stopped cannot be ended.
+/// Guard that resumes processes at the end of the test, because a stopped process cannot be ended.
 struct Stopped(Vec<String>);
 
 impl Drop for Stopped {
@@ -145,7 +147,7 @@ fn two_servers_append_to_one_log() {
         assert_eq!(made.status, 200, "{made:?}");
         made.json()["id"].as_str().unwrap().to_owned()
     };
-    // Each asks for fifty of its own, and both for the same ten.
+    // Each server creates fifty of its own, and both create the same ten.
     let made: Vec<String> = std::thread::scope(|scope| {
         let ask = |server: usize| {
             let (control, make) = (&controls[server], &make);
@@ -163,7 +165,7 @@ fn two_servers_append_to_one_log() {
         (120, 110),
         "a key made two tokens, or a token is lost"
     );
-    // What the other one appended is heard a moment later.
+    // A server learns of the other server's appends a moment later.
     until("all of them in the log", SOON, || {
         let listed = first.ask(&["audit", "events", "--type", "access.token_issued"]);
         let issued = listed.as_array().unwrap().iter();
@@ -191,7 +193,7 @@ fn a_database_that_is_down_is_a_503_and_nothing_is_lost_or_done_twice() {
         call("POST", &format!("{control}/v1/tokens"), &headers, body.as_bytes())
     };
 
-    // Stopping the first server stops the database under the second.
+    // A stop of the first server stops the database of the second.
     first.stop();
     until("the database to be missed", SOON, || get(control, "/readyz", &token).status == 503);
     unavailable(&get(control, "/v1/apps", &token));

@@ -1,5 +1,5 @@
-//! One address before several servers, as an operator's load balancer is: each connection goes to the next server that
-//! says it is ready.
+//! Load balancer: one address for several servers. Each connection goes to the next server that
+//! reports ready.
 use std::{
     net::SocketAddr,
     sync::{
@@ -18,11 +18,11 @@ use tokio::{
 
 use crate::Server;
 
-/// How often each server is asked whether it is ready, and how long it may take to say so.
+/// Interval and timeout of the readiness checks.
 const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A running balancer.
+/// Running load balancer.
 pub struct Balancer {
     control: SocketAddr,
     runner: SocketAddr,
@@ -38,13 +38,13 @@ struct Behind {
 
 #[derive(Clone, Copy)]
 struct Backend {
-    /// Where people and where runners call it.
+    /// Addresses for the Control API and the Runner API.
     at: [SocketAddr; 2],
     is_ready: bool,
 }
 
 impl Balancer {
-    /// On free ports of the loopback, before nobody yet.
+    /// Listens on free loopback ports, without servers yet.
     pub fn new() -> Balancer {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
@@ -59,24 +59,24 @@ impl Balancer {
         Balancer { control, runner, behind, _runtime: runtime }
     }
 
-    /// Where people call.
+    /// Returns the URL of the Control API.
     pub fn control(&self) -> String {
         format!("http://{}", self.control)
     }
 
-    /// Where runners call.
+    /// Returns the URL of the Runner API.
     pub fn runner(&self) -> String {
         format!("http://{}", self.runner)
     }
 
-    /// One more server behind it.
+    /// Adds a server.
     pub fn put_before(&self, server: &Server) {
         let address = |url: &str| url.split("://").nth(1).unwrap().parse().unwrap();
         let at = [address(server.control()), address(server.runner())];
         self.behind.servers.lock().unwrap().push(Backend { at, is_ready: true });
     }
 
-    /// How many of them say that they are ready.
+    /// Returns the number of ready servers.
     pub fn ready(&self) -> usize {
         self.behind.servers.lock().unwrap().iter().filter(|one| one.is_ready).count()
     }
@@ -89,7 +89,7 @@ impl Default for Balancer {
 }
 
 impl Behind {
-    /// Whom to try, in this order: the ready ones in turn, then the others.
+    /// Returns the servers to try, in order: the ready ones in turn, then the others.
     fn order(&self, door: usize) -> Vec<SocketAddr> {
         let mut servers = self.servers.lock().unwrap().clone();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,9 @@
-//! A build runner beside a server that starts none by itself.
+//! Build runner for a server that starts none by itself.
 use std::{fs, process::Child};
 
 use crate::{Server, launch::Launch, program};
 
-/// A running `stead-runner --mode build`.
+/// Running `stead-runner --mode build`.
 pub struct Builder {
     child: Child,
     launch: Launch,

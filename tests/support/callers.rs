@@ -1,5 +1,6 @@
-//! Callers of the Control API: each has a principal of its own that it gives a role and takes it back from, and sends
-//! each change again, under the same key, until it is answered. So it knows what must be in the log.
+//! Callers of the Control API. Each grants and revokes a role of its own principal. It repeats each
+//! change with the same idempotency key until it gets a response, so it knows the required content
+//! of the log.
 use std::{
     sync::{
         Arc, Mutex,
@@ -20,13 +21,13 @@ use ulid::Ulid;
 
 use crate::oracle::{Heard, Told};
 
-/// How long one call may take before it is sent again.
+/// Timeout of one call before it is repeated.
 const PATIENCE: Duration = Duration::from_secs(4);
 const AGAIN: Duration = Duration::from_millis(100);
 const GRANTED: &str = "access.role_granted";
 const REVOKED: &str = "access.role_revoked";
 
-/// All of them.
+/// Running callers.
 pub struct Callers {
     shared: Arc<Shared>,
     runtime: Runtime,
@@ -34,22 +35,23 @@ pub struct Callers {
 
 struct Shared {
     http: Client,
-    /// The one address first, then each server's own.
+    /// Shared address first, then each server's own.
     addresses: Vec<String>,
     token: String,
     heard: Mutex<Vec<Heard>>,
     again: AtomicU64,
     stopped: AtomicBool,
-    /// Held by each change until it is answered.
+    /// Lock that each change holds until its response.
     under_way: RwLock<()>,
 }
 
 impl Callers {
-    /// So many, with the token in that file. Most calls go to the first address, some to any of them.
+    /// Starts this many callers with the token in that file. Most calls go to the first address,
+    /// the rest to a random one.
     pub fn start(number: u64, seed: u64, addresses: Vec<String>, token: &str) -> Callers {
-        // Several tests of one process come here.
+        // Several tests of one process call this.
         let _first = rustls::crypto::ring::default_provider().install_default();
-        // A connection for each call: the next one is another server's.
+        // One connection per call, so that the next call can reach another server.
         let http = Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE);
         let shared = Arc::new(Shared {
             http: http.build().unwrap(),
@@ -69,22 +71,23 @@ impl Callers {
         Callers { shared, runtime }
     }
 
-    /// Wait until every change that was begun is answered; none begins as long as the answer is held.
+    /// Waits until every started change has a response. No change starts while the returned guard
+    /// is held.
     pub fn quiet(&self, limit: Duration) -> Option<RwLockWriteGuard<'_, ()>> {
         self.runtime.block_on(async { timeout(limit, self.shared.under_way.write()).await.ok() })
     }
 
-    /// What they were told so far.
+    /// Returns the responses so far.
     pub fn heard(&self) -> Vec<Heard> {
         self.shared.heard.lock().unwrap().clone()
     }
 
-    /// How often something had to be sent again.
+    /// Returns the number of repeated calls.
     pub fn again(&self) -> u64 {
         self.shared.again.load(Ordering::Relaxed)
     }
 
-    /// Begin nothing more.
+    /// Stops new changes.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
     }
@@ -112,7 +115,7 @@ impl Caller {
         let path = format!("/v1/principals/{made}/roles/auditor");
         while !shared.stopped.load(Ordering::SeqCst) {
             let under_way = shared.under_way.read().await;
-            // Half of them ask for what is so already.
+            // Half of the requests ask for the existing state.
             let (method, event) = match self.random.gen_bool(0.5) {
                 true => (Method::PUT, GRANTED),
                 false => (Method::DELETE, REVOKED),
@@ -131,11 +134,12 @@ impl Caller {
         }
     }
 
-    /// Send a change, here and there, until somebody says that it is done.
+    /// Sends a change to varying servers until one confirms it.
     async fn until_answered(&mut self, method: Method, path: &str, body: &Value) -> Value {
         let key = Ulid::new().to_string();
         loop {
-            // Most go to the one address; some to a server that nobody else would ask just then.
+            // Most calls go to the shared address; some go to a server that the balancer might
+            // avoid just then.
             let at = match self.random.gen_bool(0.6) {
                 true => 0,
                 false => self.random.gen_range(0..self.shared.addresses.len()),

@@ -1,4 +1,4 @@
-//! A private CA and a server's certificate from it, as an operator makes them.
+//! Private CA and a server certificate from it, as an operator creates them.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -9,13 +9,13 @@ use tempfile::TempDir;
 
 use crate::stdout_of;
 
-/// PEM files.
+/// PEM files of a CA and a server.
 pub struct Certificates {
     dir: TempDir,
 }
 
 impl Certificates {
-    /// For a server at this IP address.
+    /// Creates certificates for a server at this IP address.
     pub fn for_ip(ip: &str) -> Certificates {
         let dir = tempfile::Builder::new().prefix("stead-ca-").tempdir().unwrap();
         let certificates = Certificates { dir };
@@ -47,22 +47,22 @@ impl Certificates {
         self.dir.path()
     }
 
-    /// The root that customers pin.
+    /// Returns the root certificate that customers pin.
     pub fn ca(&self) -> PathBuf {
         self.path().join("ca.pem")
     }
 
-    /// What the server shows: its own certificate, then the root.
+    /// Returns the server's chain: its certificate, then the root.
     pub fn chain(&self) -> PathBuf {
         self.path().join("chain.pem")
     }
 
-    /// The server's key.
+    /// Returns the server's key.
     pub fn key(&self) -> PathBuf {
         self.path().join("server.key")
     }
 
-    /// SHA-256 of the root, as people write it.
+    /// Returns the SHA-256 of the root in its usual text form.
     pub fn ca_fingerprint(&self) -> String {
         let words = ["x509", "-noout", "-fingerprint", "-sha256", "-in"];
         let said = stdout_of(Command::new("openssl").args(words).arg(self.ca()));

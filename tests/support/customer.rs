@@ -1,5 +1,5 @@
-//! A customer before their runner is started: by default, or with an environment of their own, by another
-//! program, as somebody else.
+//! Customer before the start of its runner: default settings, or another environment, program or
+//! user.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Runner, Server, launch::Launch, program};
 
-/// A `stead-runner --mode install` that is about to be started, in a directory of its own.
+/// `stead-runner --mode install` before its start, in its own directory.
 pub struct Customer {
     dir: PathBuf,
     program: PathBuf,
@@ -19,7 +19,8 @@ pub struct Customer {
 }
 
 impl Customer {
-    /// In `<server's directory>/<name>`. The ledger of side effects is `<dir>/ledger`.
+    /// Creates a customer in `<server's directory>/<name>`. The ledger of side effects is
+    /// `<dir>/ledger`.
     pub fn new(server: &Server, name: &str) -> Customer {
         let dir = server.dir().join(name);
         fs::create_dir_all(&dir).unwrap();
@@ -36,53 +37,53 @@ impl Customer {
         customer.with(&["--slots", "4"]).pass("STEAD_LEDGER", &ledger)
     }
 
-    /// Its directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Words in front of the program, such as what makes it another user.
+    /// Sets words before the program, for example to switch the user.
     pub fn through(mut self, words: &[String]) -> Customer {
         self.before = words.to_vec();
         self
     }
 
-    /// Another file of the same program.
+    /// Sets another file for the program.
     pub fn program(mut self, path: PathBuf) -> Customer {
         self.program = path;
         self
     }
 
-    /// More of the command line, at every start.
+    /// Adds command-line arguments for every start.
     pub fn with(mut self, arguments: &[&str]) -> Customer {
         self.arguments.extend(arguments.iter().map(|word| word.to_string()));
         self
     }
 
-    /// One more output of the stack, which is told at the enrolment. The last one of a name counts.
+    /// Adds a stack output for the enrolment. The last one of a name counts.
     pub fn output(mut self, output: &str) -> Customer {
         self.outputs.push(output.into());
         self
     }
 
-    /// A variable that the runner has, and no job.
+    /// Sets an environment variable for the runner, but not for jobs.
     pub fn env(mut self, name: &str, value: &str) -> Customer {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// A variable that jobs get, too.
+    /// Sets an environment variable for the runner and its jobs.
     pub fn pass(self, name: &str, value: &str) -> Customer {
         self.with(&["--pass-env", name]).env(name, value)
     }
 
-    /// Call somebody who is before the server.
+    /// Sets another server URL, such as a proxy.
     pub fn calls(mut self, url: &str) -> Customer {
         self.server = url.into();
         self
     }
 
-    /// Write the token and start.
+    /// Writes the token and starts the runner.
     pub fn start(self, server: &Server, token: &str) -> Runner {
         let Customer { dir, program, before, arguments, environment, outputs, server: url } = self;
         let (token_file, data) = (dir.join("enrolment.token"), dir.join("data"));
@@ -94,7 +95,7 @@ impl Customer {
         for (name, value) in &environment {
             launch.env(name, value);
         }
-        // Once enrolled, a runner knows its server.
+        // An enrolled runner needs no server URL.
         let token_file = token_file.to_str().unwrap();
         let mut first = vec!["--mode", "install", "--server", &url];
         first.extend(["--server-key", server.fingerprint(), "--token-file", token_file]);

@@ -1,4 +1,4 @@
-//! An empty database, as an operator has made it for `stead migrate` and `stead serve`.
+//! Empty database, as an operator creates it for `stead migrate` and `stead serve`.
 use std::{net::TcpListener, process::Command};
 
 use event_log::testing::{Binaries, Cluster, Settings, fresh_empty_database};
@@ -6,11 +6,11 @@ use tempfile::TempDir;
 
 use crate::stdout_of;
 
-/// Roles belong to the cluster: another test may have made this one.
+/// Roles belong to the cluster, so another test may have created this one.
 const ROLE: &str = "do $$ begin create role stead_app login; exception when others then \
                     alter role stead_app login; end $$";
 
-/// The URLs of its owner and of the role that inserts and selects.
+/// URLs for the database's owner and for the role that inserts and selects.
 pub(crate) struct Urls {
     pub owner: String,
     pub application: String,
@@ -33,14 +33,14 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// In the cluster that all tests share, which has a socket and no port.
+/// Creates a database in the cluster that all tests share, which has a socket and no port.
 pub(crate) fn empty() -> Urls {
     let urls = Urls::of(runtime().block_on(fresh_empty_database()).unwrap().url);
     psql(&urls.owner, ROLE);
     urls
 }
 
-/// A Postgres of the test's own, which is reached by a port of the loopback.
+/// Postgres of one test, on a loopback port.
 pub struct Postgres {
     cluster: Cluster,
     port: u16,
@@ -48,7 +48,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Make one and start it.
+    /// Creates and starts it.
     pub fn on_loopback() -> Postgres {
         let dir = tempfile::Builder::new().prefix("stead-pg-").tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -58,7 +58,7 @@ impl Postgres {
         Postgres { cluster, port, _dir: dir }
     }
 
-    /// Where it listens.
+    /// Returns the port.
     pub fn port(&self) -> String {
         self.port.to_string()
     }

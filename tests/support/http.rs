@@ -1,4 +1,4 @@
-//! HTTP by hand: what no well-behaved client would send.
+//! Raw HTTP, for requests that no well-behaved client sends.
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
@@ -8,44 +8,44 @@ use std::{
 
 use serde_json::Value;
 
-/// What came back.
+/// Response.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status; 0 when there was none.
+    /// Status. 0 without a response.
     pub status: u16,
-    /// The headers as they came.
+    /// Header lines of the response, unparsed.
     pub headers: String,
-    /// The body as text.
+    /// Body as text.
     pub body: String,
 }
 
 impl Answer {
-    /// The body as JSON; null when it is none.
+    /// Returns the body as JSON, or null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
     }
 
-    /// The stable code of a problem.
+    /// Returns the code of a problem.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_string()
     }
 }
 
-/// One call without TLS. `url` is `http://host:port/path`.
+/// Sends one request without TLS. `url` is `http://host:port/path`.
 #[track_caller]
 pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
     let (host, head) = head(method, url, headers, body);
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(head.as_bytes()).unwrap();
-    // Whoever finds a body too long need not read all of it.
+    // A server that rejects a long body need not read all of it.
     let _refused_early = stream.write_all(body);
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
     answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no answer ({read:?})"))
 }
 
-/// The same by a program that these words bring to where the host can be reached from.
+/// Sends a request by a program that these words start where the host is reachable.
 #[track_caller]
 pub(crate) fn call_through(
     words: &[String],
@@ -71,7 +71,7 @@ pub(crate) fn call_through(
     answer(&output.stdout).unwrap_or_else(|| panic!("{method} {url}: no answer ({output:?})"))
 }
 
-/// The host and its port, and everything before the body.
+/// Returns the host with its port, and everything before the body.
 #[track_caller]
 fn head<'u>(
     method: &str,

@@ -1,4 +1,4 @@
-//! How every program beside a test is started: with nothing on its standard input, and what it says in a file.
+//! Start of the programs next to a test: empty standard input, and output to a file.
 use std::{
     ffi::OsStr,
     fs::{self, File},
@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// The words of a program, the same at every start.
+/// Command line of a program, the same at every start.
 #[derive(Debug)]
 pub(crate) struct Launch {
     words: Vec<String>,
@@ -15,12 +15,12 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// This program. Its log goes on where that of an earlier start ended.
+    /// Prepares this program. Its log continues that of an earlier start.
     pub(crate) fn new(program: &Path, log: PathBuf) -> Launch {
         Launch { words: vec![program.display().to_string()], environment: vec![], log }
     }
 
-    /// Words in front of the program, such as what makes it another user.
+    /// Sets words before the program, for example to switch the user.
     pub(crate) fn through(&mut self, words: &[String]) {
         self.words.splice(0..0, words.iter().cloned());
     }
@@ -33,7 +33,7 @@ impl Launch {
         self.environment.push((name.into(), value.into()));
     }
 
-    /// Start it, this time with these words, too.
+    /// Starts the program with further arguments.
     pub(crate) fn start<W: AsRef<OsStr>>(&self, more: &[W]) -> Child {
         let log = File::options().create(true).append(true).open(&self.log).unwrap();
         Command::new(&self.words[0])
@@ -47,7 +47,7 @@ impl Launch {
             .unwrap_or_else(|error| panic!("{:?}: {error}", self.words))
     }
 
-    /// What it has said so far.
+    /// Returns the output so far.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }

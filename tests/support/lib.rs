@@ -1,4 +1,4 @@
-//! Real programs, started as a person starts them: `stead up`, `stead …`, `stead-runner`.
+//! Real programs, started as a user starts them: `stead up`, `stead …`, `stead-runner`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Something that speaks like AWS, on a loopback.
+//! AWS emulator on a loopback address.
 use std::{net::TcpListener, path::PathBuf, process::Child, process::Command, time::Duration};
 
 use tempfile::TempDir;
@@ -8,23 +8,23 @@ use crate::{Answer, Namespace, call, http::call_through, in_ci, launch::Launch, 
 const REGION: &str = "us-east-1";
 const FORM: &str = "application/x-www-form-urlencoded";
 
-/// A running moto server.
+/// Running moto server.
 pub struct Moto {
     child: Child,
     port: u16,
-    /// Words that bring a program to where it is; none when it is here.
+    /// Words that enter the emulator's namespace. Empty if it is in the test's own.
     enter: Vec<String>,
-    /// Where it writes what it says.
+    /// Directory of its output.
     _dir: TempDir,
 }
 
 impl Moto {
-    /// Start it. Where it is not installed a test says so and passes; under CI it fails.
+    /// Starts it. If it is not installed, the test prints a note and passes; in CI it fails.
     pub fn start_or_skip() -> Option<Moto> {
         Moto::start(vec![])
     }
 
-    /// Start it on the loopback of that namespace, where only who is inside reaches it.
+    /// Starts it on the loopback of that namespace, reachable only from inside.
     pub fn inside_or_skip(namespace: &Namespace) -> Option<Moto> {
         Moto::start(namespace.enter())
     }
@@ -39,7 +39,7 @@ impl Moto {
             eprintln!("SKIPPED: no moto_server: {said} is not there");
             return None;
         }
-        // What is free here is free where nobody is, too.
+        // A port that is free here is also free in the empty namespace.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let dir = tempfile::Builder::new().prefix("stead-moto-").tempdir().unwrap();
         let mut launch = Launch::new(&program, dir.path().join("log"));
@@ -60,17 +60,18 @@ impl Moto {
         Some(Moto { child, port, enter, _dir: dir })
     }
 
-    /// How clients reach it.
+    /// Returns the URL for clients.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// On which it listens.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A call as some account's holder: it looks at which service is meant, not at who signed.
+    /// Sends a request as an account holder. The emulator checks the service in the signature, not
+    /// the signer.
     pub fn ask(&self, service: &str, method: &str, path: &str, body: &str) -> Answer {
         let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
         let signed = "SignedHeaders=host, Signature=0";
@@ -84,13 +85,13 @@ impl Moto {
         call_through(&self.enter, method, &url, &headers, body.as_bytes())
     }
 
-    /// The tags of a bucket; none: there is no such bucket.
+    /// Returns the tags of a bucket, or `None` if there is no such bucket.
     pub fn tags(&self, bucket: &str) -> Option<String> {
         let answer = self.ask("s3", "GET", &format!("/{bucket}?tagging"), "");
         (answer.status == 200).then_some(answer.body)
     }
 
-    /// Somebody gives the bucket other tags, by hand.
+    /// Changes the tags of a bucket, as a manual change would.
     #[track_caller]
     pub fn set_tag(&self, bucket: &str, key: &str, value: &str) {
         let tag = format!("<Tag><Key>{key}</Key><Value>{value}</Value></Tag>");
@@ -99,12 +100,12 @@ impl Moto {
         assert!((200..300).contains(&answer.status), "{answer:?}");
     }
 
-    /// The names of all buckets, as the service lists them.
+    /// Returns the service's list of buckets.
     pub fn buckets(&self) -> String {
         self.ask("s3", "GET", "/", "").body
     }
 
-    /// Whether there is a role of this name.
+    /// Returns whether a role of this name exists.
     pub fn has_role(&self, role: &str) -> bool {
         let form = format!("Action=GetRole&RoleName={role}&Version=2010-05-08");
         self.ask("iam", "POST", "/", &form).status == 200

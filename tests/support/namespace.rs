@@ -1,4 +1,4 @@
-//! A machine of the customer's: another user in a network namespace of its own, with one wire to the server.
+//! Machine of the customer: another user in its own network namespace, with one link to the server.
 use std::{
     collections::BTreeSet,
     fs,
@@ -9,10 +9,10 @@ use std::{
 
 use crate::{in_ci, stdout_of};
 
-/// How many this process has made.
+/// Number of namespaces that this process created.
 static MADE: AtomicU32 = AtomicU32::new(0);
 
-/// A network namespace with one end of a wire; the other end is here.
+/// Network namespace with one end of a link. The other end is outside.
 pub struct Namespace {
     name: String,
     wire: String,
@@ -20,7 +20,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Make one. Without root a test says so and passes; under CI it fails.
+    /// Creates a namespace. Without root, the test prints a note and passes; in CI it fails.
     pub fn new_or_skip() -> Option<Namespace> {
         // Tests may be processes of their own or threads of one.
         let number = (std::process::id() << 3) + MADE.fetch_add(1, Ordering::Relaxed);
@@ -52,45 +52,45 @@ impl Namespace {
     }
 
     fn ip(&self, last: u32) -> String {
-        // A range for tests between machines, a piece of four addresses per process.
+        // Address range for tests between machines, with four addresses per process.
         let (high, low) = ((self.number >> 6) & 0xff, (self.number << 2) & 0xff);
         format!("198.18.{high}.{}", low + last)
     }
 
-    /// The server's end of the wire.
+    /// Returns the server's address on the link.
     pub fn server_ip(&self) -> String {
         self.ip(1)
     }
 
-    /// The other end.
+    /// Returns the customer's address on the link.
     pub fn customer_ip(&self) -> String {
         self.ip(2)
     }
 
-    /// Who works inside: user and group of `nobody`.
+    /// Returns the user and group inside: those of `nobody`.
     pub fn user() -> (String, String) {
         let id = |what| stdout_of(Command::new("id").args([what, "nobody"])).trim().to_string();
         (id("-u"), id("-g"))
     }
 
-    /// Words that run what follows them as that user.
+    /// Returns the words that run a command as that user.
     pub fn as_the_customer() -> Vec<String> {
         let (user, group) = Namespace::user();
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
         ["setpriv", &user, &group, "--clear-groups"].map(String::from).into()
     }
 
-    /// Words that run what follows them inside, as who runs the test.
+    /// Returns the words that run a command inside, as the user of the test.
     pub fn enter(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(String::from).into()
     }
 
-    /// Words that run what follows them inside, as that user.
+    /// Returns the words that run a command inside, as that user.
     pub fn words(&self) -> Vec<String> {
         [self.enter(), Namespace::as_the_customer()].concat()
     }
 
-    /// Whether that user can read all of this file or directory, or run what is a program.
+    /// Returns whether that user can read all of this file or directory, or run this program.
     pub fn lets(path: &Path) -> bool {
         let mut words = Namespace::as_the_customer();
         let all = "test -e \"$0\" && ! find -L \"$0\" ! -readable -o -perm /111 ! -executable | grep -q .";
@@ -99,7 +99,7 @@ impl Namespace {
         said.status.success() && said.stderr.is_empty()
     }
 
-    /// Whether a TCP connection from inside, by that user, comes about.
+    /// Returns whether that user can open a TCP connection from inside.
     pub fn reaches(&self, ip: &str, port: &str) -> bool {
         let connect = format!("exec 3<>/dev/tcp/{ip}/{port}");
         let mut words = self.words();
@@ -110,7 +110,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Whatever still runs inside would keep the namespace and its wire alive.
+        // A remaining process would keep the namespace and its link alive.
         if let Ok(pids) = Command::new("ip").args(["netns", "pids", &self.name]).output() {
             for pid in String::from_utf8_lossy(&pids.stdout).split_whitespace() {
                 let _gone = Command::new("kill").args(["-KILL", pid]).output();
@@ -122,18 +122,18 @@ impl Drop for Namespace {
     }
 }
 
-/// What the kernel says of the TCP sockets in the network namespace of a process.
+/// TCP sockets in the network namespace of a process, as the kernel reports them.
 #[derive(Debug, Default)]
 pub struct Sockets {
-    /// Ports on which somebody listens.
+    /// Listening ports.
     pub listening: BTreeSet<u16>,
-    /// Where connections go to: address and port as the kernel writes them. The ends of those that somebody
-    /// inside listens for are not among them.
+    /// Remote address and port of each connection, as the kernel prints them. Connections to a
+    /// listener inside are excluded.
     pub peers: BTreeSet<String>,
 }
 
 impl Sockets {
-    /// As seen by this process; none when it is gone.
+    /// Reads the sockets as this process sees them. Empty if the process has ended.
     pub fn of(pid: u32) -> Sockets {
         let mut sockets = Sockets::default();
         let mut connections = Vec::new();
@@ -155,7 +155,7 @@ impl Sockets {
         sockets
     }
 
-    /// An IPv4 address and port as the kernel writes them.
+    /// Returns an IPv4 address and port as the kernel prints them.
     pub fn peer(ip: &str, port: &str) -> String {
         let bytes: Vec<u8> = ip.split('.').map(|part| part.parse().unwrap()).collect();
         let number = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

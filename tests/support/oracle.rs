@@ -1,5 +1,6 @@
-//! What must hold of a log and its views, whatever was done to the processes around it; and what is wrong where it
-//! does not. The nemesis asks this after its faults, and the tests with planted bugs show that it sees them.
+//! Oracle: checks the invariants of a log and its projections after faults, and returns the
+//! violations. The nemesis test runs it after its faults, and the tests with injected faults show
+//! that it detects them.
 use std::collections::{BTreeMap, BTreeSet};
 
 use event_log::{Source, Stored, read::read, verify::verify};
@@ -8,30 +9,31 @@ use sqlx::PgPool;
 
 type Hash = [u8; 32];
 
-/// How many events are read at once.
+/// Number of events per read.
 const PAGE: u32 = 10_000;
 
-/// What a caller was told about one write.
+/// Response that a caller got to one write.
 #[derive(Debug, Clone)]
 pub struct Heard {
-    /// `type/id`. Of a stream that is told of, every event is.
+    /// Stream, `type/id`. If a stream has a recorded response, every event of it has one.
     pub stream: String,
-    /// What they were told.
+    /// Response.
     pub told: Told,
 }
 
-/// The answer.
+/// Result in a response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
-    /// An event of this type is written at this position.
+    /// An event of this type was written at this position.
     Written { event: String, position: u64 },
-    /// It was already so, at this position: the last of these events up to there was this one.
+    /// The state was already as requested at this position: this event was the last of `among` up
+    /// to there.
     Already { event: String, among: Vec<String>, position: u64 },
-    /// Nothing was written.
+    /// The server rejected the write.
     Refused,
 }
 
-/// Everything that is wrong: with the log, with its views, and with what callers were told.
+/// Returns every violation in the log, its projections and the callers' responses.
 pub async fn everything(source: impl Into<Source>, heard: &[Heard]) -> Vec<String> {
     let source = source.into();
     let pool = &source.pool;
@@ -42,8 +44,8 @@ pub async fn everything(source: impl Into<Source>, heard: &[Heard]) -> Vec<Strin
     wrong
 }
 
-/// Positions dense, every stream too; leaves, chain and tree as the program checks them, and once more by arithmetic
-/// of our own: a program that hashes wrongly agrees with itself.
+/// Checks that positions and sequences have no gaps. Checks leaves, chain and tree with the
+/// program's code, and again with independent code: a wrong hash function agrees with itself.
 pub async fn whole(pool: &PgPool) -> Vec<String> {
     let verified = match verify(pool, 0, |_| {}).await {
         Ok(verified) => verified,
@@ -53,7 +55,7 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
         sqlx::query_scalar("select log_id from log_head").fetch_one(pool).await.unwrap();
     let mut chain: Hash = Sha256::digest(format!("stead/chain/v1\n{log_id}")).into();
     let (mut leaves, mut streams) = (Vec::<Hash>::new(), BTreeMap::<String, u64>::new());
-    // Others may append meanwhile: as far as the verification went.
+    // Other servers may append meanwhile, so the check ends where the verification did.
     for event in events(pool).await.into_iter().take(verified.size as usize) {
         let at = event.position;
         if at != leaves.len() as u64 + 1 {
@@ -79,7 +81,7 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
     vec![]
 }
 
-/// What somebody kept of the log, its first `size` events by their root, must still be how it begins.
+/// Checks that the log still begins with each kept head, its first `size` events by their root.
 pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
     let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
@@ -92,8 +94,8 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     heads.iter().filter_map(differs).collect()
 }
 
-/// What callers were told, against what is there: nothing acknowledged is missing or doubled, nothing else is in their
-/// streams, and what was "already so" was so.
+/// Compares the callers' responses with the log. No acknowledged event is missing or doubled, their
+/// streams have no other events, and each "already so" was true.
 pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
@@ -135,7 +137,7 @@ pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
     wrong
 }
 
-/// Every view is what a rebuild would make, which reads the words of subjects too.
+/// Checks that every projection equals a rebuild, which also decrypts personal data.
 pub async fn views(source: &Source) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut connection = source.pool.acquire().await.unwrap();
@@ -151,16 +153,16 @@ pub async fn views(source: &Source) -> Vec<String> {
     wrong
 }
 
-/// Whoever takes locks in one order meets nobody who waits in a circle.
+/// Checks that no deadlock happened. A consistent lock order excludes them.
 pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
-    // A backend tells what it met when its transaction is over and a second has passed.
+    // A backend reports its statistics after its transaction and at most once per second.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
     let sql = "select deadlocks from pg_stat_database where datname = current_database()";
     let deadlocks: i64 = sqlx::query_scalar(sql).fetch_one(pool).await.unwrap();
     if deadlocks == 0 { vec![] } else { vec![format!("{deadlocks} deadlocks in the database")] }
 }
 
-/// All events, in order.
+/// Returns all events, in order.
 async fn events(pool: &PgPool) -> Vec<Stored> {
     let mut all: Vec<Stored> = Vec::new();
     loop {
@@ -179,7 +181,7 @@ fn sha256(parts: &[&[u8]]) -> Hash {
     hash.finalize().into()
 }
 
-/// RFC 6962, 2.1, word for word.
+/// Computes the root as RFC 6962, 2.1, defines it.
 fn root(leaves: &[Hash]) -> Hash {
     match leaves {
         [] => sha256(&[]),

@@ -1,4 +1,4 @@
-//! How runs end, and whether anything was written meanwhile.
+//! Results of runs, and the events written meanwhile.
 use std::time::Duration;
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::{Runner, Server, until_some};
 
 const LATER: Duration = Duration::from_secs(120);
 
-/// The newest run of an install, once it is over.
+/// Waits until the newest run of an install has finished, and returns it.
 #[track_caller]
 pub fn ended(server: &Server, install: &str) -> Value {
     until_some("the run to end", LATER, || {
@@ -18,7 +18,7 @@ pub fn ended(server: &Server, install: &str) -> Value {
     })
 }
 
-/// The newest run of an install, once it is over; it must have succeeded.
+/// Waits until the newest run of an install has finished, and checks that it succeeded.
 #[track_caller]
 pub fn succeeded(server: &Server, install: &str) -> Value {
     let run = ended(server, install);
@@ -26,7 +26,7 @@ pub fn succeeded(server: &Server, install: &str) -> Value {
     run
 }
 
-/// A run, and what the jobs of its failed steps wrote.
+/// Returns a run and the logs of its failed steps' jobs, for a failure message.
 pub fn told(server: &Server, run: &Value) -> String {
     let mut text = format!("{run:#}\n");
     for step in run["dag"].as_array().unwrap() {
@@ -39,14 +39,14 @@ pub fn told(server: &Server, run: &Value) -> String {
     text
 }
 
-/// A step of a run, by what it is about.
+/// Returns a step of a run, by the name of its component or action.
 #[track_caller]
 pub fn step<'r>(run: &'r Value, name: &str) -> &'r Value {
     let steps = run["dag"].as_array().unwrap();
     steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("no {name}: {run:#}"))
 }
 
-/// The last position of the log.
+/// Returns the position of the head of the log.
 #[track_caller]
 pub fn position(server: &Server) -> u64 {
     let checkpoint = server.ask(&["audit", "checkpoint"]);
@@ -54,7 +54,7 @@ pub fn position(server: &Server) -> u64 {
     found.unwrap_or_else(|| panic!("no size: {checkpoint:#}"))
 }
 
-/// The last position, once what was begun has come to rest.
+/// Waits until the log stops growing, and returns the position of its head.
 #[track_caller]
 pub fn settled(server: &Server) -> u64 {
     let (mut last, mut same) = (position(server), 0);
@@ -67,14 +67,14 @@ pub fn settled(server: &Server) -> u64 {
     })
 }
 
-/// The events of a job as the log has them.
+/// Returns the events of a job in the log.
 #[track_caller]
 pub fn story(server: &Server, job: &str) -> Vec<Value> {
     let events = server.ask(&["audit", "events", "--stream", &format!("job/{job}")]);
     events.as_array().unwrap().clone()
 }
 
-/// A job was begun once and for all: one runner claimed it, once. By which execution.
+/// Checks that exactly one runner claimed a job, once. Returns the execution.
 #[track_caller]
 pub fn one_execution(server: &Server, job: &str) -> String {
     let story = story(server, job);
@@ -83,7 +83,7 @@ pub fn one_execution(server: &Server, job: &str) -> String {
     claims[0]["payload"]["execution"].as_str().unwrap().to_string()
 }
 
-/// Every component of `edge-api`, and its sandbox, was brought by one execution, once.
+/// Checks that one execution deployed each component of `edge-api`, and its sandbox, once.
 #[track_caller]
 pub fn each_effect_once(runner: &Runner) {
     let ledger = runner.ledger();

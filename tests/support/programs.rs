@@ -1,13 +1,13 @@
-//! Where the programs are, and how one is run to its end.
+//! Paths of the programs, and the execution of a command.
 use std::{
     path::PathBuf,
     process::{Command, Output},
 };
 
-/// A program of this workspace, as `cargo build` left it.
+/// Returns the path of a program of this workspace, as `cargo build` built it.
 pub fn program(name: &str) -> PathBuf {
     let ourselves = std::env::current_exe().expect("a test has a path");
-    // A test is in target/debug/deps, a program that uses this in target/debug.
+    // A test is in target/debug/deps; a program that uses this is in target/debug.
     let mut beside = ourselves.ancestors().skip(1).take(2).map(|directory| directory.join(name));
     let Some(program) = beside.find(|path| path.exists()) else {
         panic!("{name} is not built: cargo build --workspace --bins");
@@ -15,7 +15,7 @@ pub fn program(name: &str) -> PathBuf {
     program
 }
 
-/// What a command printed; it must have ended well.
+/// Returns the standard output of a command, which must succeed.
 #[track_caller]
 pub fn stdout_of(command: &mut Command) -> String {
     let Output { status, stdout, stderr } = command.output().expect("the program starts");
@@ -24,12 +24,13 @@ pub fn stdout_of(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
-/// Whether a missing tool must fail instead of skip.
+/// Returns whether a missing tool must fail the test instead of skipping it.
 pub fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true" || value == "1")
 }
 
-/// Whether Terraform (or OpenTofu) is here. Without it a test says so and passes; under CI it fails.
+/// Returns whether Terraform or OpenTofu is installed. Without it, the test prints a note and
+/// passes; in CI it fails.
 pub fn terraform_or_skip() -> bool {
     let is_there = |tool: &str| Command::new(tool).arg("version").output().is_ok();
     if is_there("terraform") || is_there("tofu") {

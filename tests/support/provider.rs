@@ -1,4 +1,4 @@
-//! Where Terraform takes the AWS provider from, without a network.
+//! Source of the AWS provider for Terraform, without a network.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -7,8 +7,8 @@ use std::{
 
 use crate::{Namespace, in_ci, stdout_of};
 
-/// A Terraform configuration with which the AWS provider is found: the one that is configured, else one for a
-/// mirror that is found. Without any a test says so and passes; under CI it fails.
+/// Returns a Terraform configuration that finds the AWS provider: the configured one, or one for an
+/// existing mirror. Without either, the test prints a note and passes; in CI it fails.
 pub fn provider_config_or_skip(dir: &Path) -> Option<PathBuf> {
     if let Some(file) = std::env::var_os("TF_CLI_CONFIG_FILE").map(PathBuf::from)
         && file.is_file()
@@ -23,7 +23,8 @@ pub fn provider_config_or_skip(dir: &Path) -> Option<PathBuf> {
     Some(config_for(&mirror, dir))
 }
 
-/// The same for another user: a configuration in this directory, for a mirror that they can read.
+/// Returns a configuration in this directory for another user, with a mirror that this user can
+/// read.
 pub fn provider_config_for_customers_or_skip(dir: &Path) -> Option<PathBuf> {
     let ours = fs::read_to_string(provider_config_or_skip(dir)?).unwrap();
     let named = ours.split("path").nth(1).and_then(|rest| rest.split('"').nth(1));
@@ -31,7 +32,8 @@ pub fn provider_config_for_customers_or_skip(dir: &Path) -> Option<PathBuf> {
     Some(config_for(&for_customers(Path::new(mirror), dir), dir))
 }
 
-/// A file or directory where that user can read it: where it is, else a copy in this directory.
+/// Returns a path at which that user can read a file or directory: the original, or a copy in this
+/// directory.
 pub fn for_customers(path: &Path, dir: &Path) -> PathBuf {
     if Namespace::lets(path) {
         return path.to_path_buf();
@@ -52,7 +54,7 @@ fn config_for(mirror: &Path, dir: &Path) -> PathBuf {
     file
 }
 
-/// Terraform's own places, else the first that is found outside of people's homes.
+/// Returns Terraform's default mirror, or the first one outside of home directories.
 fn mirror() -> Option<PathBuf> {
     let has_aws = |top: &PathBuf| top.join("registry.terraform.io/hashicorp/aws").is_dir();
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();

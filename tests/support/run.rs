@@ -1,14 +1,14 @@
-//! A run followed to its end, as a person would with the CLI.
+//! Follows a run to its end with the CLI, as a user would.
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::Server;
 
-/// More than any run of the examples takes.
+/// Time limit, longer than any run of the examples.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Approve whatever waits until the newest run of the install is over; what became of it.
+/// Approves all plans until the newest run of the install has finished, and returns it.
 #[track_caller]
 pub fn finish(server: &Server, install: &str) -> Value {
     let begin = Instant::now();
@@ -16,7 +16,7 @@ pub fn finish(server: &Server, install: &str) -> Value {
         let run = server.ask(&["runs", "show", install]);
         if run["state"] == "waiting_for_approval" {
             let approve = ["runs", "approve", install, "--all", "--reason", "the test says so"];
-            // Another plan may have come in between; the next turn sees it.
+            // A newer plan may exist by now; the next iteration approves it.
             let _said = server.stead().args(approve).output().unwrap();
         }
         let over = ["succeeded", "failed", "cancelled", "denied", "expired"];

@@ -1,4 +1,4 @@
-//! A customer's runner, in a directory of its own.
+//! Runner of a customer, in its own directory.
 use std::{
     fs,
     path::PathBuf,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::{Customer, Server, launch::Launch, program};
 
-/// A running `stead-runner --mode install`.
+/// Running `stead-runner --mode install`.
 pub struct Runner {
     pub(crate) dir: PathBuf,
     pub(crate) child: Child,
@@ -15,56 +15,56 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Start a runner that enrols with this token. The ledger of side effects is `<dir>/ledger`.
+    /// Starts a runner that enrols with this token. The ledger of side effects is `<dir>/ledger`.
     pub fn start(server: &Server, name: &str, token: &str) -> Runner {
         Customer::new(server, name).start(server, token)
     }
 
-    /// The same, with more on its command line, at every start.
+    /// Starts a runner with further arguments, at every start.
     pub fn start_with(server: &Server, name: &str, token: &str, more: &[&str]) -> Runner {
         Customer::new(server, name).with(more).start(server, token)
     }
 
-    /// SIGKILL to the supervisor alone: shims and their children are on their own.
+    /// Sends SIGKILL to the supervisor alone. Shims and their children continue.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM: take nothing new, finish, end.
+    /// Sends SIGTERM: the runner accepts no new job, finishes and exits.
     pub fn drain(&self) {
         let pid = self.pid().to_string();
         crate::stdout_of(Command::new("kill").args(["-TERM", &pid]));
     }
 
-    /// How the supervisor ended, if it has.
+    /// Returns the exit status of the supervisor, if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
-    /// Start the supervisor again.
+    /// Starts the supervisor again.
     pub fn restart(&mut self) {
         self.child = self.launch.start::<&str>(&[]);
     }
 
-    /// The supervisor's process.
+    /// Returns the process id of the supervisor.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its data directory.
+    /// Returns the data directory.
     pub fn data(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// `stead-runner <args>` on its data directory.
+    /// Returns `stead-runner <args>` for its data directory.
     pub fn local(&self, args: &[&str]) -> Command {
         let mut local = Command::new(program("stead-runner"));
         local.args(args).arg("--data").arg(self.data()).stdin(Stdio::null());
         local
     }
 
-    /// Every side effect so far: what, and by which execution.
+    /// Returns every side effect so far, each with its execution.
     pub fn ledger(&self) -> Vec<(String, String)> {
         let text = fs::read_to_string(self.dir.join("ledger")).unwrap_or_default();
         let line = |line: &str| {
@@ -74,7 +74,7 @@ impl Runner {
         text.lines().filter_map(line).collect()
     }
 
-    /// What it has logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         self.launch.log()
     }

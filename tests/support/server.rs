@@ -1,4 +1,4 @@
-//! A server: with a private Postgres and a build runner, as `stead up` makes them, or as `stead serve` on a database.
+//! Server: `stead up` with a private Postgres and a build runner, or `stead serve` on a database.
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -17,44 +17,44 @@ use crate::{
     program, until_some,
 };
 
-/// Stands among the variables for a limit that `prlimit` sets.
+/// Key among the environment variables for a limit that `prlimit` sets.
 const FILES: &str = "limit of files";
 
-/// A running `stead up` or `stead serve`; its data directory goes with it.
+/// Running `stead up` or `stead serve`. Its data directory is deleted with it.
 pub struct Server {
     dir: TempDir,
     child: Child,
     ready: Value,
     more: Vec<String>,
-    /// Whose URL it has, unless it has a Postgres of its own.
+    /// URL of its database, unless it has a private Postgres.
     database: Option<String>,
     environment: Vec<(String, String)>,
 }
 
 impl Server {
-    /// Start in an empty data directory.
+    /// Starts in an empty data directory.
     pub fn up() -> Server {
         Server::up_with("127.0.0.1:0", &[])
     }
 
-    /// Start where runners call another address, with more options.
+    /// Starts with this address of the Runner API and with further options.
     pub fn up_with(runner: &str, more: &[&str]) -> Server {
         Server::start(directory(), None, runner, more)
     }
 
-    /// Start with a soft and a hard limit of open files.
+    /// Starts with a soft and a hard limit of open files.
     pub fn with_files(soft: u32, hard: u32) -> Server {
         let limit = (FILES.to_string(), format!("--nofile={soft}:{hard}"));
         Server::start_in(directory(), None, "127.0.0.1:0", &[], vec![limit])
     }
 
-    /// `stead migrate` and `stead serve` on an empty database, where runners call that address. There is no build
-    /// runner until one is started.
+    /// Runs `stead migrate` and `stead serve` on an empty database, with this address of the Runner
+    /// API. It has no build runner until one is started.
     pub fn serve_with(runner: &str, more: &[&str]) -> Server {
         Server::serve(database::empty(), runner, more)
     }
 
-    /// The same, on a database of that Postgres.
+    /// Runs `stead migrate` and `stead serve` on a database of that Postgres.
     pub fn serve_on(postgres: &Postgres, runner: &str, more: &[&str]) -> Server {
         Server::serve(postgres.empty(), runner, more)
     }
@@ -65,14 +65,14 @@ impl Server {
         Server::start(directory(), Some(database.application), runner, more)
     }
 
-    /// One more `stead serve`, on the database of this server and with keys of its own.
+    /// Starts a second `stead serve` on the same database, with its own keys.
     pub fn second(&self) -> Server {
         let database = Some(self.database().to_string());
         Server::start(directory(), database, "127.0.0.1:0", &[])
     }
 
-    /// `stead serve` on a database that is migrated, with more variables; with the keys and the registry of another
-    /// server, as all behind one address have them.
+    /// Starts `stead serve` on a migrated database, with further environment variables. It shares
+    /// the keys and the registry of another server, as all servers behind one address do.
     pub fn beside(
         other: Option<&Server>,
         database: &str,
@@ -84,7 +84,7 @@ impl Server {
             fs::create_dir(dir.path().join("data")).unwrap();
             let (from, to) = (other.data().join("keys"), dir.path().join("data/keys"));
             crate::stdout_of(Command::new("cp").arg("-a").args([from, to]));
-            // Artifacts are on one volume.
+            // Artifacts are on a shared volume.
             let (from, to) = (other.data().join("registry"), dir.path().join("data/registry"));
             std::os::unix::fs::symlink(from, to).unwrap();
         }
@@ -110,66 +110,66 @@ impl Server {
         Server { dir, child, ready, more, database, environment }
     }
 
-    /// One more build runner, enrolled as a person would do it.
+    /// Starts a further build runner, enrolled as a user would do it.
     pub fn build_runner(&self, more: &[&str]) -> Builder {
         let issued = self.ask(&["runners", "create-enrolment-token"]);
         Builder::start(self, issued["enrolment"]["token"].as_str().unwrap(), more)
     }
 
-    /// A place for the test's own files.
+    /// Returns a directory for the test's own files.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// How people call.
+    /// Returns the URL of the Control API.
     pub fn control(&self) -> &str {
         self.ready["control"].as_str().unwrap()
     }
 
-    /// How runners call.
+    /// Returns the URL of the Runner API.
     pub fn runner(&self) -> &str {
         self.ready["runner"].as_str().unwrap()
     }
 
-    /// What the enrol command names the server by.
+    /// Returns the key fingerprint in the enrol command.
     pub fn fingerprint(&self) -> &str {
         self.ready["fingerprint"].as_str().unwrap()
     }
 
-    /// The private database.
+    /// Returns the private database.
     pub fn database(&self) -> &str {
         self.ready["database"].as_str().unwrap()
     }
 
-    /// The URL of its database, of those that have none of their own.
+    /// Returns the URL of its database. Panics if it has a private Postgres.
     pub fn database_url(&self) -> &str {
         self.database.as_deref().unwrap()
     }
 
-    /// The process of the server.
+    /// Returns the process id of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The first owner's token.
+    /// Returns the first owner's token.
     pub fn owner_token(&self) -> String {
         let file = self.ready["owner_token_file"].as_str().unwrap();
         fs::read_to_string(file).unwrap().trim().to_string()
     }
 
-    /// The data directory.
+    /// Returns the data directory.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 
-    /// `stead` with the owner's token, JSON out.
+    /// Returns `stead` with the owner's token and JSON output.
     pub fn stead(&self) -> Command {
         let mut command = self.stead_for_people();
         command.args(["--output", "json"]);
         command
     }
 
-    /// `stead` with the owner's token, as a person sees it.
+    /// Returns `stead` with the owner's token and text output.
     pub fn stead_for_people(&self) -> Command {
         let mut command = Command::new(program("stead"));
         let token = self.ready["owner_token_file"].as_str().unwrap();
@@ -178,14 +178,14 @@ impl Server {
         command
     }
 
-    /// What a `stead` command answers, as JSON; it must succeed.
+    /// Runs a `stead` command that must succeed, and returns its JSON output.
     #[track_caller]
     pub fn ask(&self, args: &[&str]) -> Value {
         let text = crate::stdout_of(self.stead().args(args));
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}\n{text}"))
     }
 
-    /// What a `stead` command says when it is refused: exit code and standard error.
+    /// Runs a `stead` command that must fail, and returns the exit code and standard error.
     #[track_caller]
     pub fn refused(&self, args: &[&str]) -> (i32, String) {
         let output = self.stead_for_people().args(args).output().unwrap();
@@ -194,20 +194,20 @@ impl Server {
         (output.status.code().unwrap_or(-1), said)
     }
 
-    /// SIGTERM: the server ends its Postgres and its build runner, then itself.
+    /// Sends SIGTERM: the server stops its Postgres and its build runner, then itself.
     pub fn stop(&mut self) {
         let pid = self.child.id().to_string();
         crate::stdout_of(Command::new("kill").args(["-TERM", &pid]));
         self.child.wait().unwrap();
     }
 
-    /// SIGKILL to the server process alone; Postgres and runners are on their own.
+    /// Sends SIGKILL to the server process alone. Postgres and runners continue.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Start again on the same data directory and ports.
+    /// Starts again with the same data directory and ports.
     pub fn restart(&mut self) {
         let address =
             |url: &str| url.split("://").nth(1).unwrap().trim_end_matches('/').to_string();
@@ -219,7 +219,7 @@ impl Server {
         self.ready = ready;
     }
 
-    /// What the server has logged so far.
+    /// Returns the log so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("server.log")).unwrap_or_default()
     }
@@ -273,7 +273,8 @@ fn start(
     (child, told)
 }
 
-/// Somewhere that the private Postgres, which runs as another user, can get to, and customers who are others, too.
+/// Returns a directory that the private Postgres and the customers can reach, although they run as
+/// other users.
 fn directory() -> TempDir {
     let dir = tempfile::Builder::new().prefix("stead-").tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();

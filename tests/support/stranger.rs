@@ -1,4 +1,5 @@
-//! A stranger between a runner and its server, who reads along and changes answers on their way.
+//! Intercepting proxy between a runner and its server, which records calls and can change
+//! responses.
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
@@ -6,40 +7,40 @@ use std::{
     thread,
 };
 
-/// One call that passed.
+/// Recorded call.
 #[derive(Debug, Clone, Default)]
 pub struct Passed {
-    /// `PUT`, `POST` …
+    /// Method, such as `PUT` or `POST`.
     pub method: String,
-    /// With its query.
+    /// Path with its query.
     pub path: String,
-    /// Name in small letters, value.
+    /// Headers: lower-case name, value.
     pub headers: Vec<(String, String)>,
-    /// What was sent.
+    /// Body of the request.
     pub body: Vec<u8>,
-    /// The answer as the server gave it.
+    /// Original body of the response.
     pub answer: Vec<u8>,
 }
 
 impl Passed {
-    /// A header of the call; nothing when it has none.
+    /// Returns a header of the request, or an empty text.
     pub fn header(&self, name: &str) -> &str {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map_or("", |(_, value)| value)
     }
 }
 
-/// What becomes of an answer: its body, or nothing to leave it.
+/// Change of a response: a new body, or `None` to keep the original.
 type Change = dyn Fn(&Passed) -> Option<Vec<u8>> + Send + Sync;
 
-/// Somebody in the middle, until the test ends.
+/// Intercepting proxy, until the test ends.
 pub struct Stranger {
     url: String,
     passed: Arc<Mutex<Vec<Passed>>>,
 }
 
 impl Stranger {
-    /// Before this server.
+    /// Starts a proxy for this server.
     pub fn before(
         server: &str,
         change: impl Fn(&Passed) -> Option<Vec<u8>> + Send + Sync + 'static,
@@ -52,19 +53,19 @@ impl Stranger {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (host, seen, change) = (host.clone(), Arc::clone(&seen), Arc::clone(&change));
-                // A call that breaks off is one that the runner makes again.
+                // The runner repeats a call whose connection breaks.
                 thread::spawn(move || pass(stream, &host, &seen, change.as_ref()));
             }
         });
         Stranger { url, passed }
     }
 
-    /// Where the runner calls.
+    /// Returns the URL for the runner.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The calls to a path that ends like this, the first one first.
+    /// Returns the calls to paths with this suffix, oldest first.
     pub fn passed(&self, end: &str) -> Vec<Passed> {
         let all = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter(|call| call.path.ends_with(end)).cloned().collect()
@@ -90,7 +91,7 @@ fn pass(
             body
         }
     };
-    // HTTP/1.0: the answer ends where the connection does.
+    // HTTP/1.0, so the response ends with the connection.
     let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
     for (name, value) in &call.headers {
         if !["connection", "transfer-encoding", "content-length"].contains(&name.as_str()) {
@@ -125,7 +126,7 @@ fn pass(
     client.write_all(&body)
 }
 
-/// The first line, and the headers.
+/// First line and headers.
 type Head = (String, Vec<(String, String)>);
 
 fn head(from: &mut impl std::io::BufRead) -> std::io::Result<Head> {
@@ -140,7 +141,7 @@ fn head(from: &mut impl std::io::BufRead) -> std::io::Result<Head> {
     Ok((first.trim_end().to_string(), headers))
 }
 
-/// A body of which nobody said how long it is.
+/// Reads a chunked body.
 fn chunks(from: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
     let mut body = vec![];
     loop {

@@ -1,7 +1,7 @@
-//! Waiting for a condition, never for a time.
+//! Waits for a condition, never for a fixed time.
 use std::time::{Duration, Instant};
 
-/// Ask until the answer is there.
+/// Polls until there is a value.
 #[track_caller]
 pub fn until_some<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
@@ -14,7 +14,7 @@ pub fn until_some<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Optio
     }
 }
 
-/// Ask until it is so.
+/// Polls until the condition is true.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, mut ask: impl FnMut() -> bool) {
     until_some(what, limit, || ask().then_some(()));

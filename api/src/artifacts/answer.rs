@@ -1,4 +1,4 @@
-//! Refusals that both an OCI client and ours understand: the problem, with OCI's `errors` in it.
+//! Problem responses with OCI's `errors` member, for OCI clients and Stead's own client.
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::ArtifactError;
 use crate::problem::{Code, Problem};
 
-/// A refusal of the registry.
+/// Error response of the registry.
 #[derive(Debug)]
 pub(super) struct Refusal(pub(super) Problem);
 
@@ -35,7 +35,7 @@ impl From<ArtifactError> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let status = self.0.code.status();
-        // The OCI codes for what can happen here.
+        // OCI error codes.
         let code = match status {
             401 => "UNAUTHORIZED",
             403 => "DENIED",
@@ -49,7 +49,7 @@ impl IntoResponse for Refusal {
         };
         let mut body = serde_json::to_value(self.0.body()).unwrap_or(Value::Null);
         if let Some(body) = body.as_object_mut() {
-            let detail = json!({"code": self.0.code.word()});
+            let detail = json!({"code": self.0.code.as_str()});
             let error = json!({"code": code, "message": self.0.detail, "detail": detail});
             body.insert("errors".into(), json!([error]));
         }

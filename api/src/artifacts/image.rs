@@ -1,4 +1,4 @@
-//! What an OCI image manifest says, as far as we need it. The bytes themselves are kept as they came.
+//! Parts of an OCI image manifest that Stead uses. The original bytes are stored unchanged.
 use domain::digest::Digest;
 use serde::{Deserialize, Serialize};
 
@@ -7,41 +7,41 @@ pub const IMAGE_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 /// Media type of a layout's index.
 pub const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 
-/// One thing by digest.
+/// Reference to content by digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Descriptor {
-    /// What it is.
+    /// Media type of the content.
     pub media_type: String,
-    /// Which bytes.
+    /// Digest of the content.
     pub digest: Digest,
-    /// How many.
+    /// Size in bytes.
     pub size: u64,
-    /// What the artifact is, in an index.
+    /// Type of the artifact, in an index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_type: Option<String>,
 }
 
-/// An image manifest.
+/// Image manifest.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
-    /// 2.
+    /// Schema version, always 2.
     pub schema_version: u32,
-    /// What it says it is.
+    /// Media type of the manifest.
     #[serde(default)]
     pub media_type: Option<String>,
-    /// What the artifact is.
+    /// Type of the artifact.
     #[serde(default)]
     pub artifact_type: Option<String>,
-    /// Its config.
+    /// Config of the image.
     pub config: Descriptor,
-    /// Its layers.
+    /// Layers of the image.
     #[serde(default)]
     pub layers: Vec<Descriptor>,
 }
 
-/// The index of a layout.
+/// Index of a layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Index {
@@ -57,7 +57,7 @@ impl Default for Index {
 }
 
 impl Image {
-    /// Everything that it names.
+    /// All blobs that the manifest names.
     pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
         std::iter::once(&self.config).chain(&self.layers)
     }

@@ -1,4 +1,4 @@
-//! The registry on disk. A blob appears under its name whole, verified and durable, by a rename.
+//! Registry on disk. A blob gets its final name by a rename, after it is verified and durable.
 use std::{
     fs, io,
     os::unix::fs::PermissionsExt as _,
@@ -18,38 +18,39 @@ use super::{
     image::{IMAGE_TYPE, Index},
 };
 
-/// The vendor's registry. One process at a time: the data directory is locked.
+/// Registry of the vendor's artifacts, used by one process at a time because the data directory is
+/// locked.
 pub struct Registry {
     directory: PathBuf,
     max_blob_bytes: u64,
     index: Arc<Mutex<()>>,
 }
 
-/// Why an artifact cannot be kept or read.
+/// Reasons why an artifact cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    /// The disk refuses.
-    #[error("{path}: {reason}")]
+    /// A file operation failed.
+    #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
-    /// It is longer than what is kept.
-    #[error("a blob may have at most {limit} bytes")]
+    /// The blob exceeds the size limit.
+    #[error("blob is too large: the limit is {limit} bytes")]
     TooLarge { limit: u64 },
-    /// It arrived otherwise than it left.
-    #[error("the bytes have the digest {found}, not {expected}")]
+    /// The content does not match its digest.
+    #[error("digest mismatch: the bytes have {found}, expected {expected}; send the blob again")]
     Digest { expected: String, found: String },
-    /// The connection broke.
-    #[error("the body ended early: {0}")]
+    /// The connection was closed.
+    #[error("the request body ended early: {0}")]
     Cut(String),
-    /// It is no image manifest.
-    #[error("this is not an image manifest: {0}")]
+    /// The content is not an image manifest.
+    #[error("invalid image manifest: {0}")]
     Manifest(String),
 }
 
 impl Registry {
-    /// Open the registry below the data directory and forget what was arriving when it was last left.
+    /// Opens the registry in the data directory and deletes incomplete uploads.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// A file operation failed.
     pub fn open(data: &Path, max_blob_bytes: u64) -> Result<Registry, ArtifactError> {
         let (directory, index) = (data.join("registry"), Arc::default());
         let registry = Registry { directory, max_blob_bytes, index };
@@ -58,7 +59,8 @@ impl Registry {
             fs::remove_dir_all(&uploads).map_err(at(&uploads))?;
         }
         fs::create_dir_all(&uploads).map_err(at(&uploads))?;
-        // Only this server may read a vendor's modules, also in a directory of an earlier version.
+        // Only this server may read the vendor's modules. The mode is also set on a directory that
+        // an earlier version created.
         let private = fs::Permissions::from_mode(0o700);
         fs::set_permissions(&registry.directory, private).map_err(at(&registry.directory))?;
         Ok(registry)
@@ -77,16 +79,16 @@ impl Registry {
         self.blobs(repository).join(digest.trim_start_matches("sha256:"))
     }
 
-    /// How many bytes this blob of the repository has; none when it is not there.
+    /// Size of a blob of the repository, or `None` if it does not exist.
     pub async fn size(&self, repository: &Repository, digest: &Digest) -> Option<u64> {
         let found = tokio::fs::metadata(self.blob(repository, digest)).await;
         found.ok().map(|found| found.len())
     }
 
-    /// The blob, open, and its length.
+    /// Opens a blob. Returns the file and its length, or `None` if it does not exist.
     ///
     /// # Errors
-    /// When the disk refuses, for any reason but that the blob is not there.
+    /// A file operation failed for another reason.
     pub async fn read(
         &self,
         repository: &Repository,
@@ -102,10 +104,10 @@ impl Registry {
         Ok(Some((file, length)))
     }
 
-    /// An image manifest of the repository; none when it is not there.
+    /// Reads an image manifest of the repository. Returns `None` if it does not exist.
     ///
     /// # Errors
-    /// When the disk refuses, or it is no manifest.
+    /// A file operation failed, or the content is not a manifest.
     pub async fn image(
         &self,
         repository: &Repository,
@@ -119,10 +121,10 @@ impl Registry {
         }
     }
 
-    /// Keep what arrives, if it is what it is said to be. Kept already is fine.
+    /// Stores a blob if it matches its digest. Idempotent.
     ///
     /// # Errors
-    /// [`ArtifactError`]; nothing was kept.
+    /// [`ArtifactError`]; nothing was stored.
     pub async fn keep(
         &self,
         repository: &Repository,
@@ -136,7 +138,7 @@ impl Registry {
             Err(refused) => Err(refused),
         };
         if placed.is_err() {
-            // Gone already when it was placed; in the way otherwise, until the next start.
+            // The draft may already be gone. Otherwise the next start deletes it.
             let _ = tokio::fs::remove_file(&draft).await;
         }
         placed
@@ -184,10 +186,11 @@ impl Registry {
         .await
     }
 
-    /// Put an artifact whose blobs are all here into the repository's index, so that any OCI tool finds it.
+    /// Adds an artifact whose blobs are all stored to the repository's index, so that OCI tools find
+    /// it.
     ///
     /// # Errors
-    /// When the disk refuses, or the index is not one.
+    /// A file operation failed, or the index is invalid.
     pub async fn list(
         &self,
         repository: &Repository,
@@ -198,7 +201,8 @@ impl Registry {
         let size = self.size(repository, digest).await.unwrap_or(0);
         let (media_type, artifact_type) = (IMAGE_TYPE.to_string(), image.artifact_type.clone());
         let listed = Descriptor { media_type, digest: digest.clone(), size, artifact_type };
-        // It goes along: a caller who goes away must not let in another one while we still write.
+        // The guard moves into the task: if the caller disconnects, no other write may start before
+        // this one ends.
         let alone = Arc::clone(&self.index).lock_owned().await;
         aside(move || {
             let done = enter(&directory, listed);
@@ -209,7 +213,7 @@ impl Registry {
     }
 }
 
-/// Put a descriptor into the index of a layout.
+/// Adds a descriptor to the index of a layout.
 fn enter(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
     let layout = directory.join("oci-layout");
     if !layout.exists() {
@@ -231,7 +235,7 @@ fn enter(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
     replace(&path, &bytes)
 }
 
-/// Work on the disk, on a thread that may wait: an fsync must not hold up everybody's polls.
+/// Runs file operations on a blocking thread, because an fsync would delay other requests.
 async fn aside(
     work: impl FnOnce() -> Result<(), ArtifactError> + Send + 'static,
 ) -> Result<(), ArtifactError> {
@@ -241,14 +245,14 @@ async fn aside(
     })
 }
 
-/// Bytes as an image manifest of version 2.
+/// Parses an image manifest with schema version 2.
 pub(super) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
     let image: Image =
         serde_json::from_slice(bytes).map_err(|why| ArtifactError::Manifest(why.to_string()))?;
     if image.schema_version != 2
         || image.media_type.as_deref().is_some_and(|kind| kind != IMAGE_TYPE)
     {
-        return Err(ArtifactError::Manifest(format!("it must be {IMAGE_TYPE}")));
+        return Err(ArtifactError::Manifest(format!("expected media type {IMAGE_TYPE}")));
     }
     Ok(image)
 }

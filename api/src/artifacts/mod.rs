@@ -1,19 +1,19 @@
-//! The vendor's artifacts: OCI layouts in the data directory, and the endpoint that runners use.
+//! The vendor's artifacts: OCI layouts in the data directory, and the endpoint for runners.
 //!
 //! ```text
-//! DATA/registry/<app>/<component>/    one OCI image layout per component: any OCI tool can read it
+//! DATA/registry/<app>/<component>/    one OCI image layout per component, readable by any OCI tool
 //!   oci-layout  index.json  blobs/sha256/…
-//! DATA/registry/.uploads/             what is arriving; emptied at every start
+//! DATA/registry/.uploads/             incomplete uploads, deleted at every start
 //!
-//! GET  /v2/<app>/<component>/manifests/<digest>      exactly what the job's manifest names
-//! GET  /v2/<app>/<component>/blobs/<digest>          what those manifests name; a build's source
-//! POST /v2/<app>/<component>/blobs/uploads/          a build job, into its own component's repository
-//! PUT  …/blobs/uploads/<id>?digest=…                 the whole blob in one body
-//! PUT  /v2/<app>/<component>/manifests/<digest>      when everything that it names is there
+//! GET  /v2/<app>/<component>/manifests/<digest>      image manifests that the job's manifest names
+//! GET  /v2/<app>/<component>/blobs/<digest>          their blobs, and the source of a build
+//! POST /v2/<app>/<component>/blobs/uploads/          for a build job, in its component's repository
+//! PUT  …/blobs/uploads/<id>?digest=…                 the complete blob in one body
+//! PUT  /v2/<app>/<component>/manifests/<digest>      after all blobs that it names
 //! ```
 //!
-//! Everything else does not exist: a job that asks for another's artifact gets the same 404 as for one that
-//! nobody ever made.
+//! Everything else returns 404: a job gets the same response for another job's artifact as for a
+//! missing one.
 mod answer;
 mod image;
 mod layout;
@@ -36,7 +36,7 @@ pub use self::{
 };
 use crate::state::App;
 
-/// The endpoint, behind the runners' door.
+/// Routes of the registry, on the Runner API listener.
 pub fn routes() -> Router<App> {
     let manifests = "/v2/{app}/{component}/manifests/{reference}";
     Router::new()
@@ -45,7 +45,7 @@ pub fn routes() -> Router<App> {
         .route("/v2/{app}/{component}/blobs/{digest}", get(pull::blob))
         .route("/v2/{app}/{component}/blobs/uploads/", post(push::begin))
         .route("/v2/{app}/{component}/blobs/uploads/{upload}", put(push::finish))
-        // Blobs are measured while they arrive, manifests by their handler.
+        // Handlers limit the size of blobs and manifests.
         .layer(DefaultBodyLimit::disable())
 }
 

@@ -1,4 +1,4 @@
-//! What one execution may have: nothing but what its manifest names.
+//! Permissions of an execution: only the content that its manifest names.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -16,24 +16,24 @@ use crate::{
     state::App,
 };
 
-/// Manifests that were read lately. They never change.
+/// Maximum number of cached manifests. They never change.
 const REMEMBERED: usize = 1_024;
 
-/// Manifests by digest, so that a pull of many blobs reads one once.
+/// Cache of manifests by digest, so that pulling many blobs reads the manifest once.
 #[derive(Default)]
 pub struct Manifests(Mutex<HashMap<Digest, Arc<Manifest>>>);
 
 impl Manifests {
-    /// The manifest of this digest.
+    /// Manifest with this digest.
     ///
     /// # Errors
-    /// When the database does not answer, or the bytes are not a manifest.
+    /// The database is unavailable, or the bytes are not a manifest.
     pub async fn get(&self, app: &App, digest: &Digest) -> Result<Arc<Manifest>, Problem> {
         if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest) {
             return Ok(Arc::clone(known));
         }
         let bytes = event_log::blob::get(&app.pool, digest).await?;
-        let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {digest}")))?;
+        let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
         let manifest = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
         let manifest = Arc::new(manifest);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Manifests {
     }
 }
 
-/// A call by the execution that has its job, and what it may have.
+/// Request of an execution that holds its job, with its permissions.
 pub(super) struct Permit {
     manifest: Arc<Manifest>,
 }
@@ -55,17 +55,17 @@ impl FromRequestParts<App> for Permit {
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
         let call = JobCall::from_request_parts(parts, app).await?;
-        // What is known here may be behind; who lost the job must not push on.
+        // The cache may be outdated, and an execution that lost the job must not push.
         let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
         let manifest = held(&job.state, &call).ok_or_else(|| {
-            let detail = format!("{} does not have {} any more", call.execution, call.job);
+            let detail = format!("{} no longer holds {}", call.execution, call.job);
             Problem::new(Code::ExecutionSuperseded, detail)
         })?;
         Ok(Permit { manifest: app.manifests.get(app, &manifest).await? })
     }
 }
 
-/// The manifest of the job, if this execution has it.
+/// Digest of the job's manifest, if this execution holds the job.
 fn held(job: &Job, call: &JobCall) -> Option<Digest> {
     let current = job.execution()?;
     let ours = current.id == call.execution && current.runner == call.runner;
@@ -73,7 +73,7 @@ fn held(job: &Job, call: &JobCall) -> Option<Digest> {
 }
 
 impl Permit {
-    /// The image manifests of this repository that may be pulled.
+    /// Image manifests of this repository that may be pulled.
     pub(super) fn images(&self, repository: &Repository) -> impl Iterator<Item = &Digest> {
         let named = repository.to_string();
         let artifacts = self.manifest.artifacts.iter();
@@ -82,26 +82,26 @@ impl Permit {
             .map(|artifact| &artifact.digest)
     }
 
-    /// Whether this may be pushed to: a build job's own repository.
+    /// Returns true for a build job's own repository, to which it may push.
     pub(super) fn pushes_to(&self, repository: &Repository) -> bool {
         let own = self.manifest.inputs.get("repository").and_then(Value::as_str);
         self.manifest.kind == JobKind::Build && own == Some(repository.to_string().as_str())
     }
 
-    /// Whether this is the source of the build.
+    /// Returns true if the digest is the source of the build.
     pub(super) fn is_source(&self, repository: &Repository, digest: &Digest) -> bool {
         let source = self.manifest.inputs.get("source").and_then(Value::as_str);
         self.pushes_to(repository) && source == Some(digest.to_string().as_str())
     }
 
-    /// The repository, if this job may push to it.
+    /// Returns the repository if this job may push to it.
     pub(super) fn own(&self, repository: Repository) -> Result<Repository, Refusal> {
         if self.pushes_to(&repository) { Ok(repository) } else { Err(nothing(&repository).into()) }
     }
 }
 
-/// What a job may not have does not exist.
+/// Problem with status 404, also for content that the job may not access.
 pub(super) fn nothing(what: impl std::fmt::Display) -> Problem {
-    let detail = format!("there is no {what} for this job");
+    let detail = format!("{what} does not exist for this job");
     Problem::new(Code::NotFound, detail)
 }

@@ -1,4 +1,4 @@
-//! Out of the registry.
+//! Downloads from the registry.
 use axum::{
     Json,
     body::Body,
@@ -18,15 +18,15 @@ use super::{
 };
 use crate::{extract::Path, problem::Problem, state::App};
 
-/// What the answer is the bytes of.
+/// Header with the digest of the content.
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
-/// Whether this is a registry, and the token is good for it.
+/// Confirms that this is a registry and that the token is valid.
 pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// An image manifest that the job's manifest names.
+/// Returns an image manifest that the job's manifest names.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -42,7 +42,7 @@ pub(super) async fn manifest(
     send(&app, &repository, &digest, IMAGE_TYPE).await
 }
 
-/// A blob that one of those manifests names, or the source of the build.
+/// Returns a blob that one of those manifests names, or the source of the build.
 pub(super) async fn blob(
     State(app): State<App>,
     permit: Permit,
@@ -50,12 +50,12 @@ pub(super) async fn blob(
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, Refusal> {
     let (repository, digest) = place(&name, &component, &reference)?;
-    // A packed source has the digest of its source, which is kept elsewhere: HEAD asks whether the
-    // registry has it, or it would never be pushed.
+    // A packed source has the digest of its source, which is stored elsewhere. HEAD must report
+    // only the registry's own blobs. Otherwise the packed source would never be pushed.
     if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }
-    // Whoever pushes asks first what is there already.
+    // A client checks for existing blobs before it pushes.
     let mut named = method == Method::HEAD && permit.pushes_to(&repository);
     for image in permit.images(&repository) {
         let image = app.registry.image(&repository, image).await?;
@@ -91,7 +91,7 @@ async fn send(
     Ok((headers, body).into_response())
 }
 
-/// A path of the registry. Tags do not exist here: what is deployed is named by digest.
+/// Parses a path of the registry. There are no tags: deployed content is named by digest.
 pub(super) fn place(
     name: &str,
     component: &str,

@@ -1,4 +1,4 @@
-//! Into the registry: whole blobs, then the manifest that names them.
+//! Uploads to the registry: complete blobs, then the manifest that names them.
 use axum::{
     body::Body,
     extract::State,
@@ -23,16 +23,16 @@ use crate::{
     state::App,
 };
 
-/// A manifest is a page, not a book.
+/// Maximum size of a manifest.
 const MANIFEST_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which blob is sent.
+/// Query parameters of an upload.
 #[derive(Deserialize)]
 pub(super) struct Upload {
     digest: Option<String>,
 }
 
-/// Where to send a blob; or, with its digest, the blob itself.
+/// Returns the upload URL of a blob, or stores the blob if the request has its digest.
 pub(super) async fn begin(
     State(app): State<App>,
     permit: Permit,
@@ -48,7 +48,8 @@ pub(super) async fn begin(
     Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)]).into_response())
 }
 
-/// The blob, in one body. The id in the path is only a name: there is nothing to resume.
+/// Stores a blob that was sent in one body. Uploads cannot be resumed, so the id in the path has no
+/// meaning.
 pub(super) async fn finish(
     State(app): State<App>,
     permit: Permit,
@@ -60,7 +61,7 @@ pub(super) async fn finish(
     receive(&app, &repository, &upload, body).await
 }
 
-/// The manifest of an artifact whose blobs are all here.
+/// Stores the manifest of an artifact whose blobs are all stored.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -70,17 +71,19 @@ pub(super) async fn manifest(
     let (repository, digest) = place(&name, &component, &reference)?;
     let repository = permit.own(repository)?;
     let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
-        let detail = format!("a manifest may have at most {MANIFEST_BYTES} bytes");
+        let detail = format!("manifest is too large: the limit is {MANIFEST_BYTES} bytes");
         Problem::new(Code::TooLarge, detail)
     })?;
     let image = layout::image(&bytes)?;
     for blob in image.blobs() {
         let Some(size) = app.registry.size(&repository, &blob.digest).await else {
-            let detail = format!("it names {}, which was not pushed", blob.digest);
+            let detail =
+                format!("the manifest names {}, which was not pushed; push it first", blob.digest);
             return Err(Problem::new(Code::Invalid, detail).into());
         };
         if size != blob.size {
-            let detail = format!("{} has {size} bytes, not {}", blob.digest, blob.size);
+            let detail =
+                format!("{} has {size} bytes, and the manifest says {}", blob.digest, blob.size);
             return Err(Problem::new(Code::Invalid, detail).into());
         }
     }
@@ -98,7 +101,7 @@ async fn receive(
     let digest: Digest = match upload.digest.as_deref().map(str::parse) {
         Some(Ok(digest)) => digest,
         Some(Err(_)) | None => {
-            let detail = "say which blob it is: ?digest=sha256:<hex>";
+            let detail = "missing or invalid parameter `digest`; send ?digest=sha256:<hex>";
             return Err(Problem::new(Code::DigestMismatch, detail).into());
         }
     };

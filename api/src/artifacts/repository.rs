@@ -1,4 +1,4 @@
-//! Where a component's artifacts are: `<app>/<component>`.
+//! Repository of a component's artifacts: `<app>/<component>`.
 use std::{fmt, path::PathBuf, str::FromStr};
 
 /// Two names that are safe as a path and as an OCI name.
@@ -8,13 +8,13 @@ pub struct Repository {
     component: String,
 }
 
-/// A text that names no repository.
+/// Invalid repository name.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{0:?} is not `<app>/<component>`")]
+#[error("invalid repository {0:?}: expected `<app>/<component>`")]
 pub struct RepositoryError(String);
 
 impl Repository {
-    /// The directory below the registry's.
+    /// Path relative to the registry's directory.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(&self.app).join(&self.component)
     }
@@ -35,7 +35,8 @@ impl fmt::Display for Repository {
     }
 }
 
-/// Letters, digits, and single separators inside: never hidden, never upwards.
+/// Allows letters, digits and single separators inside, so that a name is neither hidden nor leaves
+/// its directory.
 fn plain(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=128).contains(&name.len())

@@ -1,4 +1,4 @@
-//! Push and pull over HTTP, against a whole server.
+//! Tests of push and pull over HTTP with a complete server.
 use domain::{
     digest::Digest,
     ids::{ExecutionId, SessionId},
@@ -86,7 +86,7 @@ async fn what_a_build_pushed_is_pulled_by_whom_it_is_named_to_and_by_nobody_else
     let got = started.v2(&plan, Method::GET, &manifest).send().await.unwrap();
     assert_eq!(got.headers()["docker-content-digest"], artifact.to_string().as_str());
     assert_eq!(got.bytes().await.unwrap(), image());
-    // As OCI clients say who they are.
+    // OCI clients send the token as Basic credentials.
     let url = started.runner(&format!("/v2/{layer}"));
     let got = started.http.get(url).basic_auth("job", Some(&plan.token)).send().await.unwrap();
     assert_eq!(got.headers()[header::CONTENT_LENGTH], LAYER.len().to_string().as_str());
@@ -96,7 +96,7 @@ async fn what_a_build_pushed_is_pulled_by_whom_it_is_named_to_and_by_nobody_else
     for path in [&manifest, &layer, &source, &format!("{REPOSITORY}/manifests/latest")] {
         assert_eq!(started.status(&other, Method::GET, path).await, StatusCode::NOT_FOUND);
     }
-    // The layout is one that any OCI tool reads.
+    // Any OCI tool can read the layout.
     let layout = started.data.path().join("registry").join(REPOSITORY);
     assert!(layout.join("oci-layout").is_file());
     let index: Value =
@@ -114,7 +114,7 @@ async fn only_a_build_pushes_and_only_into_its_own_repository() {
     let own = format!("{REPOSITORY}/blobs/uploads/");
     assert_eq!(started.status(&plan, Method::POST, &own).await, StatusCode::NOT_FOUND);
 
-    // Not what it is called, too long, and a manifest before its blobs.
+    // A wrong digest, an oversized blob, and a manifest before its blobs.
     let wrong = started.upload(&build, &digest(b"something"), b"else".to_vec()).await;
     assert_eq!(wrong, StatusCode::BAD_REQUEST);
     let long = vec![0; 1024 * 1024 + 1];

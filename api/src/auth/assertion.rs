@@ -1,4 +1,5 @@
-//! What a runner signs to get an access token: good once, and only around now.
+//! Verifies the assertions that runners sign to get access tokens. Each is valid once and for a
+//! short time.
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
@@ -15,37 +16,39 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::problem::{Code, Problem};
 
-/// How far a runner's clock may be off, seconds.
+/// Maximum difference between the clocks of a runner and the server, in seconds.
 const SKEW: i64 = 5 * 60;
-/// The longest life of an assertion, seconds.
+/// Maximum lifetime of an assertion, in seconds.
 const LIFE: i64 = 60;
-/// How long a used assertion is remembered, seconds: longer than it could be accepted.
+/// Time that a used assertion is remembered, in seconds: longer than it can be accepted.
 const MEMORY: i64 = 2 * SKEW + 60;
 
-/// Whose word it is, as it says itself.
+/// Unverified claim of the runner id.
 #[derive(Deserialize)]
 struct Subject {
     sub: RunnerId,
 }
 
-/// The assertions that were used lately.
+/// Recently used assertions.
 #[derive(Default)]
 pub struct Assertions(Mutex<HashMap<(RunnerId, String), i64>>);
 
 impl Assertions {
-    /// Who says that it calls. Not proven: only for finding the key to [`Assertions::verify`] with.
+    /// Runner id in an assertion. Not verified: use it only to find the key for
+    /// [`Assertions::verify`].
     ///
     /// # Errors
     /// 401.
     pub fn subject(assertion: &str) -> Result<RunnerId, Problem> {
         let read: Option<Subject> = peek(assertion);
-        read.map(|claims| claims.sub).ok_or_else(|| invalid("it is no assertion"))
+        read.map(|claims| claims.sub).ok_or_else(|| invalid("it cannot be parsed"))
     }
 
-    /// What it says, if this key signed it, for us, around now, and for the first time.
+    /// Returns the claims of an assertion. Checks its signature, audience and time, and that it was
+    /// not used before.
     ///
     /// # Errors
-    /// 401, with `server_time` when it is only the clock.
+    /// 401, with `server_time` if only the clock differs.
     pub fn verify(
         &self,
         assertion: &str,
@@ -59,17 +62,17 @@ impl Assertions {
         }
         timely(claims.iat, claims.exp, now)?;
         if self.was_used(claims.sub, &claims.jti, now) {
-            let detail = "this assertion was used before; sign a new one for each token";
+            let detail = "the assertion was used before; sign a new one for each token";
             return Err(Problem::new(Code::AssertionReplayed, detail));
         }
         Ok(claims)
     }
 
-    /// What it says, if this key signed it, for us and around now. It may be sent again: the row of the session
-    /// knows whether it was, on every server.
+    /// Returns the claims of a session opening. Checks its signature, audience and time. It may be
+    /// sent again: the session's row shows every server whether it was used.
     ///
     /// # Errors
-    /// 401, with `server_time` when it is only the clock.
+    /// 401, with `server_time` if only the clock differs.
     pub fn opening(
         assertion: &str,
         identity_key: &str,
@@ -81,18 +84,19 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// The new key that a runner wants to be known by. Both keys have signed that; where the new one is the
-    /// runner's already, because an answer was lost, its own word is enough.
+    /// Returns the new key of a runner. Both the old and the new key must sign the request. If the
+    /// runner already has the new key, because a response was lost, the signature of the new key is
+    /// enough.
     ///
     /// # Errors
-    /// 401, with `server_time` when it is only the clock.
+    /// 401, with `server_time` if only the clock differs.
     pub fn new_key(ask: &RekeyAsk, identity_key: &str, now: Timestamp) -> Result<String, Problem> {
-        let said: Rekey = peek(&ask.proof).ok_or_else(|| invalid("it is no assertion"))?;
+        let said: Rekey = peek(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
         let proven: Rekey = signed(&ask.proof, &said.identity_key)?;
         if proven.identity_key != identity_key {
             let vouched: Rekey = signed(&ask.assertion, identity_key)?;
             if vouched != proven {
-                return Err(invalid("its two keys do not say the same"));
+                return Err(invalid("the claims signed by the two keys differ"));
             }
         }
         purpose(&proven.aud, AUD_REKEY)?;
@@ -100,7 +104,7 @@ impl Assertions {
         let canonical = proven.identity_key.to_lowercase() == proven.identity_key;
         canonical
             .then_some(proven.identity_key)
-            .ok_or_else(|| invalid("write the key in lower case"))
+            .ok_or_else(|| invalid("the key must be in lower case"))
     }
 
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
@@ -113,18 +117,18 @@ impl Assertions {
 fn signed<C: DeserializeOwned>(assertion: &str, identity_key: &str) -> Result<C, Problem> {
     let key = hex::decode(identity_key).ok().and_then(|bytes| bytes.try_into().ok());
     let key = key.and_then(|bytes: [u8; 32]| VerifyingKey::from_bytes(&bytes).ok());
-    let key = key.ok_or_else(|| invalid("the runner's key is no key"))?;
+    let key = key.ok_or_else(|| invalid("the runner's key is not a valid public key"))?;
     verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))
 }
 
 fn purpose(aud: &str, ours: &str) -> Result<(), Problem> {
-    if aud == ours { Ok(()) } else { Err(invalid("it was made for another purpose")) }
+    if aud == ours { Ok(()) } else { Err(invalid("it has another audience")) }
 }
 
-/// Made around now, and for no longer than it may live.
+/// Checks the issue time and the lifetime.
 fn timely(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
     if iat.abs_diff(now.timestamp()) > SKEW.unsigned_abs() {
-        let detail = "the runner's clock is more than 5 min off; sign again with server_time";
+        let detail = "the runner's clock differs by more than 5 min; sign again with server_time";
         return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
     }
     if !(0..=LIFE).contains(&exp.saturating_sub(iat)) {
@@ -138,7 +142,7 @@ fn timely(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
 }
 
 fn invalid(reason: &str) -> Problem {
-    Problem::new(Code::AssertionInvalid, format!("the assertion is not taken: {reason}"))
+    Problem::new(Code::AssertionInvalid, format!("invalid assertion: {reason}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The first owner, and one more for who holds the data directory.
+//! The first owner, and recovery of an owner by access to the data directory.
 use std::{
     fs, io,
     io::Write as _,
@@ -19,43 +19,43 @@ use ulid::Ulid;
 
 use super::{People, names, secret};
 
-/// The file of the first owner's token, inside the data directory.
+/// File in the data directory with the token of the first owner.
 pub const OWNER_TOKEN: &str = "owner.token";
-/// What an owner that nobody named is called, until somebody does.
+/// Initial name of the first owner.
 const OWNER: &str = "owner";
-/// One first owner per log, also when two servers start at once.
+/// Reserved name that permits one first owner per log, even if two servers start concurrently.
 const OWNER_NAME: &str = "principal/owner";
 
-/// Why there is no first owner.
+/// Reasons why an owner cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// The token could not be written where its owner finds it.
-    #[error("{path}: {reason}")]
+    /// The token file cannot be written.
+    #[error("cannot write {path}: {reason}")]
     File { path: String, reason: io::Error },
-    /// Its name could not be kept.
-    #[error("the database does not answer: {0}")]
+    /// The name cannot be stored.
+    #[error("cannot store the owner's name: {0}")]
     Database(#[from] sqlx::Error),
-    /// The log did not take it.
+    /// The log rejected the commit.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// The rules did not take it.
+    /// The access rules rejected a command.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The rules did not take it.
+    /// The name rules rejected a command.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It has no text.
+    /// An event cannot be encoded.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// It has no text.
+    /// The token cannot be hashed.
     #[error(transparent)]
     Digest(#[from] DigestError),
 }
 
-/// Make the first owner of a log that has nobody. The token is in the file before it is in the log, so that
-/// a kill in between leaves a file without meaning and not an owner without a token.
+/// Creates the first owner of a log without principals. Writes the token file before the commit: if
+/// the server is killed in between, it leaves an unused file and not an owner without a token.
 ///
-/// Gives the file when an owner was made.
+/// Returns the path of the file if it created an owner.
 ///
 /// # Errors
 /// [`BootstrapError`].
@@ -84,7 +84,7 @@ pub async fn owner(
     match log.append(Commit::of(meta, writes)).await {
         Ok(_) => Ok(Some(path)),
         Err(AppendError::Conflict { .. }) => {
-            // Another server was faster, and its data directory has the owner's token.
+            // Another server created the owner, and its data directory has the token.
             let _ = fs::remove_file(&path);
             names::forget(log.pool(), principal).await?;
             Ok(None)
@@ -93,8 +93,9 @@ pub async fn owner(
     }
 }
 
-/// Make one more owner, for who has the data directory and no token that is heard: it was lost, or has
-/// expired. Gives the file. Nobody has named them: two of the name "owner" could not be told apart.
+/// Creates an additional owner for an operator with access to the data directory whose token is
+/// lost or expired. Returns the path of the token file. Stores no name, because two owners named
+/// "owner" would be indistinguishable.
 ///
 /// # Errors
 /// [`BootstrapError`].
@@ -110,7 +111,7 @@ pub async fn another_owner(
     Ok(path)
 }
 
-/// A new owner, whose token is in its file and who is not in the log yet.
+/// Writes the token file of a new owner and returns the events that create the owner.
 fn drafted(
     data: &Path,
     now: Timestamp,
@@ -131,7 +132,7 @@ fn drafted(
     Ok((principal, path, events))
 }
 
-/// What a thing that does not exist yet answers to these commands.
+/// Returns the events of these commands for a new aggregate.
 fn decided<D, E>(
     commands: impl IntoIterator<Item = D::Command>,
     now: Timestamp,

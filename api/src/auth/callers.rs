@@ -1,4 +1,5 @@
-//! The runners' door: who calls is in the token, and nobody is asked.
+//! Authenticates callers of the Runner API. The signed token identifies the caller, so this needs
+//! no lookup.
 use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, header, request::Parts},
@@ -18,21 +19,21 @@ use crate::{
     state::App,
 };
 
-/// A runner that calls with its access token.
+/// Runner with a valid access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Runner {
-    /// Which.
+    /// Id of the runner.
     pub id: RunnerId,
-    /// What it is for.
+    /// Purpose of the runner.
     pub mode: RunnerMode,
-    /// The one install that it may touch; none for a build runner.
+    /// Install that the runner manages. `None` for a build runner.
     pub install: Option<InstallId>,
-    /// The session that its token is for, the newest one.
+    /// Generation of the session that the token belongs to; the newest one.
     pub generation: u64,
 }
 
 impl Runner {
-    /// As the log writes it.
+    /// Actor for the metadata of events.
     pub fn actor(&self) -> Actor {
         Actor::Runner(self.id)
     }
@@ -60,8 +61,8 @@ fn authenticated(parts: &Parts) {
     }
 }
 
-/// A token is one session's. With a newer one it is good for nothing any more, whatever the call: that is
-/// how a former agent, or a thief, hears of it. Only what this server has not heard of costs a query.
+/// Rejects a token of an older session, which tells a replaced agent or a thief that it is
+/// superseded. Only a generation that this server does not know yet costs a query.
 async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
     let known = app.dispatch.generation_of(runner);
     if known.is_some_and(|known| known >= generation) {
@@ -76,22 +77,22 @@ async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Prob
     match newest.map(i64::cast_unsigned) {
         Some(newest) if newest == generation => Ok(()),
         Some(newest) if newest > generation => Err(SessionRefusal::Superseded.into()),
-        // The database is behind: it is not the one that gave this token, or has lost its last commits.
+        // The database did not issue this token, or has lost its last commits.
         Some(_) | None => Err(SessionRefusal::Unknown.into()),
     }
 }
 
-/// A call in the name of one execution, with its job token. Whether the execution still has the job is
-/// for the handler to ask.
+/// Request of one execution with its job token. The handler checks whether the execution still
+/// holds the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobCall {
-    /// The job.
+    /// Id of the job.
     pub job: JobId,
-    /// The execution.
+    /// Id of the execution.
     pub execution: ExecutionId,
-    /// The runner.
+    /// Id of the runner.
     pub runner: RunnerId,
-    /// The fence of its grant.
+    /// Fence of the execution's grant.
     pub fence: Fence,
 }
 
@@ -112,7 +113,7 @@ impl FromRequestParts<App> for JobCall {
     }
 }
 
-/// The password of user `job`: what OCI clients send.
+/// Password of the user `job`, as OCI clients send it.
 fn basic(headers: &HeaderMap) -> Option<String> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = given.split_once(' ')?;
@@ -126,21 +127,22 @@ fn basic(headers: &HeaderMap) -> Option<String> {
 
 fn ours(token: &str) -> Result<&str, Problem> {
     if token.starts_with(secret::PREFIX) {
-        let detail = "tokens of people and enrolment tokens are not taken here";
+        let detail = "tokens of users and enrolment tokens are not valid here; use the access \
+                      token or job token of a runner";
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     Ok(token)
 }
 
 async fn readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
-    // The dispatcher has read every event of a runner in its roster.
+    // The dispatcher has read every event of a runner in its table.
     let was_read = || app.dispatch.desk().roster.get(runner).is_some();
     app.people.check_runner(app.log(), runner, was_read).await
 }
 
 fn not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
     if app.people.is_revoked(runner) {
-        let detail = format!("{runner} was revoked; enrol again with a new token");
+        let detail = format!("{runner} was revoked; enroll it again with a new token");
         return Err(Problem::new(Code::RunnerRevoked, detail));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Keeps [`People`](super::People) up with the log.
+//! Keeps the [`PrincipalCache`](super::PrincipalCache) up to date with the log.
 use std::{sync::Arc, time::Duration};
 
 use event_log::Stored;
@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::state::App;
 
-/// How many events one read brings when the tail is not enough.
+/// Number of events of one read, if the tail is not enough.
 const PAGE: u32 = 1_000;
 /// Interval between checks of the log's age and of unreadable callers.
 const TICK: Duration = Duration::from_secs(1);
@@ -21,8 +21,8 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(1);
 const LONGEST_AGAIN: Duration = Duration::from_secs(60);
 
-/// Follow the log until the server stops. What this server appends comes through memory; what others
-/// append is read. `tail` was taken before the people were loaded.
+/// Follows the log until the server stops. Appends of this server arrive in memory; appends of
+/// others are read. The caller must take `tail` before it loads the cache.
 pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
     let mut positions = app.log().positions();
     let mut ticks = tokio::time::interval(TICK);
@@ -32,7 +32,7 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
         let known = app.people.position();
         app.people.age(app.log());
         tokio::select! {
-            // The tail first: what it brings need not be read.
+            // Polls the tail first, because its events need not be read.
             biased;
             () = app.stopping.cancelled() => return,
             batch = tail.recv() => match batch {
@@ -41,17 +41,17 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
                         app.people.take(&batch);
                     }
                 }
-                // A gap, or the tail ran away.
+                // The tail has a gap, or this task lagged behind it.
                 Ok(_) | Err(RecvError::Lagged(_)) => catch_up(&app).await,
                 Err(RecvError::Closed) => return,
             },
             _ = ticks.tick() => again.look(&app).await,
-            // What it saw is let go before anything is waited for.
+            // The borrowed value must be dropped before the next wait.
             moved = async { positions.wait_for(|position| *position > known).await.is_ok() } => {
                 if !moved {
                     return;
                 }
-                // Ours arrives through the tail in a moment.
+                // This server's own appends arrive through the tail shortly.
                 tokio::time::sleep(Duration::from_millis(2)).await;
                 if tail.is_empty() {
                     catch_up(&app).await;
@@ -71,7 +71,7 @@ async fn catch_up(app: &App) {
                 wait = BACK_OFF;
             }
             Err(error) => {
-                warn!(error = %error, retry_in_ms = wait.as_millis(), "Cannot read the log to learn who may call");
+                warn!(error = %error, retry_in_ms = wait.as_millis(), "Cannot read the log to update the principals");
                 tokio::select! {
                     () = app.stopping.cancelled() => return,
                     () = tokio::time::sleep(wait) => {}

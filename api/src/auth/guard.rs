@@ -1,4 +1,4 @@
-//! The people's door: nobody gets to a handler without a token and the role that the route needs.
+//! Authenticates callers of the Control API and checks the role that the route requires.
 use axum::{
     extract::{FromRequestParts, MatchedPath, Request, State},
     http::{HeaderMap, header, request::Parts},
@@ -22,27 +22,27 @@ use crate::{
     state::App,
 };
 
-/// Who calls the Control API.
+/// Authenticated caller of the Control API.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Who {
-    /// The principal.
+    /// Id of the principal.
     pub principal: PrincipalId,
-    /// Everything that it may do.
+    /// Roles of the principal.
     pub roles: std::collections::BTreeSet<Role>,
-    /// The token that it used.
+    /// Token of the request.
     pub token: TokenId,
-    /// The same principal, as the log writes it.
+    /// Actor for the metadata of events.
     pub actor: Actor,
 }
 
 impl Who {
-    /// Whether its roles allow this.
+    /// Returns true if the roles permit this.
     pub fn may(&self, needs: Needs) -> bool {
         self.roles.iter().any(|role| needs.satisfied_by(*role))
     }
 
-    /// Whether it would be let in now as it was then. The guard asks once per call, so whoever answers for
-    /// longer asks this from time to time: a token that was revoked must not read on.
+    /// Checks again that the caller is still authorized. The guard checks once per request. A
+    /// streaming handler must call this regularly, so that a revoked token stops the stream.
     ///
     /// # Errors
     /// 401 or 403.
@@ -59,7 +59,7 @@ impl From<Identity> for Who {
     }
 }
 
-/// Takes the caller from the request, or refuses it.
+/// Middleware that authenticates and authorizes the caller.
 pub async fn guard(
     State(app): State<App>,
     route: MatchedPath,
@@ -69,12 +69,12 @@ pub async fn guard(
     let token = bearer(request.headers())?;
     if token.starts_with(secret::ENROLMENT_PREFIX) || !token.starts_with(secret::PREFIX) {
         let detail =
-            "the Control API takes tokens of people and services (stead_…), not of runners";
+            "the Control API accepts tokens of users and services (stead_…), not of runners";
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     let now = app.now();
     let identity = match app.people.identify(token, now) {
-        // It may have been made a moment ago.
+        // The token may have been created just now.
         Err(problem) if problem.code == Code::TokenUnknown => {
             app.people.caught_up(app.log().position()).await;
             app.people.identify(token, now)?
@@ -86,14 +86,14 @@ pub async fn guard(
     }
     let (who, needs) = (Who::from(identity), roles::needs(request.method(), route.as_str()));
     if !who.may(needs) {
-        let detail = format!("this call needs the role {needs}; ask an owner");
+        let detail = format!("this request requires the role {needs}; ask an owner");
         return Err(Problem::new(Code::Forbidden, detail));
     }
     request.extensions_mut().insert(who);
     Ok(next.run(request).await)
 }
 
-/// The token of `Authorization: Bearer …`.
+/// Returns the token of `Authorization: Bearer …`.
 pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
     let (scheme, token) = given.and_then(|value| value.split_once(' ')).unwrap_or_default();
@@ -109,7 +109,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let found = parts.extensions.get::<Who>().cloned();
-        found
-            .ok_or_else(|| Problem::internal("a route that asks who calls is not behind the guard"))
+        found.ok_or_else(|| {
+            Problem::internal("a handler takes the caller, but its route has no guard")
+        })
     }
 }

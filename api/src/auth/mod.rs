@@ -1,12 +1,13 @@
-//! Who calls, and what they may do.
+//! Authentication and authorization.
 //!
 //! ```text
-//! Control API   Bearer stead_…      people and services   People: memory, fed by the log   ─▶ Who
-//! Runner API    Bearer <JWT>        runners               a signature and a set            ─▶ Runner
-//! /v2, blobs    Bearer or Basic JWT one execution         a signature                      ─▶ JobCall
+//! Control API   Bearer stead_…        users and services   cache of principals, fed by the log ─▶ Caller
+//! Runner API    Bearer <JWT>          runners              signature and set of revoked ones   ─▶ RunnerCaller
+//! /v2, blobs    Bearer or Basic JWT   one execution        signature                           ─▶ JobCaller
 //! ```
 //!
-//! No token is kept anywhere in clear: the log has the SHA-256 of 256 random bits, which nobody guesses.
+//! The server stores no token in clear text. The log has its SHA-256; the token has 256 random
+//! bits.
 mod assertion;
 mod bootstrap;
 mod callers;

@@ -1,5 +1,5 @@
-//! What principals are called. The log knows them by id only, for ever; a name is kept beside it, can be
-//! changed, and can be forgotten without touching what is proven.
+//! Names of principals. The log has only ids. A name is stored outside the log, so it can be
+//! changed and removed without an effect on proofs.
 use std::collections::HashMap;
 
 use domain::{decider::Timestamp, ids::PrincipalId};
@@ -8,38 +8,38 @@ use sqlx::PgExecutor;
 
 use crate::problem::Problem;
 
-/// The longest name.
+/// Maximum length of a name, in characters.
 const LONGEST: usize = 80;
 
-/// A name that people can tell from an id: it is shown where an actor's id would be.
+/// Checks a name. It must differ from ids, because it is shown in place of an actor's id.
 ///
 /// # Errors
 /// 422.
 pub fn checked(name: &str) -> Result<String, Problem> {
     let name = name.trim();
     let wrong = if name.is_empty() || name.chars().count() > LONGEST {
-        "takes 1 to 80 characters"
+        "must have 1 to 80 characters"
     } else if harmless(name) != name || name.contains('\t') {
-        "has a character that cannot be seen"
+        "has an invisible character"
     } else if name.contains(':')
         || ["prn_", "rnr_"].iter().any(|id| name.starts_with(id))
         || name == "system"
     {
-        // `policy:auto_approve` and `prn_…` say who did something; a name must not.
-        "could be taken for the id of an actor"
+        // Ids such as `policy:auto_approve` and `prn_…` identify actors.
+        "looks like the id of an actor"
     } else {
         return Ok(name.to_owned());
     };
     let error = FieldProblem {
         field: Some("name".into()),
         message: format!("name {wrong}"),
-        remedy: Some("give a name as people say it: Ann Lee, ci".into()),
+        remedy: Some("use a plain name, such as Ann Lee or ci".into()),
         ..FieldProblem::default()
     };
     Err(Problem::invalid(format!("name {wrong}"), vec![error]))
 }
 
-/// Call a principal this from now on.
+/// Sets the name of a principal. Returns true if it changed.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -49,7 +49,7 @@ pub async fn keep(
     name: &str,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    // A principal whose name was erased gets no new name.
+    // A principal whose name was erased cannot get a new one.
     let sql = "insert into principal_name (principal, name, updated_at) \
                select $1::text, $2::text, $3::timestamptz where not exists ( \
                  select from subject_key where subject = $1 and shredded_at is not null) \
@@ -59,7 +59,7 @@ pub async fn keep(
     Ok(row.execute(executor).await?.rows_affected() > 0)
 }
 
-/// Call a principal nothing but its id.
+/// Removes the name of a principal. Returns true if it had one.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -72,7 +72,7 @@ pub async fn forget(
     Ok(row.execute(executor).await?.rows_affected() > 0)
 }
 
-/// What these are called, in one statement; who has no name is left out.
+/// Returns the names of these principals with one statement. Omits principals without a name.
 ///
 /// # Errors
 /// If the database does not answer.

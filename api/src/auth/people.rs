@@ -1,5 +1,5 @@
-//! People, services and revoked runners as the log has them, in memory: no call asks the database who
-//! calls.
+//! In-memory cache of principals, tokens and revoked runners, so that a request needs no query to
+//! authenticate.
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
     sync::{PoisonError, RwLock},
@@ -29,12 +29,12 @@ use self::{current::Current, unreadable::Unreadable};
 use super::secret;
 use crate::problem::{Code, Problem};
 
-/// How long a call waits for memory to catch up with the log.
+/// Maximum time that a request waits for the cache to reach a position.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Archived streams that are read at a time.
+/// Number of archived streams that are read concurrently.
 const AT_ONCE: usize = 8;
 
-/// Everybody who may call.
+/// Principals, tokens and revoked runners, up to a position of the log.
 pub struct People {
     tables: RwLock<Tables>,
     position: watch::Sender<u64>,
@@ -55,14 +55,14 @@ struct Known {
     version: u64,
 }
 
-/// Who a token speaks for.
+/// Principal of a valid token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The principal.
+    /// Id of the principal.
     pub principal: PrincipalId,
-    /// Everything that it may do.
+    /// Roles of the principal.
     pub roles: BTreeSet<Role>,
-    /// The token that it used.
+    /// Id of the token.
     pub token: TokenId,
 }
 
@@ -74,7 +74,8 @@ impl Default for People {
 }
 
 impl People {
-    /// Reads the events of all callers up to now with two queries. A stream that begins in an archive is read on its own.
+    /// Loads all events of callers with two queries. Streams that begin in an archive are read
+    /// separately.
     ///
     /// # Errors
     /// [`LogError`].
@@ -83,7 +84,7 @@ impl People {
         for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
             self.take_one(&event);
         }
-        // Afterwards: rows that were dropped meanwhile are in archives by now.
+        // Runs after the first query: rows that were dropped in the meantime are in archives now.
         let older = format!(
             "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
              and first_position <= {FLOOR} \
@@ -99,7 +100,8 @@ impl People {
         Ok(())
     }
 
-    /// Reads one stream that began in an archive. Whatever cannot be read of it rejects its principal or runner only.
+    /// Loads one stream that begins in an archive. If it cannot be read, only its principal or
+    /// runner is rejected.
     async fn load_archived(&self, log: &EventLog, kind: &str, id: &str) -> Result<(), LogError> {
         if kind == Access::NAME {
             let Ok(principal) = id.parse() else {
@@ -133,8 +135,8 @@ impl People {
         Ok(())
     }
 
-    /// Take in events, in the order of the log. An event that this release cannot read does not hold up the others: the
-    /// principal or runner of its stream is rejected until [`People::read_again`] can read it.
+    /// Applies events in the order of the log. If this release cannot read an event, it rejects
+    /// only the principal or runner of that stream. [`PrincipalCache::read_again`] retries later.
     pub fn take(&self, events: &[Stored]) {
         for stored in events {
             self.take_one(stored);
@@ -149,7 +151,7 @@ impl People {
         if kind == Access::NAME {
             let Ok(principal) = id.parse() else { return unreadable::warn_of_stream(stored) };
             match stored.decode() {
-                // The whole stream is read again.
+                // The whole stream will be read again.
                 Ok(_) if self.is_unreadable(principal) => {}
                 Ok(events) => self.apply(principal, stored.sequence, events),
                 Err(error) => self.reject(principal, &error),
@@ -168,7 +170,7 @@ impl People {
     fn apply(&self, principal: PrincipalId, sequence: u64, events: Vec<AccessEvent>) {
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         let known = tables.principals.entry(principal).or_default();
-        // What was loaded may already know of events that the tail brings afterwards.
+        // The loaded state may already include events that arrive through the tail.
         if sequence <= known.version {
             return;
         }
@@ -187,35 +189,40 @@ impl People {
         self.tables.write().unwrap_or_else(PoisonError::into_inner).revoked.insert(runner);
     }
 
-    /// The last position that is known here.
+    /// Last position that the cache includes.
     pub fn position(&self) -> u64 {
         *self.position.borrow()
     }
 
-    /// Wait until everything up to a position is known here; a change answers only after that, so that it
-    /// holds from the next call on.
+    /// Waits until the cache includes a position. A change responds only after that, so that it
+    /// affects the next request.
     pub async fn caught_up(&self, position: u64) {
         let mut seen = self.position.subscribe();
         let _ = timeout(PATIENCE, seen.wait_for(|seen| *seen >= position)).await;
     }
 
-    /// Whether nobody was ever let in.
+    /// Returns true if the log has no principals.
     pub fn is_empty(&self) -> bool {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         tables.principals.is_empty() && tables.unreadable.is_empty()
     }
 
-    /// Whether this runner is never heard again.
+    /// Returns true if the runner was revoked.
     pub fn is_revoked(&self, runner: RunnerId) -> bool {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&runner)
     }
 
-    /// Who this token speaks for.
+    /// Returns the principal of a token.
     ///
     /// # Errors
-    /// 401: unknown, expired or revoked.
+    /// 401 if the token is unknown, expired or revoked.
     pub fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
-        let unknown = || Problem::new(Code::TokenUnknown, "the token is not one of this server's");
+        let unknown = || {
+            Problem::new(
+                Code::TokenUnknown,
+                "unknown token; check that it was issued by this server",
+            )
+        };
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let hash = secret::hash(token);
         let (principal, id) = tables.by_hash.get(&hash).copied().ok_or_else(unknown)?;
@@ -223,7 +230,7 @@ impl People {
         let access = access.ok_or_else(unknown)?;
         let issued = access.token(id).ok_or_else(unknown)?;
         let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
-        // The map compares early bytes first; this does not.
+        // The map lookup does not compare in constant time; this does.
         if !bool::from(kept.ct_eq(&hash)) {
             return Err(unknown());
         }
@@ -232,10 +239,11 @@ impl People {
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
 
-    /// Whether who was let in would be let in now, with every role of then: for answers that last.
+    /// Checks that a token is still valid and its principal still has all of these roles. For
+    /// streaming responses.
     ///
     /// # Errors
-    /// 401 when the token is heard no more, 403 when a role was taken away.
+    /// 401 if the token is no longer valid, 403 if a role was revoked.
     pub fn still_lets_in(
         &self,
         (principal, token): (PrincipalId, TokenId),
@@ -244,17 +252,23 @@ impl People {
     ) -> Result<(), Problem> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let known = tables.principals.get(&principal).ok_or_else(|| {
-            Problem::new(Code::TokenUnknown, "the token is not one of this server's")
+            Problem::new(
+                Code::TokenUnknown,
+                "unknown token; check that it was issued by this server",
+            )
         })?;
         tables.unreadable.check(principal)?;
         heard(&known.access, token, now)?;
         if known.access.roles.is_superset(roles) {
             return Ok(());
         }
-        Err(Problem::new(Code::Forbidden, "a role of this token was taken away; call again"))
+        Err(Problem::new(
+            Code::Forbidden,
+            "a role of this token was revoked; send the request again",
+        ))
     }
 
-    /// Who may do everything, as far as is known here.
+    /// Principals with the owner role, as far as the cache includes them.
     pub fn owners(&self) -> Vec<PrincipalId> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let owners = tables.principals.iter().filter(|(id, known)| {
@@ -264,7 +278,7 @@ impl People {
     }
 }
 
-/// 401 for a token that was revoked or has expired.
+/// Returns 401 if the token was revoked or has expired.
 fn heard(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Problem> {
     if access.hears(id, now) {
         return Ok(());

@@ -1,24 +1,25 @@
-//! What each route of the Control API needs, in one table. A route that is not listed is the owner's.
+//! Required role of each route of the Control API, in one table. A route that is not listed
+//! requires the owner role.
 use std::fmt;
 
 use axum::http::Method;
 use domain::access::Role;
 
-/// What a caller must be.
+/// Role that a route requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Anybody with a token.
+    /// Any valid token.
     Viewer,
-    /// Who reads the log itself.
+    /// Principals that read the log.
     Auditor,
-    /// Who says yes or no to plans.
+    /// Principals that approve and deny plans.
     Approver,
-    /// Who changes things.
+    /// Principals that make changes.
     Owner,
 }
 
 impl Needs {
-    /// Whether this role is enough.
+    /// Returns true if the role is sufficient.
     pub fn satisfied_by(self, role: Role) -> bool {
         match (self, role) {
             (_, Role::Owner) => true,
@@ -42,15 +43,16 @@ impl fmt::Display for Needs {
     }
 }
 
-/// Permissions of a role, as its routes define them.
+/// Describes the permissions of a role for the CLI and the documentation.
 pub fn summary(role: Role) -> &'static str {
     match role {
         Role::Owner => "Everything",
         Role::Approver => {
-            "What a viewer may; approve and deny plans of runs. It reads no event of the log"
+            "Viewer permissions; approve and deny plans of runs. No access to events of the log"
         }
         Role::Auditor => {
-            "What a viewer may; read audit (events, exports, proofs), blobs, projections and subjects"
+            "Viewer permissions; read audit (events, exports, proofs), blobs, projections and \
+             subjects"
         }
         Role::Viewer => {
             "Read apps, builds, changes, installs, jobs (with their logs), runners and runs (with their plans)"
@@ -58,8 +60,8 @@ pub fn summary(role: Role) -> &'static str {
     }
 }
 
-/// Method, route, the least that it needs. `schemas/routes/control.txt` is this table against the routes
-/// that exist.
+/// Method, route and required role. A test compares this table with the existing routes in
+/// `schemas/routes/control.txt`.
 pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("GET", "/v1/whoami", Needs::Viewer),
     ("GET", "/v1/apps", Needs::Viewer),
@@ -127,18 +129,18 @@ pub const ROUTES: &[(&str, &str, Needs)] = &[
     ("PUT", "/v1/principals/{principal}/name", Needs::Owner),
     ("GET", "/v1/subjects/{subject}", Needs::Auditor),
     ("POST", "/v1/subjects/{subject}/shred", Needs::Owner),
-    // A blob may be a bundle or a manifest with everything in it.
+    // A blob may be a bundle or a manifest with its full content.
     ("GET", "/v1/blobs/{digest}", Needs::Auditor),
 ];
 
-/// What a route needs.
+/// Returns the required role of a route.
 pub fn needs(method: &Method, route: &str) -> Needs {
-    // HEAD is GET without the body.
+    // axum answers HEAD with the route of GET.
     let method = if method == Method::HEAD { &Method::GET } else { method };
     listed(method.as_str(), route).unwrap_or(Needs::Owner)
 }
 
-/// What the table says of a route.
+/// Returns the entry of a route in the table.
 pub fn listed(method: &str, route: &str) -> Option<Needs> {
     let found = ROUTES.iter().find(|(verb, path, _)| *verb == method && *path == route);
     found.map(|(_, _, needs)| *needs)
@@ -167,7 +169,7 @@ mod tests {
         }
     }
 
-    /// Nouns of the routes that require exactly this role, except `whoami`.
+    /// Resources of the routes that require exactly this role, except `whoami`.
     fn nouns(of: Needs) -> Vec<&'static str> {
         let routes = ROUTES.iter().filter(|(_, _, needs)| *needs == of);
         let nouns = routes.filter_map(|(_, path, _)| path.split('/').nth(2));

@@ -1,4 +1,4 @@
-//! Tokens that we sign ourselves, and so verify without asking anybody.
+//! Tokens that the server signs and verifies without a lookup.
 use std::{
     collections::HashMap,
     sync::{PoisonError, RwLock},
@@ -24,14 +24,15 @@ use crate::{
     problem::{Code, Problem},
 };
 
-/// How long an access token lives.
+/// Lifetime of an access token.
 pub const ACCESS_SECONDS: u64 = 15 * 60;
-/// How long a job token outlives the deadline: for the last report.
+/// Validity of a job token after the deadline, for the last report.
 const AFTER_DEADLINE: i64 = 10 * 60;
-/// Verified tokens that are remembered, so that a call costs a hash and not a signature.
+/// Maximum number of cached verified tokens. With the cache, a request costs a hash instead of a
+/// signature verification.
 const REMEMBERED: usize = 32_768;
 
-/// Signs and verifies access tokens and job tokens of one log.
+/// Signs and verifies the access tokens and job tokens of one log.
 pub struct Tokens {
     keys: RwLock<TokenKeys>,
     issuer: String,
@@ -39,7 +40,7 @@ pub struct Tokens {
     jobs: Remembered<JobClaims>,
 }
 
-/// The key that signs, and those that signed before, each with the end of its time.
+/// Signing key, and former keys with the time until which they are valid.
 struct TokenKeys {
     signs: SigningKey,
     former: Vec<(VerifyingKey, Timestamp)>,
@@ -47,7 +48,7 @@ struct TokenKeys {
 
 type Remembered<C> = RwLock<HashMap<[u8; 32], Kept<C>>>;
 
-/// What a token says, and until when the key that signed it is believed.
+/// Claims of a token, and the end of validity of its key.
 #[derive(Clone)]
 struct Kept<C> {
     claims: C,
@@ -55,17 +56,17 @@ struct Kept<C> {
 }
 
 impl Tokens {
-    /// The tokens of this log.
+    /// Creates the tokens of a log.
     pub fn new(keys: &KeySet, log_id: &str) -> Self {
         let (access, jobs) = (RwLock::default(), RwLock::default());
         let keys = RwLock::new(TokenKeys::of(keys));
         Tokens { keys, issuer: format!("stead/{log_id}"), access, jobs }
     }
 
-    /// An operator has replaced a key.
+    /// Replaces the keys after a rotation.
     pub fn renew(&self, keys: &KeySet) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = TokenKeys::of(keys);
-        // What was believed may be so for a shorter time now.
+        // The cached tokens may have a shorter validity now.
         self.access.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.jobs.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -75,7 +76,7 @@ impl Tokens {
         sign(claims, &keys.signs)
     }
 
-    /// Fifteen minutes of the Runner API, for one session of a runner.
+    /// Issues an access token to the Runner API for one session: 15 minutes.
     ///
     /// # Errors
     /// None in practice: claims are plain data.
@@ -93,7 +94,8 @@ impl Tokens {
         self.sign(&AccessClaims { sub, aud, iss, jti, iat, exp, generation, mode, install })
     }
 
-    /// The registry and the blobs of one execution, until ten minutes after its deadline.
+    /// Issues a job token for the registry and the blobs of one execution, valid until ten minutes
+    /// after the deadline.
     ///
     /// # Errors
     /// None in practice: claims are plain data.
@@ -111,19 +113,19 @@ impl Tokens {
         self.sign(&JobClaims { sub: runner, aud, iss, iat, exp, job, execution, fence })
     }
 
-    /// Who an access token is for.
+    /// Verifies an access token and returns its claims.
     pub fn read_access(&self, token: &str, now: Timestamp) -> Result<AccessClaims, Problem> {
         let claims: AccessClaims = self.read(&self.access, token, now, |claims| claims.exp)?;
         check(&claims.aud, AUD_RUNNER, &claims.iss, &self.issuer, claims.exp, now)?;
-        // We sign none that lives longer.
+        // The server signs no token with a longer lifetime.
         if claims.exp.saturating_sub(claims.iat) > ACCESS_SECONDS.cast_signed() {
-            let detail = "the token lives longer than this server's do";
+            let detail = "the token has a longer lifetime than this server issues";
             return Err(Problem::new(Code::TokenUnknown, detail));
         }
         Ok(claims)
     }
 
-    /// Which execution a job token is for.
+    /// Verifies a job token and returns its claims.
     pub fn read_job(&self, token: &str, now: Timestamp) -> Result<JobClaims, Problem> {
         let claims: JobClaims = self.read(&self.jobs, token, now, |claims| claims.exp)?;
         check(&claims.aud, AUD_JOB, &claims.iss, &self.issuer, claims.exp, now)?;
@@ -142,16 +144,18 @@ impl Tokens {
         if let Some(known) = known.filter(|known| known.until.is_none_or(|until| now < until)) {
             return Ok(known.claims);
         }
-        // Held until it is remembered: what is forgotten because a key was taken back must not come after that.
+        // Holds the keys until the token is cached. Otherwise a token of a withdrawn key could be
+        // cached after the cache was cleared.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         let kept: Kept<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
-                "this is not a token of the kind that is needed",
+                "this is not a signed token; use an access token or a job token",
             ),
-            TokenError::Signature => {
-                Problem::new(Code::TokenUnknown, "the token is not one of this server's")
-            }
+            TokenError::Signature => Problem::new(
+                Code::TokenUnknown,
+                "unknown token; check that it was issued by this server",
+            ),
         })?;
         let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
         if remembered.len() >= REMEMBERED {
@@ -197,11 +201,12 @@ fn check(
     now: Timestamp,
 ) -> Result<(), Problem> {
     if aud != for_whom {
-        let detail = format!("the token is for {aud}, this call takes one for {for_whom}");
+        let detail =
+            format!("the token is for {aud}, but this request requires one for {for_whom}");
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     if iss != us {
-        return Err(Problem::new(Code::TokenUnknown, "the token is another log's"));
+        return Err(Problem::new(Code::TokenUnknown, "the token belongs to another log"));
     }
     if exp <= now.timestamp() {
         return Err(Problem::new(Code::TokenExpired, "the token has expired; get a new one"));
@@ -220,7 +225,7 @@ mod tests {
         Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
     }
 
-    /// Keys in a directory of their own.
+    /// Keys in a temporary directory.
     fn keys() -> (tempfile::TempDir, Keys) {
         let dir = tempfile::tempdir().unwrap();
         let keys = Keys::open(dir.path(), now()).unwrap();
@@ -237,7 +242,7 @@ mod tests {
         let end = now() + chrono::TimeDelta::minutes(5);
         rotate(dir.path(), KeyUse::Tokens, end, now()).unwrap();
         tokens.renew(&keys.look().unwrap().unwrap());
-        // The second time from memory.
+        // The second iteration reads from the cache.
         for _ in 0..2 {
             assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
             assert_eq!(tokens.read_access(&token, end).unwrap_err().code, Code::TokenUnknown);
@@ -252,17 +257,17 @@ mod tests {
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
-        // given a call that has verified its token and waits to remember it
+        // Given a request that has verified its token and waits to cache it.
         let held = tokens.access.read().unwrap();
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| tokens.read_access(&token, now()).map(|_| ()));
             let since = std::time::Instant::now();
-            // Nobody else may read while somebody waits to write.
+            // A waiting writer blocks new readers.
             while tokens.access.try_read().is_ok() {
                 assert!(since.elapsed() < std::time::Duration::from_secs(10));
                 std::thread::yield_now();
             }
-            // then keys cannot be replaced yet: what is forgotten then must be there already
+            // Then the keys cannot be replaced yet.
             assert!(tokens.keys.try_write().is_err());
             drop(held);
             reading.join().unwrap().unwrap();
@@ -288,7 +293,7 @@ mod tests {
         let tokens = Tokens::new(&ours.current(), LOG);
         let runner = RunnerId(Ulid::new());
         let token = tokens.access(runner, (RunnerMode::Build, None), 1, now()).unwrap();
-        // The second time from memory.
+        // The second iteration reads from the cache.
         for _ in 0..2 {
             assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
             let later = now() + chrono::TimeDelta::minutes(15);

@@ -1,7 +1,8 @@
-//! Facts that are reacted to abreast: about different things at once, about one thing in their order.
+//! Runs the reactions to events concurrently. Reactions with the same target run in the order of
+//! their events.
 //!
-//! A reaction is a commit, and commits of the same moment are one batch of the log: abreast, hundreds of runs go on in
-//! the time that one takes.
+//! A reaction is a commit, and the log batches concurrent commits. Hundreds of runs therefore
+//! advance in the time of one batch.
 use std::{collections::HashMap, time::Duration};
 
 use event_log::Stored;
@@ -14,13 +15,13 @@ use super::{
 };
 use crate::{problem::Problem, state::App};
 
-/// How many reactions are under way at a time.
+/// Maximum number of concurrent reactions.
 pub const AT_ONCE: usize = 32;
-/// How often a fact is tried before it is parked, and how long is waited in between.
+/// Attempts at an event before it becomes a dead letter, and the wait between them.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// React to these facts. If one cannot be reacted to now, those about other things are done all the same.
+/// Runs the reactions to these events. A failure with one target does not delay the others.
 pub async fn react(app: &App, place: &Place, facts: &[Stored]) -> Result<(), Problem> {
     let mut threads: Vec<Vec<&Stored>> = vec![];
     let mut known: HashMap<String, usize> = HashMap::new();
@@ -44,14 +45,15 @@ async fn follow(app: &App, place: &Place, thread: Vec<&Stored>) -> Result<(), Pr
     let mut tries = TRIES;
     for fact in thread {
         if consume(app, place, fact, tries).await? == Came::Parked {
-            // What is wrong with the thing is wrong for its next fact, too: others have waited for it once.
+            // A target that failed once will probably fail for its next event, so that one gets a
+            // single attempt.
             tries = 1;
         }
     }
     Ok(())
 }
 
-/// What became of a fact.
+/// Result of processing an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Came {
     Through,
@@ -62,7 +64,7 @@ async fn consume(app: &App, place: &Place, fact: &Stored, tries: u32) -> Result<
     let mut tried = 1;
     while let Err(problem) = reactions::to(app, place, fact).await {
         match weigh(problem.code) {
-            // Nothing can be done now, for nobody: from here on again, in a moment.
+            // A temporary failure affects every target, so the caller retries from here later.
             Weight::Later => return Err(problem),
             Weight::Over | Weight::Cannot | Weight::Broken if tried >= tries => {
                 parked::park(app, fact.position, &problem).await?;

@@ -1,32 +1,33 @@
-//! Keeps what commands with an idempotency key were answered, many at a time. A repeated command waits a moment for the
-//! answer of the first one, and where it was lost with a server, the log says what was done.
+//! Stores the responses to commands that have an idempotency key, in batches. A repeated command
+//! waits briefly for the response to the first one. If a server crash lost that response, the
+//! result is read from the log.
 use sqlx::PgPool;
 use tracing::warn;
 
 use super::unhurried::{Left, Unhurried};
 use crate::state::App;
 
-/// Where answers are left to be kept.
+/// Queue of responses to store.
 pub type Answers = Unhurried<Answer>;
 
-/// What a command was answered, without what is secret in it.
+/// Response to a command, without its secrets.
 pub struct Answer {
-    /// Whose key.
+    /// Principal that owns the key.
     pub principal: String,
-    /// Which key.
+    /// Idempotency key.
     pub key: String,
-    /// The answer, as JSON.
+    /// Response as JSON.
     pub said: String,
 }
 
-/// Leave this answer, or keep it at once where too many wait.
+/// Queues a response, or stores it immediately if the queue is full.
 pub async fn keep(app: &App, answer: Answer) {
     if let Err(answer) = app.answers.leave(answer) {
         write(&app.pool, &[answer]).await;
     }
 }
 
-/// Keep what is left until the server stops, and then the rest.
+/// Stores queued responses until the server stops, and then those that remain.
 pub async fn run(app: App, left: Left<Answer>) {
     while let Some(some) = left.next(&app.stopping).await {
         write(&app.pool, &some).await;
@@ -49,7 +50,6 @@ async fn write(pool: &PgPool, some: &[Answer]) {
     .execute(pool)
     .await;
     if let Err(reason) = kept {
-        let number = some.len();
-        warn!(number, reason = %reason, "{number} answers are not kept for who asks again, who is told what the log says: {reason}");
+        warn!(count = some.len(), error = %reason, "Cannot store responses; repeated commands get theirs from the log");
     }
 }

@@ -1,20 +1,20 @@
-//! Publishes signed checkpoints of the log, and forgets idempotency keys that have expired.
+//! Publishes signed checkpoints of the log, and deletes expired idempotency keys.
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::{dispatch, problem::Problem, state::App};
 
-/// How often what is done.
+/// Intervals of the loop.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// How often the loop looks.
+    /// Interval between two checks.
     pub tick: Duration,
-    /// A checkpoint is published when the log has grown by so many positions,
+    /// Number of new positions after which a checkpoint is published.
     pub positions: u64,
-    /// or when it has grown at all and the last one is this old.
+    /// Age of the last checkpoint after which a new one is published, if the log has grown at all.
     pub oldest: Duration,
-    /// How often expired keys are swept.
+    /// Interval at which expired keys are deleted.
     pub sweep: Duration,
 }
 
@@ -25,7 +25,7 @@ impl Default for Pace {
     }
 }
 
-/// Publish and sweep until the server stops.
+/// Publishes checkpoints and deletes expired keys until the server stops.
 pub async fn run(app: App, pace: Pace) {
     let mut ticks = interval(pace.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,29 +42,29 @@ pub async fn run(app: App, pace: Pace) {
                 Ok(position) => (published, at) = (position, Instant::now()),
                 Err(problem) => {
                     let detail = &problem.detail;
-                    tracing::warn!(reason = %detail, "No checkpoint is published: {detail}");
+                    tracing::warn!(error = %detail, "Cannot publish a checkpoint");
                 }
             }
         }
         if swept.is_none_or(|at| at.elapsed() >= pace.sweep) {
             swept = Some(Instant::now());
             if let Err(error) = dispatch::forget_gone(&app.pool).await {
-                tracing::warn!(error = %error, "Cannot remove the rows of servers that are gone");
+                tracing::warn!(error = %error, "Cannot remove rows of servers that have stopped");
             }
             match app.log().sweep_keys().await {
                 Ok(0) => {}
                 Ok(keys) => tracing::info!(keys, "Deleted expired idempotency keys"),
                 Err(error) => {
-                    tracing::warn!(reason = %error, "Expired keys are not swept: {error}");
+                    tracing::warn!(error = %error, "Cannot delete expired idempotency keys");
                 }
             }
         }
     }
 }
 
-/// Publish the head as it is. Gives the position that is published now.
+/// Publishes the current head. Returns the published position.
 async fn publish(app: &App) -> Result<u64, Problem> {
-    // The head may grow in between: then the next look finds that it has.
+    // The head may grow before the checkpoint is published. The next check then publishes again.
     let position = app.log().head().size;
     app.log().seal(app.keys.current().checkpoints()).await?;
     app.metrics.checkpoint_position.set(position);
@@ -111,7 +111,7 @@ mod tests {
                     ('a-consumer', 1, 0, 7, 'gone', 0, now() - interval '2 hours')";
         sqlx::query(rows).execute(&app.pool).await.unwrap();
         dispatch::beat(&app.dispatch, app.log(), &app.pool).await.unwrap();
-        // The server's own loop may have done it a moment ago.
+        // The server's own loop may already have removed the rows.
         dispatch::forget_gone(&app.pool).await.unwrap();
         let names = "select name from log_consumer where name like 'server/%' or name = 'a-consumer' order by name";
         let names: Vec<String> = sqlx::query_scalar(names).fetch_all(&app.pool).await.unwrap();

@@ -1,5 +1,5 @@
-//! Erasure after `subject.shredded`: deletes the key at once, and then every copy that the server can reach. Each step is
-//! idempotent, so any server can continue after another one was killed.
+//! Erasure after `subject.shredded`: deletes the key immediately, and then every copy that the
+//! server can reach. Each step is idempotent, so another server can continue after a crash.
 
 use std::time::Duration;
 
@@ -21,18 +21,20 @@ use crate::{
     state::App,
 };
 
-/// How often to look for copies that are left.
+/// Interval between checks for remaining copies.
 const TICK: Duration = Duration::from_secs(1);
-/// How long after a failure it is tried again, at first and at most.
+/// First and longest wait before a failed erasure is retried.
 const RETRY: Duration = Duration::from_secs(5);
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// Database lock of the server that erases. The lock ends with its connection, so no server's clock matters.
+/// Advisory lock of the server that erases copies. The database releases it when the connection
+/// closes, so it does not depend on a clock.
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
-/// Delete keys and copies until the server stops.
+/// Deletes keys and copies until the server stops.
 pub async fn run(app: App) {
     let mut tail = app.log().tail();
-    // What was decided while no server ran, or by one that was killed.
+    // Includes shreddings that were recorded while no server ran, or that a crashed server left
+    // unfinished.
     let mut look_back = true;
     let (mut keys, mut of_copies) = (Later::default(), Later::default());
     let mut ticks = tokio::time::interval(TICK);
@@ -60,7 +62,7 @@ pub async fn run(app: App) {
     }
 }
 
-/// When what failed is tried again: later each time.
+/// Exponential back-off after a failure.
 struct Later {
     wait: Duration,
     due: Instant,
@@ -77,21 +79,21 @@ impl Later {
         Instant::now() >= self.due
     }
 
-    /// Whether it went well.
+    /// Updates the back-off. Returns true if the attempt succeeded.
     fn after(&mut self, done: Result<(), Problem>) -> bool {
         let Err(problem) = done else {
             *self = Later::default();
             return true;
         };
         let (detail, wait) = (&problem.detail, self.wait.as_secs());
-        tracing::warn!(reason = %detail, "What was shredded is not erased everywhere yet, trying again in {wait} s: {detail}");
+        tracing::warn!(error = %detail, retry_in_s = wait, "Erasure is incomplete, trying again");
         self.due = Instant::now() + self.wait;
         self.wait = (self.wait * 2).min(LONGEST);
         false
     }
 }
 
-/// Delete the keys of who was shredded.
+/// Deletes the keys of shredded subjects.
 async fn catch_up(app: &App) -> Result<(), Problem> {
     for subject in shred::undone(&app.pool).await? {
         app.log().ring().forget(&subject);
@@ -107,7 +109,8 @@ async fn copies(app: &App) -> Result<(), Problem> {
     if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {
         return Ok(());
     }
-    // Rebuilds of two servers would undo each other. The connection is closed, and with it the lock, at the end.
+    // Concurrent rebuilds by two servers would undo each other. Detaching the connection closes it
+    // at the end, which releases the lock.
     let mut lock = app.owner().acquire().await?.detach();
     if !sqlx::query_scalar(LOCK).fetch_one(&mut lock).await? {
         return Ok(());

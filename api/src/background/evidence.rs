@@ -1,5 +1,5 @@
-//! Keeps the grants that were given, many at a time. A grant is made again, byte for byte, whenever its claim is repeated
-//! or asked for, so neither a claim nor a storm of them waits for the disk.
+//! Stores issued grants in batches. The server can reproduce a grant byte for byte when its claim
+//! is repeated or the grant is requested. So a claim does not wait for the disk.
 use event_log::blob;
 use sqlx::PgPool;
 use tracing::warn;
@@ -7,10 +7,10 @@ use tracing::warn;
 use super::unhurried::{Left, Unhurried};
 use crate::state::App;
 
-/// Where a grant is left to be kept.
+/// Queue of grants to store.
 pub type Evidence = Unhurried<Vec<u8>>;
 
-/// Leave these bytes, or keep them at once where too many wait.
+/// Queues a grant, or stores it immediately if the queue is full.
 pub async fn keep(
     evidence: &Evidence,
     pool: &PgPool,
@@ -22,12 +22,11 @@ pub async fn keep(
     }
 }
 
-/// Keep what is left until the server stops, and then the rest.
+/// Stores queued grants until the server stops, and then those that remain.
 pub async fn run(app: App, left: Left<Vec<u8>>) {
     while let Some(some) = left.next(&app.stopping).await {
         if let Err(reason) = blob::put_unhurried(&app.pool, &some).await {
-            let number = some.len();
-            warn!(number, reason = %reason, "{number} grants are not kept; each is made again when it is asked for: {reason}");
+            warn!(count = some.len(), error = %reason, "Cannot store grants; each is reproduced when it is needed");
         }
     }
 }

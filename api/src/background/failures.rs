@@ -1,5 +1,6 @@
-//! Reports failed runs and steps to the operator: a log line with the ids and the reason, and a counter. Only the server
-//! that runs the policies does, so each failure is reported once; after a takeover, the newest ones again.
+//! Reports failed runs and steps to the operator: a log line with the ids and the reason, and a
+//! counter. Only the server that runs the policies reports them. After a takeover, the new server
+//! may repeat the most recent ones.
 use domain::{
     decider::Decider as _,
     ids::{RunId, StepId},
@@ -55,7 +56,8 @@ async fn failure(app: &App, event: &Stored) {
     }
 }
 
-/// The detail of a failure is not logged: it is data of the customer, encrypted in the log of events.
+/// The detail of a failure is customer data and encrypted in the event log, so it is not logged
+/// here.
 fn step_failed((run, state): (RunId, &Run), step: StepId, reason: &StepFailure) {
     let at = state.step(step);
     let name = at.map_or("", |at| name(&at.spec.target));
@@ -86,7 +88,7 @@ fn name(target: &Target) -> &str {
     }
 }
 
-/// A value of an enumeration as its JSON has it.
+/// Name of an enum value in JSON.
 fn word(of: &impl Serialize) -> String {
     let value = serde_json::to_value(of).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()

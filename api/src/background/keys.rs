@@ -1,4 +1,4 @@
-//! Takes the keys that an operator has replaced, without a restart.
+//! Loads keys that an operator replaced, without a restart.
 use std::time::Duration;
 
 use event_log::{NoteKey, SEAL_LAG};
@@ -9,15 +9,15 @@ use crate::{
     state::App,
 };
 
-/// How long an operator waits until a new key is used.
+/// Longest delay between the replacement of a key and its detection.
 const TICK: Duration = Duration::from_secs(2);
 
-/// Look for replaced keys until the server stops.
+/// Checks for replaced keys until the server stops.
 pub async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
-    // Written at the start too: a key may have been replaced while no server ran.
+    // Starts as false, because a key may have been replaced while no server ran.
     let mut noted = false;
-    // Said once, not at every look.
+    // Last errors, so that each one is logged once and not at every check.
     let (mut wrong, mut unrecorded) = (String::new(), String::new());
     loop {
         tokio::select! {
@@ -30,15 +30,15 @@ pub async fn run(app: App) {
                 wrong.clear();
                 app.tokens.renew(&keys);
                 tracing::info!(
-                    "A key was replaced; manifests are signed by {} once every server shows it",
-                    keys.fingerprint()
+                    fingerprint = keys.fingerprint(),
+                    "Loaded a replaced key; manifests are signed with it once every server publishes it"
                 );
                 noted = false;
             }
             Err(error) if error.to_string() == wrong => {}
             Err(error) => {
                 wrong = error.to_string();
-                tracing::error!(reason = %wrong, "The keys stay what they were: {wrong}");
+                tracing::error!(error = %wrong, "Cannot load the keys; the current keys stay in use");
             }
         }
         match end(&app).await {
@@ -46,7 +46,7 @@ pub async fn run(app: App) {
             Err(error) if error.to_string() == unrecorded => {}
             Err(error) => {
                 unrecorded = error.to_string();
-                tracing::warn!(reason = %error, "The last checkpoint of a retired key is not recorded yet: {error}");
+                tracing::warn!(error = %error, "Cannot record the last checkpoint of a retired key, trying again");
             }
         }
         if !noted {
@@ -55,8 +55,8 @@ pub async fn run(app: App) {
     }
 }
 
-/// Record the size of the log at the last checkpoint of each retired key, when its time is over. Returns whether there was
-/// one to record.
+/// Records, for each retired key, the size of the log at its last checkpoint, once the key's time
+/// has ended. Returns true if a size was recorded.
 async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
     let (keys, now) = (app.keys.current(), app.now());
     let former = keys.former(KeyUse::Checkpoints);
@@ -70,7 +70,7 @@ async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>
     Ok(ended)
 }
 
-/// Keep the public keys of checkpoints in the database, with their times.
+/// Stores the public checkpoint keys in the database, with the times from which they are valid.
 async fn note(app: &App, keys: &KeySet) -> bool {
     let former = keys.former(KeyUse::Checkpoints).map(|former| former.made_at);
     let made = std::iter::once(keys.checkpoints_since()).chain(former);
@@ -78,7 +78,7 @@ async fn note(app: &App, keys: &KeySet) -> bool {
         keys.seal_keys().into_iter().zip(made).map(|(key, from)| NoteKey { key, from }).collect();
     let noted = app.log().note_keys(&all).await;
     if let Err(error) = &noted {
-        tracing::warn!(reason = %error, "The checkpoint keys are not in the database yet: {error}");
+        tracing::warn!(error = %error, "Cannot store the checkpoint keys in the database, trying again");
     }
     noted.is_ok()
 }

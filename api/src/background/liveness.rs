@@ -1,4 +1,5 @@
-//! Notices silence and passed deadlines, and tells the jobs and runners: edges, never renewals.
+//! Detects lost contact and elapsed deadlines, and sends the resulting commands to jobs and
+//! runners. It records transitions only, never renewals.
 use domain::{
     actor::Actor,
     ids::{ExecutionId, JobId},
@@ -18,10 +19,10 @@ use crate::{
     state::App,
 };
 
-/// When many runners fall silent at once, so many are told at a time; the log puts them in one batch.
+/// Maximum number of concurrent timeout commands. The log commits concurrent commands in one batch.
 const AT_ONCE: usize = 32;
 
-/// Look at the clock until the server stops.
+/// Applies elapsed timeouts until the server stops.
 pub async fn run(app: App) {
     let mut ticks = interval(app.dispatch.timing().tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -36,7 +37,8 @@ pub async fn run(app: App) {
             _ = ticks.tick() => {}
         }
         count(&app);
-        // The server rejects runners while the log is stale, so missing calls are not the runners' fault.
+        // The server rejects runners while the log is stale, so missing calls are not the runners'
+        // fault.
         let is_stale = app.people.check_current(app.log()).is_err();
         if was_stale && !is_stale {
             app.dispatch.renew_owned();
@@ -56,11 +58,11 @@ pub async fn run(app: App) {
     }
 }
 
-/// Say that this server lives; hear who does not.
+/// Writes this server's heartbeat and reads the heartbeats of the others.
 async fn alive(app: &App) {
     let beat = dispatch::beat(&app.dispatch, app.engine.log(), &app.pool).await;
     if let Err(problem) = beat {
-        tracing::warn!(reason = %problem.detail, "The database does not hear that this server lives: {}", problem.detail);
+        tracing::warn!(error = %problem.detail, "Cannot write the heartbeat of this server");
     }
 }
 
@@ -91,7 +93,7 @@ async fn say(app: &App, due: Due) {
     };
     match said {
         Ok(()) => record(&due),
-        // It is another server's now, and so is what it says.
+        // Another server owns the runner now and applies its timeouts.
         Err(problem) if problem.code == Code::SessionSuperseded => {
             let guard = match &due {
                 Due::Job { guard, .. } => guard.as_ref(),
@@ -109,7 +111,7 @@ async fn say(app: &App, due: Due) {
     }
 }
 
-/// Finalizes a log without its end, unless the log grew at another server meanwhile.
+/// Finalizes a log that never received its end, unless another server stored more of it meanwhile.
 async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Result<(), Problem> {
     let stored = app.logs.length(execution).await?;
     if stored != length {
@@ -119,7 +121,7 @@ async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Res
     seal_incomplete(app, meta(), job, execution).await
 }
 
-/// Logs a timeout that is in the log of events now.
+/// Logs a timeout that was recorded as an event.
 fn record(due: &Due) {
     let timeout = timeout(due);
     match due {
@@ -133,7 +135,7 @@ fn record(due: &Due) {
     }
 }
 
-/// Id of the job or runner of a timeout.
+/// Id of the job or runner that the timeout belongs to.
 fn subject(due: &Due) -> String {
     match due {
         Due::Job { job, .. } | Due::Seal { job, .. } => job.to_string(),
@@ -174,7 +176,8 @@ async fn tell(
     let said = app.engine.transact(&call, move |unit| {
         let command = command.clone();
         Box::pin(async move {
-            // A report that raced this and won is the truth; the clock's word is dropped.
+            // A report that was committed first makes the timeout obsolete, so its rejection is
+            // ignored.
             unit.ask::<Job>(job, command).await.map(|_| ())
         })
     });

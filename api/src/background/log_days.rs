@@ -1,12 +1,13 @@
-//! Makes the days of job logs ahead, where the server may make tables. Where it may not, `stead migrate` does.
+//! Creates the daily partitions of job logs in advance if the server's database role may create
+//! tables. Otherwise `stead migrate` creates them.
 use std::time::Duration;
 
 use crate::{logs::days, state::App};
 
-/// How often is looked.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_secs(60 * 60);
 
-/// Keep the days ahead until the server stops.
+/// Keeps partitions for the next days available until the server stops.
 pub async fn run(app: App) {
     loop {
         match days::make(app.owner(), app.now().date_naive(), days::AHEAD).await {
@@ -15,9 +16,10 @@ pub async fn run(app: App) {
                     tracing::info!(days = made.len(), %last, "Created partitions of job logs");
                 }
             }
-            // Nothing is lost: what has no day goes into the rest, and from there when its day is made.
+            // No log bytes are lost: rows without a daily partition go to the default partition.
+            // They move when their partition is created.
             Err(error) => {
-                tracing::warn!(reason = %error, "Job logs get no partition a day, only a common one; give DATABASE_OWNER_URL, or run `stead migrate` every quarter: {error}");
+                tracing::warn!(error = %error, "Cannot create daily partitions of job logs; set DATABASE_OWNER_URL, or run `stead migrate` every quarter");
             }
         }
         tokio::select! {

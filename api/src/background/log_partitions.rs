@@ -1,14 +1,15 @@
-//! Makes the partitions of the log ahead, where the server may make tables. Where it may not, `stead migrate` does.
+//! Creates the partitions of the event log in advance if the server's database role may create
+//! tables. Otherwise `stead migrate` creates them.
 use std::time::Duration;
 
 use event_log::partitions::{AHEAD, make};
 
 use crate::state::App;
 
-/// How often is looked: the head is a whole partition away from having none.
+/// Interval between checks. A full partition is always left before the head reaches the last one.
 const LOOK: Duration = Duration::from_secs(10 * 60);
 
-/// Keep a partition ahead until the server stops.
+/// Keeps a partition available ahead of the head until the server stops.
 pub async fn run(app: App) {
     loop {
         match make(app.owner(), app.config.partition_events, AHEAD).await {
@@ -18,7 +19,8 @@ pub async fn run(app: App) {
                     tracing::info!(first, last, "Created a partition of the log");
                 }
             }
-            // Nothing waits for it: what has no partition goes into the rest, and becomes one as it is.
+            // Appends do not wait for a partition: rows without one go to the default partition,
+            // which can later be attached as a regular partition.
             Err(error) => {
                 tracing::warn!(reason = %error, "The log gets no partitions ahead, and goes into log_event_default; give DATABASE_OWNER_URL, or run `stead migrate`: {error}");
             }

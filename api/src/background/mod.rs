@@ -1,4 +1,4 @@
-//! What goes on without being asked: each loop owns a consumer row or nothing at all.
+//! Background loops of the server. A loop that consumes events owns one consumer row.
 mod abreast;
 pub mod answers;
 pub mod checkpoints;

@@ -1,6 +1,8 @@
-//! Facts that no policy could react to for a reason of ours: kept, counted, tried again.
+//! Dead letters: events that no policy could process because of an internal error. They are stored,
+//! counted and retried.
 //!
-//! A reaction looks at what is true when it is done, so one that comes late does what is still wanted.
+//! A reaction evaluates the state at the time it runs, so a late retry does only what is still
+//! required.
 use sqlx::{PgPool, Row as _};
 
 use super::{
@@ -9,19 +11,19 @@ use super::{
 };
 use crate::{problem::Problem, state::App};
 
-/// How many are tried again at a time.
+/// Maximum number of dead letters that one pass retries.
 const AT_ONCE: i64 = 100;
 
-/// How far the policies are.
+/// Progress of the policies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// Every fact up to here was reacted to, or is parked.
+    /// Position up to which every event was processed or stored as a dead letter.
     pub position: u64,
-    /// Facts that wait to be tried again.
+    /// Number of dead letters.
     pub parked: u64,
 }
 
-/// How far the policies are, whichever server runs them.
+/// Reads the progress of the policies, regardless of the server that runs them.
 pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
     let row = sqlx::query(
         "select coalesce((select position from log_consumer \
@@ -37,10 +39,10 @@ pub async fn progress(pool: &PgPool) -> Result<Progress, sqlx::Error> {
     Ok(Progress { position: number(0)?, parked: number(1)? })
 }
 
-/// Keep a fact for later, and let the others go on.
+/// Stores an event as a dead letter so that the policies can continue.
 pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Problem> {
     let detail = &problem.detail;
-    tracing::error!(position, reason = %detail, "No policy can react to position {position}; it is parked and tried again: {detail}");
+    tracing::error!(position, error = %detail, "Cannot process an event; stored it as a dead letter to retry");
     sqlx::query(
         "insert into log_dead_letter (position, reason, attempts, created_at) values ($1, $2, 1, $3) \
          on conflict (position) do update set reason = excluded.reason, attempts = log_dead_letter.attempts + 1",
@@ -53,7 +55,7 @@ pub async fn park(app: &App, position: u64, problem: &Problem) -> Result<(), Pro
     Ok(())
 }
 
-/// Try every parked fact once more.
+/// Retries every dead letter once.
 pub async fn try_again(app: &App, place: &Place) -> Result<(), Problem> {
     let rows =
         sqlx::query("select position from log_dead_letter order by attempts, position limit $1")

@@ -1,9 +1,10 @@
-//! A mistake made on purpose: see [`proof::planted`].
+//! Faults that tests inject: see [`proof::fault_injection`].
 use proof::planted::{Bug, has};
 
 use crate::{dispatch::Due, state::App};
 
-/// The row of a job that is overdue is changed, and the log hears nothing of it. Whether that was done.
+/// Changes the projection row of an overdue job without an event. Returns true if the fault is
+/// active.
 pub(super) async fn reap_by_update(app: &App, due: &Due) -> bool {
     let Due::Job { job, .. } = due else { return false };
     if !has(Bug::ReaperByUpdate) {
@@ -45,7 +46,7 @@ mod tests {
 
     use crate::server::testing::{Started, tell, work};
 
-    /// What the oracle finds after jobs have waited for longer than they may.
+    /// Findings of the oracle after queued jobs have exceeded their time limit.
     async fn after_waits_that_were_too_long() -> Vec<String> {
         let started = Started::new().await;
         let app = started.app();
@@ -59,8 +60,8 @@ mod tests {
         oracle::everything(&app.pool, &[]).await
     }
 
-    /// given jobs that nobody took in time, when the clock says so, then rows and log agree; and if it says so to the
-    /// rows alone, the oracle finds it.
+    /// given jobs that no runner claimed in time, when the server expires them, then projections
+    /// and log agree; if it changes only the rows, the oracle finds the difference.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_reaper_that_updates_rows_is_found() {
         assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);

@@ -1,10 +1,13 @@
 //! Runs the policies over the log.
 //!
-//! What a reaction causes is guarded by the consumer's position and owner, so a server that was taken for dead does
-//! nothing. The position moves in memory when all facts up to there were reacted to ([`abreast`]); it is written after a
-//! page, or every second. Whoever starts again from it does nothing a second time, for a reaction does what is wanted
-//! now. A fact that cannot be reacted to for a reason of ours is parked and tried again later: whoever it is not about
-//! goes on.
+//! Each commit of a reaction is guarded by the consumer's position and owner epoch, so a server
+//! that lost its lease commits nothing. The position advances in memory once every event up to it
+//! was processed ([`concurrent`]). It is written to the database after each page, and otherwise
+//! every second.
+//!
+//! A restart from an older position repeats no effect, because reactions evaluate the current
+//! state. An event that fails because of an internal error becomes a dead letter. The other events
+//! continue.
 use std::{sync::Arc, time::Duration};
 
 use event_log::{ConsumerGuard, Stored, consumer};
@@ -18,25 +21,26 @@ use crate::{
     state::App,
 };
 
-/// Whose consumer position it is.
+/// Name, version and shard of the policies' consumer.
 pub const CONSUMER: (&str, i32, i32) = ("policies", 1, 0);
-/// How long a silent owner keeps the consumer.
+/// Duration of the consumer lease.
 const LEASE: Duration = Duration::from_secs(15);
-/// How often the lease is renewed.
+/// Interval between lease renewals.
 const RENEWAL: Duration = Duration::from_secs(5);
-/// How often a position that moved in memory is written.
+/// Interval at which a position that advanced in memory is written.
 const BEAT: Duration = Duration::from_secs(1);
-/// How often parked facts are tried again.
+/// Interval between retries of dead letters.
 const AGAIN: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
-/// How many facts are reacted to before it is looked at whether the server stops.
+/// Number of events processed between two checks for shutdown.
 const ABREAST: usize = 128;
-/// How many batches may wait in memory while others are reacted to.
+/// Number of batches that may wait in memory before the loop reads from the log instead.
 const BACKLOG: usize = 64;
 
-/// React for as long as the server runs.
+/// Runs the policies until the server stops.
 pub async fn run(app: App, server: String) {
-    // A life of its own: of two servers with one name (a copied data directory) only one holds the lease.
+    // Unique per process: if two servers share a name (a copied data directory), only one holds the
+    // lease.
     let owner = format!("{server}/{}", Ulid::new());
     let mut is_first = true;
     failures::expose(&app);
@@ -47,14 +51,15 @@ pub async fn run(app: App, server: String) {
                 let mut place = Place::of(held);
                 if let Err(problem) = follow(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
-                    tracing::warn!(reason = %detail, "Policies stop for a moment: {detail}");
-                    // What was reacted to need not be come to again. If it is somebody else's, this does nothing.
+                    tracing::warn!(error = %detail, "Policies stopped, restarting them");
+                    // Avoids repeating the processed events. Has no effect if another server holds
+                    // the lease.
                     let _ = settle(&app, &mut place).await;
                 }
             }
             Ok(None) => is_first = false,
             Err(error) => {
-                tracing::warn!(reason = %error, "Policies wait for the database: {error}")
+                tracing::warn!(error = %error, "Cannot acquire the lease of the policies, trying again")
             }
         }
         tokio::select! {
@@ -64,8 +69,8 @@ pub async fn run(app: App, server: String) {
     }
 }
 
-/// Take the consumer. What an earlier life of this server left is free at once: the data directory is
-/// locked, so that life is over.
+/// Acquires the consumer lease. A lease that an earlier process of this server left is released
+/// first. The data directory is locked, so that process has ended.
 async fn acquire(
     app: &App,
     server: &str,
@@ -73,7 +78,8 @@ async fn acquire(
     is_first: bool,
 ) -> Result<Option<consumer::Held>, sqlx::Error> {
     let clock = app.engine.log().clock();
-    // What reacts must be able to write: the consumer is for a server of the version that migrated.
+    // Reactions must be able to write, so only a server whose version matches the migrated layout
+    // takes the consumer.
     if app.engine.log().is_ours().await.is_err() {
         release(app, owner).await?;
         return Ok(None);
@@ -93,7 +99,7 @@ async fn acquire(
     consumer::acquire(&app.pool, clock, CONSUMER, owner, LEASE).await
 }
 
-/// Let whoever can react take the consumer at once.
+/// Releases the lease so that another server can take it immediately.
 async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
     let free = "update log_consumer set lease_until = $4 \
                 where name = $1 and version = $2 and shard = $3 and owner = $5 and lease_until > $4";
@@ -111,21 +117,21 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// Where the consumer is: at the database, and in memory.
+/// Position of the consumer in the database and in memory.
 pub struct Place {
     held: consumer::Held,
     seen: u64,
-    /// Reactions go side by side with it, or alone.
+    /// Held shared by concurrent reactions, and exclusively by a reaction that must run alone.
     pub turn: RwLock<()>,
 }
 
 impl Place {
-    /// Where it is when it was taken.
+    /// Creates the consumer at the position of its lease.
     pub fn of(held: consumer::Held) -> Place {
         Place { seen: held.position, held, turn: RwLock::new(()) }
     }
 
-    /// What must hold when a reaction is committed.
+    /// Guard that every commit of a reaction must satisfy.
     pub fn guard(&self) -> ConsumerGuard {
         ConsumerGuard {
             name: CONSUMER.0.into(),
@@ -139,7 +145,8 @@ impl Place {
 
 async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem> {
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
-    // What this server appended comes through memory; what it missed, or others append, is read.
+    // Events that this server appended arrive in memory. Missed events and those of other servers
+    // are read from the log.
     let mut heard: Option<Arc<[Stored]>> = None;
     let mut lease = Lease { owner, renewed: Instant::now() };
     let mut beat = tokio::time::interval(BEAT);
@@ -170,7 +177,7 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
             return settle(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
-            // What is read from the log is not kept in memory until we come to it.
+            // Events that are read from the log need not wait in memory as well.
             tail = app.engine.log().tail();
             settle(app, place).await?;
             continue;
@@ -181,7 +188,7 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
         }
         let nothing = || Some(Arc::from([]));
         heard = tokio::select! {
-            // The tail first: what it brings need not be read.
+            // The tail comes first: events that it delivers need not be read from the log.
             biased;
             () = app.stopping.cancelled() => None,
             _ = beat.tick() => {
@@ -206,7 +213,7 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
     }
 }
 
-/// Write a position that moved in memory only.
+/// Writes a position that advanced only in memory.
 async fn settle(app: &App, place: &mut Place) -> Result<(), Problem> {
     if place.seen > place.held.position {
         if !consumer::advance(&app.pool, &place.held, place.seen).await? {
@@ -217,21 +224,22 @@ async fn settle(app: &App, place: &mut Place) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Until when the consumer is ours, as far as we know.
+/// Lease on the consumer, with its last renewal.
 struct Lease<'o> {
     owner: &'o str,
     renewed: Instant,
 }
 
 impl Lease<'_> {
-    /// Do something that may take its time; the lease does not wait for it.
+    /// Runs a future of any duration and renews the lease meanwhile.
     async fn beside(
         &mut self,
         app: &App,
         place: &Place,
         doing: impl Future<Output = Result<(), Problem>>,
     ) -> Result<(), Problem> {
-        // The end of what is done may cut a renewal short.
+        // The future may end while a renewal is in flight and cancel it, so the lease is renewed
+        // first.
         self.renew_if_due(app, place).await?;
         tokio::select! {
             done = doing => done,
@@ -239,7 +247,7 @@ impl Lease<'_> {
         }
     }
 
-    /// Renew it again and again, until it is lost.
+    /// Renews the lease repeatedly until it is lost.
     async fn keep(&mut self, app: &App, place: &Place) -> Problem {
         loop {
             tokio::time::sleep_until(self.renewed + RENEWAL).await;
@@ -250,7 +258,8 @@ impl Lease<'_> {
         }
     }
 
-    /// A database that does not answer is asked again for as long as nobody else can have taken the consumer.
+    /// Renews the lease if it is due. A database error is ignored as long as no other server can
+    /// have acquired the lease.
     async fn renew_if_due(&mut self, app: &App, place: &Place) -> Result<(), Problem> {
         if self.renewed.elapsed() < RENEWAL {
             return Ok(());
@@ -269,5 +278,5 @@ impl Lease<'_> {
 }
 
 fn lost() -> Problem {
-    Problem::internal("the policies' consumer is somebody else's")
+    Problem::internal("policies stopped: another server holds their consumer lease")
 }

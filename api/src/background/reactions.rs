@@ -1,4 +1,5 @@
-//! From a fact to what the policies want, one commit for each run, and what becomes of what is refused.
+//! Executes the reactions of the policies to an event, in one commit per run, and handles
+//! rejections.
 use std::{panic::AssertUnwindSafe, str::FromStr};
 
 use domain::{
@@ -25,10 +26,10 @@ use crate::{
     },
 };
 
-/// How often a commit is tried that others were faster than.
+/// Attempts at a commit that conflicts with other writers.
 const RACES: u32 = 5;
 
-/// One commit that a fact wants.
+/// One commit that an event requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     QueueBuild(BuildId),
@@ -38,20 +39,20 @@ enum Wanted {
     SettleStep(JobId),
 }
 
-/// What it means that a reaction was answered with a problem.
+/// Classes of problems that a reaction can return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// An aggregate's own word: the fact comes too late, or something else came first.
+    /// An aggregate rejected the command: the event is obsolete, or another change came first.
     Over,
-    /// What is wanted cannot be done, now or later, as it is.
+    /// The reaction is impossible with the given data, now and later.
     Cannot,
-    /// Not now: the database is away, the server stops, others were faster.
+    /// Temporary: the database is unreachable, the server stops, or concurrent writers won.
     Later,
-    /// A mistake of ours, or damage: it may be mended.
+    /// An internal error or damaged data. A fix or a repair may resolve it.
     Broken,
 }
 
-/// What a problem means when a reaction is answered with it.
+/// Returns the failure class of a problem code.
 pub fn weigh(code: Code) -> Weight {
     match code {
         Code::Rejected
@@ -73,9 +74,10 @@ pub fn weigh(code: Code) -> Weight {
         | Code::Busy
         | Code::ShuttingDown
         | Code::ProjectionLag => Weight::Later,
-        // The archive may be put back. Until then the event is a dead letter, and the others go on.
+        // The operator may restore the archive. Until then the event is a dead letter, and the
+        // other events continue.
         Code::ArchiveMissing => Weight::Broken,
-        // The rest is said to callers of an API; no reaction should meet it.
+        // These codes are responses to API callers. A reaction should not encounter them.
         Code::Internal
         | Code::LogStale
         | Code::CallerUnreadable
@@ -114,9 +116,11 @@ pub fn weigh(code: Code) -> Weight {
     }
 }
 
-/// What a fact's reactions are about, so that nothing else about it is done at the same moment. `None`: there is none.
+/// Returns the target of an event's reactions. Reactions with the same target never run
+/// concurrently. Returns `None` if there is no reaction.
 pub async fn about(app: &App, event: &Stored) -> Option<String> {
-    // What cannot be read now, or panics, does so again when it is reacted to, and is dealt with there.
+    // An event that cannot be read, or that panics, fails again in its reaction. The reaction
+    // handles the error.
     let unread = || Some(event.stream.to_string());
     let target = AssertUnwindSafe(target(app, event)).catch_unwind().await;
     target.ok().and_then(Result::ok).unwrap_or_else(unread)
@@ -145,18 +149,21 @@ async fn target(app: &App, event: &Stored) -> Result<Option<String>, Problem> {
     Ok(None)
 }
 
-/// Do everything that the policies want because of a fact. One reaction that fails for a reason of ours keeps no other
-/// from being done, and one that panics does not end the policies of every install: it is a mistake in one fact.
+/// Runs all reactions to an event. An internal error in one reaction does not prevent the others. A
+/// panic is confined to its event and does not stop the policies of other installs.
 pub async fn to(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
     let reaction = AssertUnwindSafe(all(app, place, event)).catch_unwind();
     reaction.await.unwrap_or_else(|_| {
-        Err(Problem::internal(format!("a reaction to position {} panicked", event.position)))
+        Err(Problem::internal(format!(
+            "reaction to the event at position {} panicked",
+            event.position
+        )))
     })
 }
 
 async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
     let wanted = wanted(app, event).await?;
-    // Of the runs that were woken none is before another.
+    // Runs that one event wakes up have no order among them.
     let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, Wanted::GoOn(_)));
     let at_once = if are_runs { AT_ONCE } else { 1 };
     let each: Vec<_> = wanted
@@ -187,10 +194,10 @@ async fn one(
     match weigh(problem.code) {
         Weight::Later | Weight::Broken => return Err(problem),
         Weight::Over => {
-            tracing::info!(policy = name, position, reason = %detail, "Reaction rejected");
+            tracing::info!(policy = name, position, error = %detail, "Reaction rejected");
         }
         Weight::Cannot => {
-            tracing::warn!(policy = name, position, reason = %detail, "{name} cannot be done at {position}: {detail}");
+            tracing::warn!(policy = name, position, error = %detail, "Reaction is impossible");
         }
     }
     let _alone = place.turn.write().await;
@@ -205,8 +212,9 @@ fn call(name: &str, event: &Stored, place: &Place) -> Call {
     Call { consumer: Some(place.guard()), ..Call::of(meta) }
 }
 
-/// What the policies want, as commits. A wake is one for each run: a build that thousands wait for is
-/// no larger commit than one that nobody waits for, and nobody's refusal is anybody else's.
+/// Returns the reactions to an event as commits. Waking up runs takes one commit per run. So the
+/// size of a commit does not depend on the number of waiting runs, and a rejection affects only its
+/// own run.
 async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>, Problem> {
     let log = app.engine.log();
     let mut all = vec![];
@@ -215,7 +223,7 @@ async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>
             Reaction::QueueBuild(build) => all.push((name, Wanted::QueueBuild(build))),
             Reaction::Provision(install) => all.push((name, Wanted::Provision(install))),
             Reaction::GoOn(run) => all.push((name, Wanted::GoOn(run))),
-            // A job is for a build or for a step.
+            // A job belongs to a build or to a step.
             Reaction::SettleBuild(job) => {
                 if let Some(Origin::Build { build, .. }) = origin(app, job).await? {
                     all.push((name, Wanted::SettleBuild(job, build)));
@@ -242,13 +250,14 @@ async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>
 async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
     let (log, job) = (app.engine.log(), job.to_string());
     let known = log.load::<Job>(&job).await?.state;
-    // Where a job comes from never changes; only that it is not there may be of yesterday.
+    // The origin of a job never changes. Only a cached state without an origin may be outdated.
     let job = if known.work.is_some() { known } else { log.reload::<Job>(&job).await?.state };
     Ok(job.work.as_ref().map(|work| work.origin.clone()))
 }
 
-/// Do it, as often as others are faster. Hundreds of runs may tell one build that they wait for it: whoever loses against
-/// them goes on alone, and then loses against callers only.
+/// Attempts a commit, and repeats it after a conflict. Hundreds of runs may register with one build
+/// at the same time. A commit that loses that race continues alone, so only API callers can
+/// conflict with it.
 async fn done(app: &App, place: &Place, call: &Call, wanted: Wanted) -> Result<(), Problem> {
     {
         let _beside = place.turn.read().await;
@@ -278,7 +287,8 @@ async fn attempt(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> 
     done.map(|_| ())
 }
 
-/// It was refused. If it is over, nothing is left to be said; if not, whoever waits for it is told.
+/// Handles a rejected reaction. An obsolete one needs no action. An impossible one fails the step
+/// or build that waits for it.
 async fn give_up(
     app: &App,
     guard: &Call,
@@ -293,13 +303,13 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // Nothing stands still: a person may ask for the run that did not come about.
+        // No work is blocked: a principal can start the missing run.
         Wanted::QueueBuild(_) | Wanted::SettleBuild(..) | Wanted::Provision(_) => return Ok(()),
     };
     last_word(said.map(|_| ()))
 }
 
-/// Do what a run wants one thing at a time: the step that cannot be done fails, the others go on.
+/// Executes the effects of a run one at a time, so that only the impossible step fails.
 async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
     let state = app.engine.log().reload::<Run>(&run.to_string()).await?.state;
     for next in state.next() {
@@ -315,7 +325,8 @@ async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
     Ok(())
 }
 
-/// That it is over by now is an answer; that it cannot even be given up is a mistake of ours.
+/// Converts the result of giving up. A rejection as obsolete is a success. If even giving up is
+/// impossible, that is an internal error.
 fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
     match said {
         Err(problem) => match weigh(problem.code) {
@@ -341,7 +352,12 @@ fn happened<I: FromStr + Copy, E: Event>(
     event: &Stored,
     of: fn(I, E) -> Fact,
 ) -> Result<Vec<Fact>, Problem> {
-    let named = |_| Problem::internal(format!("{} names nothing", event.stream));
+    let named = |_| {
+        Problem::internal(format!(
+            "cannot read the event: {} has an invalid stream id",
+            event.stream
+        ))
+    };
     let id: I = event.stream.aggregate_id.parse().map_err(named)?;
     Ok(event.decode()?.into_iter().map(|fact| of(id, fact)).collect())
 }

@@ -1,7 +1,7 @@
 //! Background tasks that must run as long as the server does.
 //!
 //! ```text
-//! task ── panics or ends ─▶ logged, named by /readyz ── back-off ─▶ started again
+//! task ── panics or ends ─▶ logged, named by /readyz ── back-off ─▶ restarted
 //!                                └── more than 5 times in 5 minutes ─▶ the process ends
 //! ```
 use std::{
@@ -18,10 +18,10 @@ use tracing::error;
 
 use crate::{metrics::TaskLabels, state::App};
 
-/// A task that fails more often than this within [`WINDOW`] ends the process.
+/// Number of failures within [`WINDOW`] beyond which the process ends.
 const MOST: usize = 5;
 const WINDOW: Duration = Duration::from_secs(300);
-/// Wait before the first restart; each further one takes twice as long.
+/// Wait before the first restart. The wait doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_millis(200);
 
 /// State of the server's background tasks.
@@ -37,20 +37,20 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Names of the tasks that do not run now.
+    /// Names of the tasks that are not running.
     pub fn down(&self) -> Vec<&'static str> {
         let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
         down.iter().copied().collect()
     }
 
-    /// Waits until a task has failed for good. Returns its name.
+    /// Waits until a task has failed permanently. Returns its name.
     pub async fn failed(&self) -> &'static str {
         let mut failed = self.failed.subscribe();
         loop {
             if let Some(name) = *failed.borrow_and_update() {
                 return name;
             }
-            // The sender lives as long as we do.
+            // `self` owns the sender, so `changed` cannot fail.
             let _ = failed.changed().await;
         }
     }
@@ -71,7 +71,7 @@ impl Tasks {
     }
 }
 
-/// Runs a task until the server stops, and starts it again when it panics or ends before.
+/// Runs a task until the server stops. Restarts it if it panics or ends early.
 pub fn supervise<F>(
     tasks: &mut JoinSet<()>,
     app: &App,
@@ -96,7 +96,7 @@ where
         if app.stopping.is_cancelled() {
             return;
         }
-        let why = ended.map_or_else(|panic| said(&*panic), |()| "it ended by itself".into());
+        let why = ended.map_or_else(|panic| said(&*panic), |()| "the task ended by itself".into());
         app.tasks.set(name, false);
         app.metrics.task_failures.get_or_create(&TaskLabels { task: name }).inc();
         let now = Instant::now();
@@ -116,7 +116,7 @@ where
     }
 }
 
-/// Ends the process when a task ends that the server cannot do without.
+/// Ends the process when a required task ends.
 pub fn require(
     tasks: &mut JoinSet<()>,
     app: &App,
@@ -128,7 +128,7 @@ pub fn require(
         tokio::select! {
             () = app.stopping.cancelled() => {}
             () = ended => {
-                error!(task = name, "Task ended that the server cannot do without; ending the process");
+                error!(task = name, "Required task ended; ending the process");
                 app.tasks.fail(name);
             }
         }
@@ -138,7 +138,8 @@ pub fn require(
 /// Message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic without a message".into())
 }
 
 #[cfg(all(test, feature = "planted"))]
@@ -161,7 +162,7 @@ mod pentest {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        panic!("/readyz does not answer {status}");
+        panic!("/readyz does not return {status}");
     }
 
     #[tokio::test]

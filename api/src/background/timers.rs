@@ -1,4 +1,5 @@
-//! Approvals that nobody gave in time. What is due about executions, the liveness loop tells.
+//! Expires approvals and starts scheduled retries of steps. The liveness loop applies the timeouts
+//! of executions.
 use std::time::Duration;
 
 use domain::actor::Actor;
@@ -7,11 +8,11 @@ use projections::views::timers::{self, Timer};
 
 use crate::{execute::Call, state::App, usecases::runs};
 
-/// How late an approval may expire.
+/// Longest delay of an expired approval.
 const TICK: Duration = Duration::from_secs(5);
 const AT_ONCE: u32 = 200;
 
-/// Look for due approvals until the server stops.
+/// Applies due timers of runs until the server stops.
 pub async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -22,7 +23,7 @@ pub async fn run(app: App) {
         let due = match timers::due_of_runs(&app.pool, app.now(), AT_ONCE).await {
             Ok(due) => due,
             Err(error) => {
-                tracing::warn!(reason = %error, "Timers wait for the database: {error}");
+                tracing::warn!(error = %error, "Cannot read due timers, trying again");
                 continue;
             }
         };
@@ -35,9 +36,9 @@ pub async fn run(app: App) {
                     let Err(problem) = said else { continue };
                     let detail = &problem.detail;
                     if problem.code.status() < 500 {
-                        tracing::info!(run.id = %run, reason = %detail, "Approval does not expire");
+                        tracing::info!(run.id = %run, error = %detail, "Approval does not expire");
                     } else {
-                        tracing::warn!(run.id = %run, reason = %detail, "An approval of {run} could not expire yet: {detail}");
+                        tracing::warn!(run.id = %run, error = %detail, "Cannot expire an approval, trying again");
                     }
                 }
                 Timer::StepRetry { run, step, attempt } => {
@@ -49,7 +50,7 @@ pub async fn run(app: App) {
                         tracing::warn!(run.id = %run, step.id = %step, error = %error, "Cannot start a retry");
                     }
                 }
-                // Of jobs: the dispatcher has a clock of its own for each that it watches.
+                // Job timers: the dispatcher applies the timeouts of the jobs that it tracks.
                 Timer::QueueExpiry { .. }
                 | Timer::Deadline { .. }
                 | Timer::CancelConfirmation { .. }

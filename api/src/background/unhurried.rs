@@ -1,4 +1,5 @@
-//! What is written after it was answered, many at a time: nobody waits for the disk for what can be had again.
+//! Write-behind of data that can be reproduced: rows are written in batches after the response, so
+//! no caller waits for the disk.
 use std::sync::Arc;
 
 use tokio::sync::{
@@ -7,15 +8,16 @@ use tokio::sync::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// How many may wait; whoever has one more writes it.
+/// Capacity of the queue. If it is full, the caller writes its own item.
 const WAITING: usize = 4_096;
-/// How many are written at once.
+/// Maximum number of items per batch.
 const TOGETHER: usize = 256;
 
-/// Where it is left.
+/// Sender of deferred writes.
 pub struct Unhurried<T>(Sender<T>);
 
-/// Receiver of deferred writes for the one loop that performs them. A clone serves the loop after a restart.
+/// Receiver of deferred writes for the single loop that performs them. A clone lets the loop
+/// continue after a restart.
 pub struct Left<T>(Arc<Mutex<Receiver<T>>>);
 
 impl<T> Clone for Left<T> {
@@ -24,14 +26,14 @@ impl<T> Clone for Left<T> {
     }
 }
 
-/// Both ends.
+/// Creates a queue and returns both ends.
 pub fn channel<T>() -> (Unhurried<T>, Left<T>) {
     let (leave, left) = mpsc::channel(WAITING);
     (Unhurried(leave), Left(Arc::new(Mutex::new(left))))
 }
 
 impl<T> Unhurried<T> {
-    /// Leave it. Given back where too many wait, or nobody writes any more.
+    /// Queues an item. Returns the item if the queue is full or closed.
     pub fn leave(&self, what: T) -> Result<(), T> {
         self.0.try_send(what).map_err(|refused| match refused {
             TrySendError::Full(what) | TrySendError::Closed(what) => what,
@@ -40,7 +42,8 @@ impl<T> Unhurried<T> {
 }
 
 impl<T> Left<T> {
-    /// The next of what is left, until the server stops, and then the rest. `None`: that was all.
+    /// Returns the next batch until the server stops, then the remaining items. Returns `None` when
+    /// the queue is empty.
     pub async fn next(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
         let (mut some, mut left) = (Vec::new(), self.0.lock().await);
         loop {

@@ -1,17 +1,18 @@
-//! Reads the log again and believes nothing: at the start what is newer than the last published checkpoint, then
-//! everything, some minutes later and once a day. A server that was started on a damaged log must not sign on top of it unheard.
+//! Verifies the log from its stored bytes. At the start it verifies the events after the last
+//! published checkpoint, and then the whole log: once some minutes later, and then daily. A server
+//! that starts on a damaged log therefore raises an alarm before it signs more of it.
 use std::time::Duration;
 
 use event_log::verify::{Verified, VerifyError, verify};
 
 use crate::{metrics::Metrics, state::App};
 
-/// When everything is read for the first time, and how often then. Servers that start together do not read together.
+/// Schedule of the complete verification. Servers that start together do not read at the same time.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// After at least so long, and at most twice as long.
+    /// Minimum wait before the first verification. The maximum is twice as long.
     pub first: Duration,
-    /// From then on.
+    /// Interval between later verifications.
     pub every: Duration,
 }
 
@@ -21,7 +22,7 @@ impl Default for Pace {
     }
 }
 
-/// Look until the server stops.
+/// Verifies the log until the server stops.
 pub async fn run(app: App, pace: Pace) {
     let mut from = app.log().newest_seal().await.unwrap_or(0);
     let mut wait = pace.first.mul_f64(1.0 + rand::random::<f64>());
@@ -38,7 +39,8 @@ pub async fn run(app: App, pace: Pace) {
     }
 }
 
-/// A log that was computed anew as a whole holds together; what was published of it before does not.
+/// Verifies the log from a position, and the published checkpoints too if the position is 0. A log
+/// that was recomputed completely is consistent in itself but contradicts its checkpoints.
 async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     let verified = verify(app.log(), from, |_| {}).await?;
     if from == 0 {
@@ -54,7 +56,8 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
             metrics.log_verified_position.set(*size);
             metrics.log_corrupt_position.set(0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
-            // Who read a part alone has not looked at what was found before, nor counted all.
+            // A partial verification did not read the earlier forgeries and has no complete count.
+            // It must not clear the alarm.
             if from == 0 || forged > 0 {
                 metrics.log_forged_position.set(forged);
             }
@@ -65,15 +68,16 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
                 let unsigned = reported.tally.unsigned;
                 tracing::warn!(
                     position = first,
-                    "{unsigned} ends of jobs after position {from} are signed by no runner, the first at {first}: the \
-                     server's word alone; see \"What runners signed\" in docs/audit.md"
+                    after_position = from,
+                    unsigned,
+                    "Results without a runner's signature; see docs/audit.md"
                 );
             }
             for wrong in &reported.wrong {
                 tracing::error!(
                     position = wrong.position,
-                    "Somebody wrote what no runner said, at {wrong}; see \"A report that no runner made\" in \
-                     docs/operations.md"
+                    difference = %wrong,
+                    "Forged report in the log; see docs/operations.md"
                 );
             }
             tracing::info!(size, checked, "Verified the log");
@@ -82,12 +86,12 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
             metrics.log_corrupt_position.set(difference.position);
             tracing::error!(
                 position = difference.position,
-                "The log was damaged or rewritten at {difference}; stop the servers, keep this database as it is and \
-                 see \"A log that does not verify\" in docs/operations.md"
+                difference = %difference,
+                "Log is corrupt or was tampered with; stop the servers, preserve this database and see docs/operations.md"
             );
         }
         Err(VerifyError::Log(error)) => {
-            tracing::warn!(reason = %error, "The log cannot be verified now: {error}");
+            tracing::warn!(error = %error, "Cannot verify the log, trying again later");
         }
     }
 }
@@ -104,7 +108,7 @@ mod tests {
     use super::*;
     use crate::server::testing::Started;
 
-    /// Waits until the metrics say so.
+    /// Waits until the metrics contain this line.
     async fn says(app: &App, line: &str) -> bool {
         for _ in 0..200 {
             if app.metrics.text().lines().any(|said| said == line) {
@@ -149,7 +153,7 @@ mod tests {
         tokio::spawn(run(app.clone(), Pace { first: soon, every: soon }));
         assert!(says(&app, "stead_log_corrupt_position 0").await, "{}", app.metrics.text());
         assert!(says(&app, "stead_log_forged_position 0").await, "{}", app.metrics.text());
-        // Whoever can write the log can write an end, and cannot sign it.
+        // A party with write access to the log can add a result but cannot sign it.
         let end = NewEvent {
             event_type: "job.succeeded".into(),
             event_version: "1".into(),
@@ -164,14 +168,14 @@ mod tests {
         let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
         let said = format!("stead_log_forged_position {at}");
         assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
-        // Other bytes, and some that are not even of an event.
+        // Tampers with a payload, and with a salt, after which the row is not even a valid event.
         for (position, change) in [(3, "payload = '{\"type\":\"other\"}'"), (2, "salt = '\\x00'")] {
             let change = format!("update log_event set {change} where position = {position}");
             sqlx::query(&change).execute(&app.pool).await.unwrap();
             let said = format!("stead_log_corrupt_position {position}");
             assert!(says(&app, &said).await, "{said}: {}", app.metrics.text());
         }
-        // Without its head nothing of it can be read.
+        // Without its head the log is unreadable.
         sqlx::query("delete from log_head").execute(&app.pool).await.unwrap();
         let said = "stead_log_corrupt_position 1";
         assert!(says(&app, said).await, "{}", app.metrics.text());

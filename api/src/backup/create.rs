@@ -1,4 +1,4 @@
-//! Making a backup, beside a server that goes on working.
+//! Creation of a backup while the server runs.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -23,12 +23,13 @@ use crate::{
     postgres::{Access, Tools},
 };
 
-/// How often is said how far the dump is.
+/// Interval between progress messages of the dump.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long tables that somebody is changing are waited for.
+/// Timeout of the wait for table locks.
 const LOCK: &str = "30s";
 
-/// Make a backup of a data directory, the archives of its log and its database. It is at `out` whole, or not at all.
+/// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
+/// only when it is complete.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -42,10 +43,10 @@ pub async fn create(
     let draft = Draft::begin(out)?;
     let Taken { standing, postgres, archived, keys: mut taken } =
         database(&draft, data, access, progress).await?;
-    // Signed with the copy: whoever restores it has this key.
+    // Signs with the copied keys, which are available to a restore.
     let keys = keys::kept(&draft.path.join(KEYS))?;
     taken.push(measured(&draft.path, DUMP)?);
-    // After the snapshot: every artifact that an event in it names was there before that event.
+    // Copied after the snapshot: every artifact that an event names was stored before the event.
     taken.extend(draft.registry(data, progress)?);
     taken.extend(draft.archives(archives, &archived, progress)?);
     let token = data.join(OWNER_TOKEN);
@@ -71,8 +72,8 @@ pub async fn create(
     Ok(manifest)
 }
 
-/// Parts of a backup that belong to one snapshot of the database: the head, the archives of events without rows,
-/// and the keys.
+/// Parts of a backup that belong to one snapshot of the database: the head, the archives of events
+/// without rows, and the keys.
 struct Taken {
     standing: Standing,
     postgres: u32,
@@ -80,7 +81,7 @@ struct Taken {
     keys: Vec<File>,
 }
 
-/// Writes the dump and copies the keys, both of one snapshot.
+/// Writes the dump and copies the keys, both consistent with one snapshot.
 async fn database(
     draft: &Draft,
     data: &Path,
@@ -89,7 +90,8 @@ async fn database(
 ) -> Result<Taken, BackupError> {
     let dump = &draft.path.join(DUMP);
     let mut holder = access.connect().await?;
-    // Until the end: a view that is swapped between the snapshot and the dump would be neither the old one nor the new.
+    // Held until the end: the dump could contain neither version of a projection table that is
+    // swapped after the snapshot.
     hold_tables(&mut holder).await?;
     let mut reader = access.connect().await?;
     let (tools, postgres) = Tools::of(&mut reader).await?;
@@ -99,10 +101,11 @@ async fn database(
     let standing = event_log::standing(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
-    // After the snapshot: a key that wraps anything in it is in the directory by now, as the current or a former one.
+    // Copied after the snapshot, so every key that wraps data in it is among the current and former
+    // keys.
     let keys = draft.keys(data)?;
     wrapping::kept(&draft.path.join(KEYS))?.opens_all(&mut reader).await?;
-    // There before pg_dump opens it, which would make one that others can read.
+    // Created before pg_dump opens it, because pg_dump would create a file that others can read.
     files::new(dump)?;
     let running = tools.start("pg_dump", access, |command| {
         command.args(["--format=custom", "--compress=1", "--no-owner", "--no-privileges"]);
@@ -120,14 +123,14 @@ async fn database(
             }
         }
     }
-    // The snapshot lives as long as the transaction.
+    // The snapshot lasts as long as the transaction.
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
     Ok(Taken { standing, postgres, archived, keys })
 }
 
-/// Keep everybody from changing what tables there are, while rows go on changing.
+/// Locks all tables against schema changes. Rows can still change.
 async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
     holder.execute(&*format!("begin; set local lock_timeout = '{LOCK}'")).await?;
     let tables = "select format('%I.%I', n.nspname, c.relname) as name from pg_class c \
@@ -148,10 +151,10 @@ fn measured(backup: &Path, name: &str) -> Result<File, BackupError> {
     files::measure(&backup.join(name), name, |_| Ok(()))
 }
 
-/// A backup that is not one yet.
+/// Incomplete backup.
 struct Draft {
     path: PathBuf,
-    /// Nobody else makes the same one. Given back by the kernel, however we end.
+    /// Lock against a second backup to the same path. The kernel releases it when the process ends.
     _held: Flock<fs::File>,
 }
 
@@ -172,7 +175,7 @@ impl Draft {
         let open = fs::File::open(&path).map_err(at(&path))?;
         let held = Flock::lock(open, FlockArg::LockExclusiveNonblock)
             .map_err(|_| BackupError::Busy { path: shown() })?;
-        // What one that was killed left behind.
+        // Removes the files of an interrupted backup.
         for entry in fs::read_dir(&path).map_err(at(&path))? {
             let left = entry.map_err(at(&path))?.path();
             let removed =
@@ -182,8 +185,8 @@ impl Draft {
         Ok(Draft { path, _held: held })
     }
 
-    /// Those that sign before those that were replaced: one that is replaced meanwhile is then there once or twice,
-    /// and never missing.
+    /// Copies current keys before former ones. A key that is replaced meanwhile is then copied once
+    /// or twice, but never missing.
     fn keys(&self, data: &Path) -> Result<Vec<File>, BackupError> {
         let from = data.join(KEYS);
         keys::read(&from)?;
@@ -205,7 +208,7 @@ impl Draft {
         Ok(taken)
     }
 
-    /// Those of which the dump has no rows, each as it was made: an archive never changes.
+    /// Copies the archives whose events have no rows in the dump. Archives never change.
     fn archives(
         &self,
         from: &Path,
@@ -229,9 +232,9 @@ impl Draft {
             let manifest = take(MANIFEST)?;
             let digest = format!("sha256:{}", hex::encode(archive.manifest_sha256));
             if manifest.digest != digest {
-                return Err(unreadable("its manifest is not the one that was made".into()).into());
+                return Err(unreadable("its manifest has changed".into()).into());
             }
-            // A backup with a spoiled archive would take the place of one that is whole.
+            // A backup with a damaged archive must not replace an intact one.
             let copied = self.path.join(ARCHIVES).join(&inner).join(MANIFEST);
             let said = fs::read(&copied).map_err(at(&copied))?;
             let said: archive::Manifest =
@@ -243,7 +246,7 @@ impl Draft {
                     made.name == name && made.bytes == file.bytes && made.sha256 == digest
                 };
                 if !said.files.iter().any(is_made) {
-                    let why = format!("the bytes of {name} are not those that were written");
+                    let why = format!("{name} does not match the manifest of the archive");
                     return Err(unreadable(why).into());
                 }
                 taken.push(file);
@@ -256,12 +259,12 @@ impl Draft {
     fn take(&self, from: &Path, under: &str, inner: &Path) -> Result<File, BackupError> {
         let name = Path::new(under).join(inner);
         let shown = name.to_str().ok_or_else(|| {
-            at(&from.join(inner))(std::io::Error::other("its name is no text that others can read"))
+            at(&from.join(inner))(std::io::Error::other("its name is not valid UTF-8"))
         })?;
         files::copy(&from.join(inner), &self.path.join(&name), shown)
     }
 
-    /// Give it its name.
+    /// Renames the complete backup to its final path.
     fn finish(self, out: &Path, progress: Progress<'_>) -> Result<(), BackupError> {
         for directory in pack::directories(&self.path)? {
             files::sync(&directory)?;
@@ -283,7 +286,8 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // Not there any more under this name when it became a backup. A failure leaves no keys lying about.
+        // After a success the draft no longer exists under this path. After a failure the copied
+        // keys must not remain.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

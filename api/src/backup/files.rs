@@ -1,4 +1,4 @@
-//! Files that come along: copied, measured and on the disk before anybody counts on them.
+//! Copies files into a backup, measures them and syncs them to the disk.
 use std::{
     fs,
     io::{self, Read as _, Write as _},
@@ -10,19 +10,19 @@ use sha2::{Digest as _, Sha256};
 
 use super::{BackupError, File, PARTIAL, at};
 
-/// Whether a name is that of a backup that is being made, or of one whose `create` was stopped.
+/// Returns true for the path of an incomplete backup.
 pub(super) fn is_partial(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name.as_encoded_bytes().ends_with(PARTIAL.as_bytes())
 }
 
-/// A directory for our eyes only; whether it is there already does not matter.
+/// Creates a directory with mode 0700, unless it exists.
 pub(super) fn directory(path: &Path) -> Result<(), BackupError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(at(path))
 }
 
-/// The same, and if it is there already only we may have been in it: others could read what is written there, or lead
-/// us by a link to what is not a backup.
+/// Creates a directory with mode 0700. An existing one must have this mode and belong to this user.
+/// Otherwise others could read its files, or redirect them through a symbolic link.
 pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
     if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty()) {
         directory(above)?;
@@ -40,24 +40,24 @@ pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
     Err(BackupError::NotOurs { path: path.display().to_string() })
 }
 
-/// A new file for our eyes only, on the disk when this returns.
+/// Writes a new file with mode 0600 and syncs it.
 pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), BackupError> {
     let mut file = new(path)?;
     file.write_all(bytes).and_then(|()| file.sync_all()).map_err(at(path))
 }
 
-/// A new file for our eyes only, whatever the umask is.
+/// Creates a new file with mode 0600, regardless of the umask.
 pub(super) fn new(path: &Path) -> Result<fs::File, BackupError> {
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(at(path))
 }
 
-/// Bring a file, or a directory's names, to the disk.
+/// Syncs a file, or the entries of a directory.
 pub(super) fn sync(path: &Path) -> Result<(), BackupError> {
     fs::File::open(path).and_then(|open| open.sync_all()).map_err(at(path))
 }
 
-/// Copy a file and measure it on the way.
+/// Copies a file and computes its length and digest.
 pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupError> {
     if let Some(above) = to.parent() {
         directory(above)?;
@@ -68,7 +68,7 @@ pub(super) fn copy(from: &Path, to: &Path, name: &str) -> Result<File, BackupErr
     Ok(measured)
 }
 
-/// The length and the digest of a file; `each` is given its bytes.
+/// Returns the length and digest of a file. Passes its bytes to `each`.
 pub(super) fn measure(
     path: &Path,
     name: &str,
@@ -91,8 +91,9 @@ pub(super) fn measure(
     Ok(File { path: name.into(), bytes, digest })
 }
 
-/// The files below a directory, by their names from there: a directory's own ones before those of the directories in
-/// it, so that an index is read before what it names. What begins with a dot is on its way and no part of it.
+/// Lists the files below a directory, by their relative paths. The files of a directory come before
+/// those of its subdirectories, so that an index is copied before the files that it names. Dot
+/// files are incomplete uploads and are skipped.
 pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     let (mut found, mut waiting) = (Vec::new(), vec![PathBuf::new()]);
     while let Some(inner) = waiting.pop() {
@@ -102,7 +103,7 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
             let entry = entry.map_err(at(&here))?;
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(at(&here))?);
             let leaves = name.to_string_lossy();
-            // A draft of a file that is being replaced.
+            // Temporary file of an atomic replacement.
             let draft = leaves.starts_with('.') || leaves.ends_with(".new");
             match (kind.is_dir(), kind.is_file() && !draft) {
                 (true, _) if !leaves.starts_with('.') => directories.push(inner.join(name)),
@@ -118,14 +119,16 @@ pub(super) fn below(directory: &Path) -> Result<Vec<PathBuf>, BackupError> {
     Ok(found)
 }
 
-/// A name in a manifest as a path below a directory, if it stays there.
+/// Converts a path in a manifest to a relative path. Returns `None` if it could leave its
+/// directory.
 pub(super) fn inside(name: &str) -> Option<PathBuf> {
     let path = PathBuf::from(name);
     let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
     (plain && !name.is_empty()).then_some(path)
 }
 
-/// Give everything in a data directory to whose it is: root may restore what a service's user will run.
+/// Changes the owner of the restored files to that of the data directory, because root may restore
+/// for a service user.
 pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());
@@ -134,7 +137,7 @@ pub(super) fn give(data: &Path, names: &[&str]) -> Result<(), BackupError> {
     let (uid, gid) = (Some(owner.uid()), Some(owner.gid()));
     let mut waiting: Vec<_> = names.iter().map(|name| data.join(name)).collect();
     while let Some(path) = waiting.pop() {
-        // Never through a link: it may lead to what is not theirs.
+        // Never follows a symbolic link, because its target may belong to another user.
         let Ok(found) = fs::symlink_metadata(&path) else { continue };
         std::os::unix::fs::lchown(&path, uid, gid).map_err(at(&path))?;
         if found.is_dir() {

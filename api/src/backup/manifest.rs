@@ -1,4 +1,4 @@
-//! What a backup says it is.
+//! Manifest of a backup.
 use std::{fs, path::Path};
 
 use domain::decider::Timestamp;
@@ -7,67 +7,67 @@ use serde::{Deserialize, Serialize};
 
 use super::{BackupError, at, files};
 
-/// The version of this file.
+/// Format version of the manifest.
 const FORMAT: u32 = 2;
 /// Format of the first release. Lower ones are of pre-release versions.
 const FIRST_RELEASED: u32 = 2;
 const FILE: &str = "manifest.json";
 const SUM: &str = "manifest.sha256";
-/// So much of it is read: a million artifacts are less.
+/// Maximum size in bytes. The manifest of a million artifacts is smaller.
 const LONGEST: u64 = 256 << 20;
 
-/// What is in a backup.
+/// Contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// How to read the rest.
+    /// Format version of the backup.
     pub format: u32,
-    /// The program that made it.
+    /// Version of the program that created it.
     pub program: String,
-    /// The major version of the Postgres that it is of.
+    /// Major version of Postgres.
     pub postgres: u32,
     /// Format of the log.
     pub log_format: i32,
-    /// When it was begun.
+    /// Start of the backup.
     #[serde(with = "moment")]
     pub created_at: Timestamp,
-    /// The log.
+    /// Id of the log.
     pub log_id: String,
-    /// Its last position.
+    /// Last position of the log.
     pub position: u64,
-    /// Its epoch.
+    /// Epoch of the log.
     pub epoch: u64,
-    /// When the event at that position was recorded.
+    /// Time of the event at the last position.
     #[serde(with = "moment")]
     pub recorded_at: Timestamp,
-    /// The signed checkpoint of exactly what the dump holds.
+    /// Signed checkpoint of the log in the dump.
     pub checkpoint: String,
-    /// Everything else, in the order in which it was taken.
+    /// All other files, in the order in which they were copied.
     pub files: Vec<File>,
 }
 
-/// One file.
+/// File of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct File {
-    /// Where it is in the backup.
+    /// Path within the backup.
     pub path: String,
-    /// Its length.
+    /// Size in bytes.
     pub bytes: u64,
-    /// `sha256:<hex>` of it.
+    /// Digest as `sha256:<hex>`.
     pub digest: String,
 }
 
 impl Manifest {
-    /// One that this program makes.
+    /// Format version that this program writes.
     pub(super) fn format() -> u32 {
         FORMAT
     }
 
-    /// How many bytes the backup has.
+    /// Total size of the files in bytes.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The last thing that makes a directory a backup.
+    /// Writes the manifest, which completes a backup.
     pub(super) fn write(&self, backup: &Path) -> Result<(), BackupError> {
         let mut bytes = serde_json::to_vec_pretty(self)
             .map_err(|error| at(&backup.join(FILE))(error.into()))?;
@@ -77,7 +77,7 @@ impl Manifest {
         files::write(&backup.join(SUM), sum.as_bytes())
     }
 
-    /// The manifest of a directory, if it is of a whole backup.
+    /// Reads the manifest of a complete backup.
     pub(super) fn read(backup: &Path) -> Result<Manifest, BackupError> {
         let shown = |name: &str| backup.join(name).display().to_string();
         let incomplete = |why: String| BackupError::Incomplete { path: shown(""), why };
@@ -86,15 +86,17 @@ impl Manifest {
         let read = |name: &str| -> Result<Vec<u8>, BackupError> {
             let path = backup.join(name);
             match fs::metadata(&path) {
-                Ok(found) if found.len() > LONGEST => Err(damaged(name, "it is too long")),
+                Ok(found) if found.len() > LONGEST => {
+                    Err(damaged(name, "it exceeds the size limit"))
+                }
                 Ok(_) => fs::read(&path).map_err(at(&path)),
-                Err(_) => Err(incomplete(format!("it has no {name}"))),
+                Err(_) => Err(incomplete(format!("{name} is missing"))),
             }
         };
         let (sum, bytes) = (read(SUM)?, read(FILE)?);
         let expected = format!("{}  {FILE}\n", hex::encode(proof::sha256(&bytes)));
         if sum != expected.as_bytes() {
-            return Err(damaged(FILE, "it is not what manifest.sha256 says"));
+            return Err(damaged(FILE, "its digest differs from manifest.sha256"));
         }
         let version: Version =
             serde_json::from_slice(&bytes).map_err(|why| damaged(FILE, &why.to_string()))?;
@@ -110,14 +112,14 @@ impl Manifest {
     }
 }
 
-/// What every version of the file has.
+/// Members that every format version has.
 #[derive(Deserialize)]
 struct Version {
     format: u32,
     program: String,
 }
 
-/// This program's version.
+/// Version of this program.
 pub(super) fn program() -> String {
     env!("CARGO_PKG_VERSION").into()
 }

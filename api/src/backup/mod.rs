@@ -1,18 +1,19 @@
-//! Everything of a server that must come back, in one directory or file.
+//! Backups: all durable data of a server, in one directory or file.
 //!
 //! ```text
-//! BACKUP/            0700, every file 0600: it has the server's signing keys
-//!   database.dump    pg_dump's own format, of one snapshot
-//!   keys/            as in the data directory, former keys too
+//! BACKUP/            0700, every file 0600: it contains the server's signing keys
+//!   database.dump    pg_dump's custom format, of one snapshot
+//!   keys/            as in the data directory, with former keys
 //!   registry/        the vendor's artifacts
-//!   archives/        ranges of the log of which the database has no rows any more
-//!   owner.token      if it is still there
-//!   manifest.json    what, sizes, digests, and the signed checkpoint of that snapshot
-//!   manifest.sha256  the last file that is written: without it there is no backup
+//!   archives/        partitions of the log whose rows were removed from the database
+//!   owner.token      if it still exists
+//!   manifest.json    contents, sizes, digests, and the signed checkpoint of the snapshot
+//!   manifest.sha256  written last: without it the backup is incomplete
 //! ```
 //!
-//! What does not come back: the name of the server (two must not have one), the build runner's directory (it
-//! witnessed a longer log; another one is enrolled), and what servers know only while they run.
+//! Not included: the server name, which must be unique; the directory of the build runner, which
+//! has
+//! witnessed a longer log, so another runner is enrolled; and the in-memory state of servers.
 mod create;
 mod files;
 mod manifest;
@@ -41,45 +42,46 @@ use crate::{
     server::PrepareError,
 };
 
-/// What the server's directory has that comes along.
+/// Directories of the data directory that a backup includes.
 const KEYS: &str = "keys";
 const REGISTRY: &str = "registry";
-/// What it has too, unless archives are elsewhere.
+/// Default directory of the archives.
 const ARCHIVES: &str = "archives";
-/// What a backup has besides.
+/// Dump of the database.
 const DUMP: &str = "database.dump";
-/// What ends the name of one that is being made.
+/// Suffix of an incomplete backup.
 const PARTIAL: &str = ".partial";
 
-/// Hears what is being done, for who waits.
+/// Callback for progress messages.
 pub type Progress<'a> = &'a (dyn Fn(String) + Send + Sync);
 
-/// Why there is no backup, or nothing was restored.
+/// Reasons why a backup or a restore failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Something is there already.
-    #[error("{path} is there already: choose another place for the backup")]
+    /// The output path already exists.
+    #[error("{path} already exists; choose another path for the backup")]
     Exists { path: String },
-    /// What one that was killed would leave, and is not.
+    /// The path of the incomplete backup exists and could belong to another user.
     #[error(
-        "{path} is there already, and is not a directory of yours with mode 0700: remove it, or choose another \
-         place for the backup"
+        "{path} already exists and is not your own directory with mode 0700; remove it, or choose another path for the backup"
     )]
     NotOurs { path: String },
-    /// The name of what is no backup yet.
-    #[error("{path}: `{PARTIAL}` ends the name of what is no backup yet: choose another name")]
+    /// The output path has the suffix of an incomplete backup.
+    #[error("invalid path {path}: `{PARTIAL}` marks an incomplete backup; choose another name")]
     Reserved { path: String },
-    /// Somebody else writes it.
-    #[error("another backup to {path} is being made")]
+    /// Another process writes to the same path.
+    #[error("another backup to {path} is in progress; wait for it, or choose another path")]
     Busy { path: String },
-    /// It is not a backup, or only the beginning of one.
-    #[error("{path} is not a whole backup: {why}")]
+    /// The path is not a backup, or the backup is incomplete.
+    #[error("{path} is not a complete backup: {why}")]
     Incomplete { path: String, why: String },
-    /// It was a backup.
-    #[error("the backup is damaged: {path}: {why}; nothing was restored, take another backup")]
+    /// A file differs from the manifest.
+    #[error("the backup is damaged: {path}: {why}; nothing was restored, use another backup")]
     Damaged { path: String, why: String },
-    /// A newer program made it, or a newer Postgres.
-    #[error("the backup is of {what} {made_by}, this is {ours}: restore it with that version")]
+    /// A newer program or a newer Postgres created the backup.
+    #[error(
+        "cannot restore: the backup is from {what} {made_by}, this is {ours}; restore it with that version"
+    )]
     Newer { what: &'static str, made_by: String, ours: String },
     /// A pre-release version made it.
     #[error(
@@ -87,52 +89,51 @@ pub enum BackupError {
          {known}); restore it with that version"
     )]
     PreRelease { found: u32, known: u32 },
-    /// The database has something in it.
-    #[error("the database is not empty ({found} is in it): restore into one that was just created")]
+    /// The database contains tables.
+    #[error("the database is not empty: it contains {found}; restore into a new database")]
     NotEmpty { found: String },
-    /// What came out is not what went in.
-    #[error("the restored log is not the one of the manifest: {0}")]
+    /// The restored log differs from the backup.
+    #[error("the restored log does not match the manifest: {0}")]
     Other(String),
-    /// Somebody kept a checkpoint of another history.
+    /// A witness has a checkpoint of another history.
     #[error(
-        "the checkpoint {path} at position {position} is of another history than this backup: {why}; keep \
-         both, and start no server on this one before you know which is true"
+        "the checkpoint {path} at position {position} belongs to another history than this backup: {why}; keep both, and start no server on this one until you know which is right"
     )]
     Forked { path: String, position: u64, why: &'static str },
-    /// What was kept is no checkpoint of this log.
-    #[error("the checkpoint {path}: {why}")]
+    /// The file of a witness is not a checkpoint of this log.
+    #[error("cannot use the checkpoint {path}: {why}")]
     Witness { path: String, why: String },
-    /// A note is not signed by a key of the backup.
-    #[error("the manifest's checkpoint: {0}")]
+    /// The checkpoint is not signed by a key of the backup.
+    #[error("invalid checkpoint in the manifest: {0}")]
     Checkpoint(#[from] CheckpointError),
-    /// The log does not verify.
-    #[error("the restored log does not verify: {0}")]
+    /// The verification of the restored log failed.
+    #[error("verification of the restored log failed: {0}")]
     Verify(#[from] VerifyError),
-    /// The log cannot be read.
+    /// The log is unreadable.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The keys cannot be read.
+    /// The keys are unreadable.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// The private Postgres, or one of its programs.
+    /// The private Postgres or one of its programs failed.
     #[error(transparent)]
     Postgres(#[from] EmbeddedError),
-    /// The data directory.
+    /// The data directory is locked by another process.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// Tables could not be brought up to date.
+    /// The migration of the tables failed.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// The database does not answer or refused.
-    #[error("the database refused: {0}")]
+    /// The database is unavailable or returned an error.
+    #[error("database error: {0}")]
     Database(#[from] sqlx::Error),
-    /// The disk.
-    #[error("{path}: {reason}")]
+    /// A file operation failed.
+    #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
 }
 
 impl BackupError {
-    /// Whether the backup itself, or what came out of it, is at fault.
+    /// Returns true if the backup, or the log in it, is invalid.
     pub fn is_bad_backup(&self) -> bool {
         use BackupError as E;
         match self {

@@ -1,4 +1,4 @@
-//! A backup as one file: a tar archive, which any tool unpacks.
+//! Packs a backup into one tar file.
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -8,12 +8,12 @@ use std::{
 
 use super::{BackupError, at, files};
 
-/// Whether a place for a backup is meant as a file.
+/// Returns true if the path of a backup names a tar file.
 pub(super) fn is_file(out: &Path) -> bool {
     out.extension().is_some_and(|extension| extension == "tar")
 }
 
-/// A directory and those in it.
+/// Lists a directory and its subdirectories.
 pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupError> {
     let mut found = BTreeSet::from([backup.to_path_buf()]);
     for file in files::below(backup)? {
@@ -24,7 +24,7 @@ pub(super) fn directories(backup: &Path) -> Result<BTreeSet<PathBuf>, BackupErro
     Ok(found)
 }
 
-/// All files of a backup in one, on the disk.
+/// Packs all files of a backup into one, and syncs it.
 pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     let mut options = fs::OpenOptions::new();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(to);
@@ -37,7 +37,7 @@ pub(super) fn pack(backup: &Path, to: &Path) -> Result<(), BackupError> {
     file.sync_all().map_err(at(to))
 }
 
-/// The files of an archive, below a directory. Whether they are what they should be is for the manifest to say.
+/// Unpacks the files of a tar file below a directory. The manifest is compared later.
 pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
     let no_backup = |why: String| BackupError::Incomplete { path: from.display().to_string(), why };
     let file = fs::File::open(from).map_err(at(from))?;
@@ -49,7 +49,7 @@ pub(super) fn unpack(from: &Path, to: &Path) -> Result<(), BackupError> {
         let name = name.map_err(|why| no_backup(why.to_string()))?;
         let inside = files::inside(&name).filter(|_| entry.header().entry_type().is_file());
         let Some(inside) = inside else {
-            return Err(no_backup(format!("{name:?} is no file of a backup")));
+            return Err(no_backup(format!("{name:?} is not a file of a backup")));
         };
         let path = to.join(inside);
         if let Some(above) = path.parent() {

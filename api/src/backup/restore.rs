@@ -1,4 +1,4 @@
-//! From a backup to a data directory and a database, and whether what came out is what went in.
+//! Restores a backup to a data directory and a database, and verifies the result.
 use std::path::Path;
 
 use event_log::{Archives, EventLog, Options, verify};
@@ -10,20 +10,20 @@ use crate::{
     postgres::{Access, Tools},
 };
 
-/// A log that came back.
+/// Restored log.
 #[derive(Debug, Clone)]
 pub struct Restored {
-    /// How many published checkpoints it holds to.
+    /// Number of published checkpoints that the log matches.
     pub seals: u64,
-    /// How it stands to what others kept.
+    /// Comparison with the checkpoints of witnesses.
     pub witnessed: Vec<Reached>,
-    /// Where reports are that no runner made, or not like this: they were backed up with everything else.
+    /// Positions of forged reports, which the backup contains like all other events.
     pub forged: Vec<u64>,
-    /// The epoch that tells every runner that this log was restored.
+    /// Epoch that identifies the restored log to every runner.
     pub next_epoch: u64,
 }
 
-/// Put the files where a server looks for them.
+/// Copies the files of a backup into a data directory.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -35,12 +35,12 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
         progress(format!("restoring file {} of {}", n + 1, wanted.len()));
         files::copy(&source.path(&file.path), &data.join(&file.path), &file.path)?;
     }
-    // The registry is not only ours to enter.
+    // The user that runs the server must be able to write to the registry.
     files::give(data, &names)
 }
 
-/// Fill an empty database, and read the whole log in it again: it must be the one of the manifest's checkpoint, hold to
-/// every checkpoint that was published before, and to what others kept of it.
+/// Restores the dump into an empty database and verifies the whole log. It must match the
+/// checkpoint of the manifest, all checkpoints published before, and those of witnesses.
 ///
 /// # Errors
 /// [`BackupError`].
@@ -60,7 +60,7 @@ pub async fn fill_database(
     progress("restoring the database".into());
     let running = tools.start("pg_restore", access, |command| {
         let database = access.options.get_database().unwrap_or(access.options.get_username());
-        // All of it or nothing.
+        // A failed restore leaves the database empty.
         command.args(["--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges"]);
         command.arg(format!("--dbname={database}")).arg(source.dump());
     })?;
@@ -74,10 +74,10 @@ pub async fn fill_database(
     });
     let verified = verified.await?;
     if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
-        let found = format!("it has {} events, {position} were backed up", verified.size);
+        let found = format!("it has {} events, and the backup has {position}", verified.size);
         return Err(BackupError::Other(found));
     }
-    // Rights, which belong to the roles of a server, and tables of later versions.
+    // Grants privileges, which a dump does not contain, and creates the tables of later versions.
     crate::server::prepare(whole.clone()).await?;
     let forged = verified.reported.wrong.iter().map(|wrong| wrong.position).collect();
     let restored = stands(source, whole, kept).await;
@@ -106,7 +106,7 @@ async fn stands(
     Ok(Restored { seals, witnessed, forged: vec![], next_epoch })
 }
 
-/// A database with anything in it is somebody's.
+/// Rejects a database that contains any table, because it may be in use.
 async fn is_empty(connection: &mut PgConnection) -> Result<(), BackupError> {
     let any = "select n.nspname || '.' || c.relname from pg_class c \
                join pg_namespace n on n.oid = c.relnamespace \

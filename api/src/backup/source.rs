@@ -1,4 +1,4 @@
-//! A backup that is to be restored, and whether it is what it was.
+//! Backup to restore, verified against its manifest.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -10,33 +10,33 @@ use proof::checkpoint::Checkpoint;
 use super::{BackupError, DUMP, File, KEYS, Manifest, Progress, at, files, manifest, pack};
 use crate::keys::{self, KeySet, wrapping};
 
-/// A whole backup, each byte of which was compared with the manifest.
+/// Complete backup whose files match the manifest.
 pub struct Source {
-    /// What it says it is.
+    /// Manifest.
     pub manifest: Manifest,
-    /// Its keys.
+    /// Signing keys of the backup.
     pub keys: KeySet,
-    /// The head of the log in it, by its own signature.
+    /// Signed head of the log in the backup.
     pub checkpoint: Checkpoint,
-    /// What is given to who restores it.
+    /// Directory of the backup, or of the unpacked tar file.
     directory: PathBuf,
 }
 
 impl Source {
-    /// Open a backup; one file is unpacked into the directory `scratch`, which must be there and empty.
+    /// Opens a backup. A tar file is unpacked into the directory `scratch`, which must exist and be
+    /// empty.
     ///
     /// # Errors
-    /// [`BackupError`]: half of one, a damaged one or a newer one is refused.
+    /// [`BackupError`]: an incomplete, damaged or newer backup is rejected.
     pub fn open(
         from: &Path,
         scratch: &Path,
         progress: Progress<'_>,
     ) -> Result<Source, BackupError> {
         let found = fs::metadata(from).map_err(at(from))?;
-        // It may have its manifest and still not all that is in it on the disk.
+        // Its manifest may exist although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
-            let why =
-                "a `create` gives it a name without `.partial` when it is whole; make another";
+            let why = "`create` renames a complete backup to a name without `.partial`; create another backup";
             let why = why.to_owned();
             return Err(BackupError::Incomplete { path: from.display().to_string(), why });
         }
@@ -54,7 +54,7 @@ impl Source {
             return Err(BackupError::Newer { what: "stead", made_by, ours });
         }
         for (n, file) in manifest.files.iter().enumerate() {
-            progress(format!("comparing file {} of {}", n + 1, manifest.files.len()));
+            progress(format!("verifying file {} of {}", n + 1, manifest.files.len()));
             compare(&directory, file)?;
         }
         let keys = keys::kept(&directory.join(KEYS))?;
@@ -71,7 +71,8 @@ impl Source {
         self.directory.join(name)
     }
 
-    /// What opens the words of subjects in it; nothing, where it was made before they were sealed.
+    /// Keys that wrap the subject keys of the backup. Empty if the backup was created before fields
+    /// were encrypted.
     pub(super) fn wrapping(&self) -> Result<KeyRing, BackupError> {
         Ok(wrapping::kept(&self.path(KEYS))?)
     }
@@ -81,19 +82,19 @@ impl Source {
     }
 }
 
-/// A file is there and is what the manifest says.
+/// Compares a file with its entry in the manifest.
 fn compare(directory: &Path, file: &File) -> Result<(), BackupError> {
     let damaged = |why: String| BackupError::Damaged { path: file.path.clone(), why };
     let inside = files::inside(&file.path);
     let inside = inside.ok_or_else(|| damaged("a backup has no such file".into()))?;
     let path = directory.join(inside);
     if !path.is_file() {
-        return Err(damaged("it is missing".into()));
+        return Err(damaged("the file is missing".into()));
     }
     let found = files::measure(&path, &file.path, |_| Ok(()))?;
     if found != *file {
         return Err(damaged(format!(
-            "it has {} bytes and the digest {}, not {} bytes and {}",
+            "it has {} bytes and the digest {}, and the manifest has {} bytes and {}",
             found.bytes, found.digest, file.bytes, file.digest
         )));
     }

@@ -1,4 +1,4 @@
-//! On a real Postgres, with its own tools.
+//! Tests with a real Postgres and its tools.
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use domain::job::JobKind;
@@ -18,7 +18,7 @@ mod whole;
 
 fn quiet(_: String) {}
 
-/// A server with an artifact, and a place for backups of it.
+/// Starts a server with an artifact. Returns it with a directory for backups.
 async fn served() -> (Started, tempfile::TempDir) {
     let started = Started::new().await;
     let blobs = started.data.path().join("registry/shop/network/blobs/sha256");
@@ -27,12 +27,12 @@ async fn served() -> (Started, tempfile::TempDir) {
     bytes[5] = 1;
     fs::write(blobs.join(hex::encode(proof::sha256(&bytes))), &bytes).unwrap();
     fs::write(blobs.parent().unwrap().with_file_name("index.json"), "{}").unwrap();
-    // On its way, and so no part of it.
+    // An incomplete upload is not part of a backup.
     fs::write(started.data.path().join("registry/.uploads/draft"), "x").unwrap();
     (started, tempfile::tempdir().unwrap())
 }
 
-/// A data directory without archives beside it.
+/// Data directory, and a missing directory of archives.
 fn places(data: &Path) -> (&Path, &Path) {
     (data, Path::new("/nowhere"))
 }
@@ -42,7 +42,7 @@ async fn backed_up(started: &Started, out: &Path) -> Manifest {
     create(places(started.data.path()), &access, out, started.app().now(), &quiet).await.unwrap()
 }
 
-/// A directory into which one file would be unpacked, and the backup.
+/// Opens a backup. Returns the directory for unpacking as well.
 fn opened(from: &Path) -> Result<(tempfile::TempDir, Source), BackupError> {
     let scratch = tempfile::tempdir().unwrap();
     let source = Source::open(from, scratch.path(), &quiet)?;

@@ -1,4 +1,4 @@
-//! What others kept of the log, and what of it a backup does not reach.
+//! Checkpoints of witnesses, and the positions that a backup lacks.
 use std::{fs, path::Path};
 
 use event_log::EventLog;
@@ -7,32 +7,32 @@ use serde::Serialize;
 
 use super::{BackupError, Source};
 
-/// The most that a note has.
+/// Maximum size of a checkpoint in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// A signed checkpoint that somebody kept.
+/// Signed checkpoint from a witness.
 #[derive(Debug, Clone)]
 pub struct Kept {
     path: String,
     checkpoint: Checkpoint,
 }
 
-/// How a restored log stands to it.
+/// Comparison of a restored log with a witness's checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reached {
-    /// The file.
+    /// Path of the checkpoint.
     pub file: String,
-    /// The position that was witnessed.
+    /// Position of the checkpoint.
     pub position: u64,
-    /// The epoch then.
+    /// Epoch of the checkpoint.
     pub epoch: u64,
-    /// The positions that were there then and are not in the backup: the first and the last.
+    /// First and last witnessed position that the backup does not contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<(u64, u64)>,
 }
 
 impl Kept {
-    /// Read it, and believe it only if a key of the backup signed it.
+    /// Reads a checkpoint and verifies that a key of the backup signed it.
     ///
     /// # Errors
     /// [`BackupError::Witness`].
@@ -41,19 +41,19 @@ impl Kept {
         let wrong = |why: String| BackupError::Witness { path: shown.clone(), why };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
         if length > LONGEST {
-            return Err(wrong("it is too long for a checkpoint".into()));
+            return Err(wrong("it exceeds the size limit of a checkpoint".into()));
         }
         let note = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
         let opened = Checkpoint::open(&note, &source.keys.checkpoint_keys());
         let checkpoint = opened.map_err(|error| wrong(error.to_string()))?;
         if checkpoint.log_id != source.checkpoint.log_id {
             let (other, ours) = (checkpoint.origin(), source.checkpoint.origin());
-            return Err(wrong(format!("it is of {other}, the backup of {ours}")));
+            return Err(wrong(format!("it belongs to {other}, and the backup to {ours}")));
         }
         Ok(Kept { path: shown, checkpoint })
     }
 
-    /// Compare it with the log.
+    /// Compares the checkpoint with the log.
     ///
     /// # Errors
     /// [`BackupError::Forked`].
@@ -64,7 +64,7 @@ impl Kept {
             let why = if self.checkpoint.epoch == log.epoch() {
                 "one of the two was forged"
             } else {
-                "the log was restored in between, as its epoch says"
+                "the log was restored meanwhile, as its epoch shows"
             };
             return Err(BackupError::Forked { path: self.path.clone(), position, why });
         }

@@ -1,4 +1,4 @@
-//! From a build to its manifest: pack one directory of the bundle.
+//! Renders the manifest of a build job, which packs one directory of the bundle.
 use domain::{
     build::Order,
     ids::{BuildId, JobId},
@@ -13,10 +13,10 @@ use serde_json::json;
 use super::manifest::{self, DEADLINE_MS};
 use crate::{problem::Problem, state::App};
 
-/// The version of the plugin contract.
+/// Version of the plugin contract.
 pub const CONTRACT: &str = "1";
 
-/// What the build runner is to do.
+/// Renders the job of a build.
 pub async fn work(
     app: &App,
     build: BuildId,
@@ -48,7 +48,7 @@ pub async fn work(
     manifest::keep(app, &manifest, origin).await
 }
 
-/// Where a component's artifacts are, below `/v2/`.
+/// Repository of a component's artifacts below `/v2/`.
 pub fn repository(app_name: &str, component: &str) -> String {
     format!("{app_name}/{component}")
 }

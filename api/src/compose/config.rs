@@ -1,4 +1,4 @@
-//! Published configs, read once and kept: a bundle's digest says everything about it.
+//! Cache of parsed configs by bundle digest.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -14,34 +14,34 @@ use sqlx::PgPool;
 
 use crate::problem::{Code, Problem};
 
-/// How many configs are kept; more than that and all are read again.
+/// Maximum number of cached configs. A full cache is cleared.
 const KEPT: usize = 64;
 
-/// A bundle, read.
+/// Parsed bundle.
 #[derive(Debug)]
 pub struct Config {
-    /// What the app directory says.
+    /// Configuration in the app directory.
     pub app: AppConfig,
-    /// Who reads whom.
+    /// Dependencies between components.
     pub graph: Graph,
-    /// What is worth knowing and forbids nothing.
+    /// Warnings, which do not prevent a sync.
     pub warnings: Vec<Diagnostic>,
-    /// The bundle itself.
+    /// Files of the bundle.
     pub tree: Tree,
 }
 
-/// The configs that were read.
+/// Cache of parsed configs.
 #[derive(Clone, Default)]
 pub struct Configs(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
 
 impl Configs {
-    /// The config of a published bundle.
+    /// Returns the config of a published bundle.
     pub async fn get(&self, pool: &PgPool, bundle: &Digest) -> Result<Arc<Config>, Problem> {
         if let Some(kept) = self.lock().get(bundle) {
             return Ok(kept.clone());
         }
         let bytes = event_log::blob::get(pool, bundle).await?;
-        let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {bundle}")))?;
+        let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {bundle} is missing")))?;
         let config = Arc::new(read(&bytes)?);
         let mut kept = self.lock();
         if kept.len() >= KEPT {
@@ -56,10 +56,10 @@ impl Configs {
     }
 }
 
-/// Read a bundle's tar; what forbids its use is in the problem, with file and line.
+/// Parses the tar archive of a bundle. Reports errors with file and line.
 pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
     let tree = Tree::decode(bytes, Limits::default())
-        .map_err(|error| Problem::new(Code::Invalid, format!("not a bundle: {error}")))?;
+        .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))?;
     match app_config::read(&tree) {
         Ok((app, warnings)) => {
             let graph = app_config::graph(&app);
@@ -72,7 +72,7 @@ pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
     }
 }
 
-/// A diagnostic as the wire says it.
+/// Converts a diagnostic to the wire format.
 pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
     let Diagnostic { file, line, column, message, remedy, .. } = diagnostic.clone();
     FieldProblem {
@@ -85,11 +85,11 @@ pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
     }
 }
 
-/// A config version of an app.
+/// Returns a config version of an app.
 pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
     app.versions.get(&version).ok_or_else(|| {
         let newest = app.version();
-        let detail = format!("the app has no config version {version}; its newest is {newest}");
+        let detail = format!("the app has no config version {version}; the newest is {newest}");
         Problem::new(Code::NotFound, detail)
     })
 }

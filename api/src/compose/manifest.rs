@@ -1,26 +1,27 @@
-//! A manifest becomes bytes once: canonical, and kept by digest before the event that names it.
+//! Stores manifests. A manifest is encoded once, canonically, and stored by digest before the event
+//! that refers to it.
 //!
-//! The blob holds the payload. Its envelope is signed when a claim hands it out: Ed25519 gives the
-//! same signature for the same bytes and key each time.
+//! The blob holds the payload. Each claim signs its envelope again; Ed25519 produces the same
+//! signature for the same bytes and key.
 use domain::job::{JobClass, Origin, Work};
 use event_log::blob;
 use schemas::manifest::{Limits, Manifest, Timeouts};
 
 use crate::{problem::Problem, state::App};
 
-/// How long a job waits for a runner: a day.
+/// Maximum time that a job waits for a runner: one day.
 const QUEUE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
-/// How often pure work is tried.
+/// Maximum number of attempts at a pure job.
 const ATTEMPTS: u32 = 3;
-/// Log bytes that are kept of an execution: the first 48 MiB and the last 16.
+/// Stored log bytes of an execution: the first 48 MiB and the last 16 MiB.
 const OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
-/// How long work may take unless its config says otherwise: an hour.
+/// Default deadline of a job: one hour.
 pub const DEADLINE_MS: u64 = 60 * 60 * 1000;
 
-/// The longest that a config can ask for: a day.
+/// Maximum deadline that a config can set: one day.
 pub const LONGEST_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// What every child may use.
+/// Resource limits of every job.
 pub fn limits() -> Limits {
     Limits { memory_bytes: None, output_bytes: OUTPUT_BYTES }
 }
@@ -30,10 +31,10 @@ pub fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
     Timeouts { deadline_ms, grace_ms: class.grace_s() * 1000, no_output_ms: None }
 }
 
-/// Keep a manifest, and say what is to be queued.
+/// Stores a manifest and returns the work to queue.
 pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
-    // The event that names it comes after it.
+    // The blob is stored before the event that refers to it.
     let subject = match origin {
         Origin::Build { build, .. } => build.to_string(),
         Origin::Step { install, .. } => install.to_string(),

@@ -1,5 +1,5 @@
-//! From a step to a manifest: load bundle and state, render, resolve digests, sign. The only place
-//! that does.
+//! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
+//! other code renders.
 pub mod build;
 pub mod config;
 pub mod manifest;

@@ -1,4 +1,4 @@
-//! An install's state as templates read it: `.nuon…`, and the same as `.stead…`.
+//! State of an install for templates, as `.nuon…` and identically as `.stead…`.
 use std::collections::BTreeMap;
 
 use app_config::{AppConfig, tree::SANDBOX};
@@ -12,7 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::config::Config;
 
-/// What templates see. Inputs are those of the config, given or by default.
+/// Returns the state that templates read. Inputs are those that the config declares, with their set
+/// or default values.
 pub fn nuon(
     app: (AppId, &AppState),
     install: (InstallId, &Install),
@@ -82,7 +83,7 @@ fn component(install: &Install, component: &app_config::model::Component) -> Val
     }
 }
 
-/// What an apply did not bring to its end is not what the config says.
+/// An incomplete apply does not count as active.
 fn status(fingerprint: &Option<Digest>) -> &'static str {
     if fingerprint.is_some() { "active" } else { "pending" }
 }
@@ -94,7 +95,7 @@ fn action(install: &Install, name: &str) -> Value {
     }
 }
 
-/// Where the customer's account is, as the stack says it, under the name of the cloud that the app is for.
+/// Location of the customer's account from the stack outputs, under the name of the app's cloud.
 fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
     let words = [
         app.runner.as_ref().map(|runner| runner.runner_type.as_str()),

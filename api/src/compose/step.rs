@@ -1,7 +1,7 @@
-//! From a step of a run to the manifest of its job.
+//! Renders the manifests of a run's steps.
 //!
-//! `Err` of the outer result is ours (the database); the inner one is the vendor's: a template that
-//! cannot be rendered, in words.
+//! The outer `Err` is an error of the server or the database. The inner one is an error of the
+//! vendor: a template that cannot be rendered.
 use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::{
@@ -32,10 +32,10 @@ use crate::{execute::Unit, problem::Problem, state::App};
 
 mod module;
 
-/// Why a manifest could not be put together, in words for the vendor.
+/// Rendered job, or a message for the vendor.
 pub type Composed = Result<Work, String>;
 
-/// The job that plans a step, or runs its script.
+/// Renders the job that plans a step, or that runs the script of an action.
 pub async fn first(
     app: &App,
     unit: &mut Unit,
@@ -52,7 +52,7 @@ pub async fn first(
     scene.work(app, step, job, artifact, kind, None).await
 }
 
-/// The job that applies exactly the plan that was approved.
+/// Renders the job that applies exactly the approved plan.
 pub async fn apply(
     app: &App,
     unit: &mut Unit,
@@ -66,7 +66,7 @@ pub async fn apply(
     scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
 }
 
-/// Name of the component whose state a step is about.
+/// Name of the component whose state a step changes.
 pub fn component_of(target: &Target) -> Option<&str> {
     match target {
         Target::Sandbox { .. } => Some(SANDBOX),
@@ -84,14 +84,14 @@ fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     Some(KnownState { newest: known.newest.clone(), accepted })
 }
 
-/// Everything that a step's manifest is put together from.
+/// Inputs of a step's manifest.
 struct Scene {
     run: RunId,
     install: InstallId,
     request: Request,
     config: Arc<Config>,
     nuon: Value,
-    /// Whether the install has what the step is about.
+    /// True if the install has the component or sandbox.
     present: bool,
     /// State of the component in the log.
     state: Option<KnownState>,
@@ -115,7 +115,10 @@ impl Scene {
         Ok(Scene { run, install: install_id, request, config, nuon, present, state })
     }
 
-    #[expect(clippy::too_many_arguments, reason = "each is another part of one manifest")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each argument is a separate part of one manifest"
+    )]
     async fn work(
         &self,
         app: &App,
@@ -198,7 +201,7 @@ impl Scene {
         Ok(Parts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
     }
 
-    /// What a script is about, under the names that scripts of this format know, and under ours.
+    /// Ids for scripts, under the variable names of the original format and of Stead.
     fn names(&self) -> BTreeMap<String, String> {
         let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
         let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
@@ -239,25 +242,27 @@ impl Scene {
     }
 }
 
-/// A bundle does not hold what is elsewhere; a script without its text would do nothing and end well.
+/// Rejects a step whose script is not in the bundle. Without its text the step would do nothing and
+/// succeed.
 fn has_script(step: &ActionStep) -> Result<(), String> {
     let name = &step.name;
     if step.source.is_some() {
         return Err(format!(
-            "the script of the step `{name}` is in a repository, which a later release fetches: write \
-             it in the step's inline_contents"
+            "the script of step `{name}` is in a repository, which this release cannot fetch; \
+             write it in the step's inline_contents"
         ));
     }
     if step.command.is_none() && step.inline_contents.is_none() {
         return Err(format!(
-            "the script of the step `{name}` is at a remote place and was not fetched: save it in the \
-             app directory and name it as ./file, or sync with --allow-remote"
+            "the script of step `{name}` is a remote file that was not fetched; save it in the \
+             app directory and refer to it as ./file, or sync with --allow-remote"
         ));
     }
     Ok(())
 }
 
-/// Why what a step is about cannot be brought although its config is published: nothing knows its type.
+/// Returns a message if no plugin can deploy the step's component, although its config is
+/// published.
 pub async fn lacks_plugin(
     app: &App,
     unit: &mut Unit,
@@ -279,7 +284,7 @@ pub async fn lacks_plugin(
     Ok(config.app.lacks_plugin(name))
 }
 
-/// The config version that a step is composed from.
+/// Config version that a step is rendered from.
 pub async fn version(unit: &mut Unit, run: RunId, step: &Step) -> Result<u32, Problem> {
     let request = unit.load::<Run>(run).await?.request.clone();
     let request = request.ok_or_else(|| Problem::not_found(run))?;
@@ -287,8 +292,9 @@ pub async fn version(unit: &mut Unit, run: RunId, step: &Step) -> Result<u32, Pr
     Ok(config_version(&request, install, step))
 }
 
-/// What a step is composed from: the run's config version, but what is destroyed is destroyed with the
-/// config that brought it. A later one may not know it any more, nor what its module wants.
+/// Config version that a step is rendered from. This is the version of the run. A destroy step uses
+/// the version that deployed the component, because a later one may lack the component or its
+/// inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
         Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),
@@ -296,7 +302,8 @@ fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     }
 }
 
-/// The config version that brought what the step is about, whole or not; none if nothing of it is there.
+/// Config version that last deployed the step's target, even incompletely. `None` if it does not
+/// exist.
 fn brought_by(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),

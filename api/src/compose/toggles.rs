@@ -8,8 +8,8 @@ use super::config::Config;
 /// Choices of an install, by component.
 pub type Toggles = BTreeMap<String, bool>;
 
-/// Whether deploys of an install include a component. A choice counts only while the config lets
-/// installs choose.
+/// Returns true if deploys of an install include a component. A choice counts only while the config
+/// lets installs choose.
 pub fn is_enabled(component: &Component, toggles: &Toggles) -> bool {
     let options = &component.module.options;
     let chosen = toggles.get(&component.name).copied().filter(|_| options.is_toggleable());

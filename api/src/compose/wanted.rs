@@ -1,5 +1,6 @@
-//! What a config version wants of an install, with a fingerprint of everything that decides the
-//! result but outputs of others: the module, its settings, and the inputs that it reads.
+//! Desired state of a config version. Each fingerprint covers everything that determines the
+//! result, except the outputs of other components: the module, its settings, and the inputs that it
+//! reads.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{
@@ -24,30 +25,29 @@ use super::{
 };
 use crate::problem::Problem;
 
-/// What an install is given.
+/// Values of an install.
 #[derive(Debug, Clone, Copy)]
 pub struct Given<'g> {
-    /// Every input of the config.
+    /// All inputs of the config.
     pub inputs: &'g BTreeMap<String, String>,
-    /// What the customer's stack gives out.
+    /// Outputs of the customer's stack.
     pub stack: &'g Outputs,
     /// Components that the install enabled or disabled.
     pub toggles: &'g Toggles,
 }
 
-/// What a config version wants, with what an install is given.
+/// Returns the desired state of a config version for the values of an install.
 pub fn wanted(
     config: &Config,
     published: &Published,
     given: Given<'_>,
     after: TriggerKind,
 ) -> Result<Wanted, Problem> {
-    let part =
-        |name: &str| {
-            published.components.iter().find(|part| part.name == name).ok_or_else(|| {
-                Problem::internal(format!("{name} is in the bundle and not published"))
-            })
-        };
+    let part = |name: &str| {
+        published.components.iter().find(|part| part.name == name).ok_or_else(|| {
+            Problem::internal(format!("the bundle has {name}, but the config version does not"))
+        })
+    };
     let mut wanted = Wanted::default();
     if let Some(sandbox) = &config.app.sandbox {
         let part = part(SANDBOX)?;
@@ -101,7 +101,7 @@ pub fn options(config: &Config, target: &Target) -> StepOptions {
     found.unwrap_or_default()
 }
 
-/// The names of the components that a component needs.
+/// Names of the components that a component depends on.
 pub fn depends_on(config: &Config, name: &str) -> BTreeSet<String> {
     config.graph.dependencies(name)
 }
@@ -129,7 +129,7 @@ fn fingerprint(
     let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
     let stack: BTreeMap<&String, &Value> =
         given.stack.iter().filter(|(name, _)| is_read(name)).collect();
-    // What reads nothing of the stack is what it was before anything of it counted.
+    // Modules that read no stack outputs keep their fingerprints from before these were included.
     if !stack.is_empty() {
         decides["stack"] = json!(stack);
     }

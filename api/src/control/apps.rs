@@ -1,4 +1,4 @@
-//! `/v1/apps`: sync a directory, list, compare.
+//! `/v1/apps`: sync a directory, list apps and versions, compare versions.
 use std::sync::Arc;
 
 use axum::{
@@ -34,14 +34,15 @@ use crate::{
     usecases::{apps, reach},
 };
 
-/// The one call whose body is large.
+/// Routes that accept a large body: only `sync`.
 pub fn large() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(BUNDLE_BYTES))
 }
 
 /// Publish a bundle as the next config version of an app
 ///
-/// The body is the zstd of the bundle's archive. The same bundle again changes nothing and says so.
+/// The body is the bundle's tar archive, compressed with zstd. If the newest version has the same
+/// bundle, nothing changes and `unchanged` is true.
 #[utoipa::path(
     post, path = "/v1/apps/{app}/sync", tag = "apps",
     params(("app" = String, Path, description = "The app's name"), SyncQuery),
@@ -58,12 +59,12 @@ pub async fn sync(
 ) -> Answer<Synced> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
-        let detail = "send the bundle as application/zstd; `stead apps sync` does";
+        let detail = "send the bundle as application/zstd, or use `stead apps sync`";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let tar = unpack(body).await?;
     if how.against.is_some() && !how.dry_run {
-        return Err(field("against", "is for a dry run", "send dry_run=true, or leave it out"));
+        return Err(field("against", "requires dry_run=true", "send dry_run=true or omit against"));
     }
     let meant = match how.dry_run {
         true => apps::How::DryRun { against: how.against },
@@ -73,16 +74,24 @@ pub async fn sync(
     Ok(Json(synced(name, how.dry_run, done)))
 }
 
-/// Decompress, up to what a bundle may have: a small body must not become a large one unnoticed.
+/// Decompresses a bundle, up to the size limit, so that a small body cannot fill the memory.
 async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
     let work = move || -> Result<Vec<u8>, Problem> {
         use std::io::Read;
-        let wrong = |e: std::io::Error| Problem::new(Code::Invalid, format!("not zstd: {e}"));
+        let wrong = |e: std::io::Error| {
+            Problem::new(
+                Code::Invalid,
+                format!("the bundle is not zstd: {e}; compress it with zstd"),
+            )
+        };
         let decoder = zstd::Decoder::new(body.as_ref()).map_err(wrong)?;
         let mut tar = Vec::new();
         decoder.take(BUNDLE_BYTES as u64 + 1).read_to_end(&mut tar).map_err(wrong)?;
         if tar.len() > BUNDLE_BYTES {
-            let detail = format!("the bundle has more than {BUNDLE_BYTES} bytes");
+            let detail = format!(
+                "the bundle is larger than {BUNDLE_BYTES} bytes; remove files \
+                                  that the app does not need"
+            );
             return Err(Problem::new(Code::TooLarge, detail));
         }
         Ok(tar)
@@ -124,7 +133,7 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     }
 }
 
-/// All apps, in the order in which they came
+/// List apps, oldest first
 #[utoipa::path(
     get, path = "/v1/apps", tag = "apps", params(Listing),
     responses((status = 200, body = Page<Shown>)),
@@ -136,7 +145,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     Ok(Json(Page { items: shown(&app, &rows).await?, next }))
 }
 
-/// One app
+/// Get an app
 #[utoipa::path(
     get, path = "/v1/apps/{app}", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id")),
@@ -150,7 +159,8 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Sh
     shown.map(Json).ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
-/// Apps with their newest versions and how often they are installed: two statements, however many.
+/// Converts rows of apps. Reads the newest versions and the install counts in two statements, for
+/// any number of rows.
 async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx::Error> {
     let newest = rows.iter().map(|row| (row.app, row.version));
     let newest = views::config_versions::versions(&app.pool, newest).await?;
@@ -162,7 +172,7 @@ async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx:
     Ok(rows.iter().map(shown).collect())
 }
 
-/// The config versions of an app, the newest first
+/// List the config versions of an app, newest first
 #[utoipa::path(
     get, path = "/v1/apps/{app}/versions", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), Listing),
@@ -183,12 +193,12 @@ pub async fn versions(
     Ok(Json(Page { items, next }))
 }
 
-/// One config version, with everything that its directory says
+/// Get a config version with its parsed configuration
 #[utoipa::path(
     get, path = "/v1/apps/{app}/versions/{version}", tag = "apps",
     params(
         ("app" = String, Path, description = "The app's name or id"),
-        ("version" = u32, Path, description = "Its number"),
+        ("version" = u32, Path, description = "Version number"),
     ),
     responses((status = 200, body = VersionShown)),
 )]
@@ -210,12 +220,12 @@ pub async fn version(
         let tree = read.tree.app();
         app_config::inspect(&name, &tree, &app_config::survey(&tree, &read.app.plugins))
     };
-    // A large directory takes a while to be read again.
+    // Parsing a large directory would block the async runtime.
     let config = tokio::task::spawn_blocking(inspected).await.map_err(Problem::internal)?;
     Ok(Json(VersionShown { version, config }))
 }
 
-/// What differs between two config versions, and what the later one reaches in installs
+/// Compare two config versions and plan the later one for installs
 #[utoipa::path(
     get, path = "/v1/apps/{app}/diff", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),
@@ -241,7 +251,7 @@ pub async fn diff(
             (vec![reach::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
         }
         None if which.inputs_of.is_some() => {
-            let detail = "inputs_of needs install: whose inputs they are";
+            let detail = "inputs_of requires install: name the install that has the inputs";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         None => reach::reach(&app, id, &after, published).await?,

@@ -1,4 +1,4 @@
-//! Who asks for a change, and what the log will say beside it.
+//! Extracts the caller of a change, the metadata of its events, and the idempotency key.
 use axum::{
     extract::{FromRequestParts, MatchedPath},
     http::{HeaderMap, header, request::Parts},
@@ -14,16 +14,16 @@ use crate::{
     state::App,
 };
 
-/// The longest text that a person writes beside a change.
+/// Maximum length of a reason, in characters.
 const REASON_CHARACTERS: usize = 2000;
-/// The longest name of a calling program that is kept.
+/// Maximum length of the stored `User-Agent`.
 const CLIENT_BYTES: usize = 120;
 
-/// A change that somebody asks for.
+/// Authenticated request that changes something.
 pub struct Ask {
-    /// Who.
+    /// Caller.
     pub who: Who,
-    /// What goes with it into the log.
+    /// Metadata for the events, and the idempotency key.
     pub call: Call,
 }
 
@@ -43,40 +43,41 @@ impl FromRequestParts<App> for Ask {
     }
 }
 
-/// A header as text for the log; a longer one is cut.
+/// Returns a header as text, truncated to the maximum length.
 fn text(headers: &HeaderMap, name: &str, bytes: usize) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     Some(value.chars().take(bytes).collect::<String>()).filter(|value| !value.is_empty())
 }
 
-/// `00-<32 digits>-<16 digits>-<2 digits>`; anything else is not kept.
+/// Returns true for the format `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`. Other values
+/// are not stored.
 fn is_traceparent(value: &str) -> bool {
     let parts: Vec<_> = value.split('-').map(str::len).collect();
     parts == [2, 32, 16, 2] && value.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
 }
 
-/// The wire's word for a use case that has nothing else to say.
+/// Converts the result of a use case without a value of its own.
 pub fn done<T>(done: &Done<T>) -> schemas::control::Done {
     schemas::control::Done { position: done.position, changed: done.events > 0 }
 }
 
-/// A reason that must be given.
+/// Checks a mandatory reason.
 pub fn required(reason: &str) -> Result<String, Problem> {
     if reason.trim().is_empty() {
-        return Err(field("reason", "is empty", "say why; it is kept in the log"));
+        return Err(field("reason", "is empty", "give a reason; the log records it"));
     }
     optional(Some(reason.to_owned())).map(Option::unwrap_or_default)
 }
 
-/// A reason that may be given.
+/// Checks an optional reason.
 pub fn optional(reason: Option<String>) -> Result<Option<String>, Problem> {
     if reason.as_ref().is_some_and(|reason| reason.chars().count() > REASON_CHARACTERS) {
-        return Err(field("reason", "is longer than 2,000 characters", "say it shorter"));
+        return Err(field("reason", "is longer than 2,000 characters", "shorten the reason"));
     }
     Ok(reason.filter(|reason| !reason.trim().is_empty()))
 }
 
-/// One field that is wrong.
+/// Problem with one invalid field.
 pub fn field(name: &str, message: &str, remedy: &str) -> Problem {
     let error = FieldProblem {
         field: Some(name.into()),

@@ -1,5 +1,5 @@
-//! A query parameter that the document does not name is refused, on every route: who misspells a filter
-//! must not be answered without it.
+//! Rejects query parameters that the OpenAPI document does not name. Otherwise a misspelled filter
+//! would be ignored, and the response would be unfiltered.
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -18,12 +18,12 @@ use utoipa::openapi::{
 
 use crate::problem::{Code, Problem};
 
-/// What each operation may be asked in its query.
+/// Names of the query parameters of each operation.
 #[derive(Clone)]
 pub struct Asked(Arc<HashMap<(Method, String), BTreeSet<String>>>);
 
 impl Asked {
-    /// As the document has it.
+    /// Reads the parameters from the OpenAPI document.
     pub fn of(document: &OpenApi) -> Asked {
         let operations = document.paths.paths.iter().flat_map(|(path, item)| {
             let of = |method: Method, operation: &Option<Operation>| {
@@ -42,7 +42,7 @@ impl Asked {
     }
 
     fn takes(&self, method: &Method, route: &str) -> Option<&BTreeSet<String>> {
-        // HEAD is GET without the body.
+        // axum answers HEAD with the route of GET.
         let method = if method == Method::HEAD { Method::GET } else { method.clone() };
         self.0.get(&(method, route.to_owned()))
     }
@@ -54,7 +54,7 @@ fn named(operation: &Operation) -> BTreeSet<String> {
     query.map(|one| one.name.clone()).collect()
 }
 
-/// Refuses what nobody reads.
+/// Middleware that rejects unknown query parameters.
 pub async fn asked(
     State(asked): State<Asked>,
     route: MatchedPath,
@@ -69,7 +69,7 @@ pub async fn asked(
                 true => "none".to_owned(),
                 false => taken.iter().cloned().collect::<Vec<_>>().join(", "),
             };
-            let detail = format!("this call takes no query parameter {name:?}; it takes {taken}");
+            let detail = format!("unknown query parameter {name:?}; allowed: {taken}");
             return Err(Problem::new(Code::BadRequest, detail));
         }
     }

@@ -1,4 +1,4 @@
-//! `/v1/audit`: the log itself, as of when, and what proves it.
+//! `/v1/audit`: events, checkpoints, proofs, and as-of queries.
 mod between;
 mod bundle;
 mod examine;
@@ -38,12 +38,13 @@ use crate::{
     state::App,
 };
 
-/// How many events one page of an export holds in memory.
+/// Number of events that an export reads at a time.
 const PAGE: u32 = 1000;
 
-/// Some events, oldest first
+/// List events, oldest first
 ///
-/// Go on with `after` = `searched` until that is `head`.
+/// For the next page, set `after` to `scanned_through`. The list is complete when that equals
+/// `head`.
 #[utoipa::path(
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
@@ -51,7 +52,7 @@ const PAGE: u32 = 1000;
 pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> Answer<Events> {
     let limit = which.limit.unwrap_or(50);
     if limit == 0 || limit > 200 {
-        return Err(Problem::new(Code::BadRequest, "limit takes 1 to 200"));
+        return Err(Problem::new(Code::BadRequest, "limit must be between 1 and 200"));
     }
     let wanted = records::Wanted::of(&app, &which).await?;
     let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
@@ -60,7 +61,9 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
     Ok(Json(Events { items, scanned_through, head: wanted.until }))
 }
 
-/// All events up to now, one per line, with what computing their leaves again takes
+/// Export all events up to the current head as NDJSON
+///
+/// Each line holds what is needed to recompute the event's leaf hash.
 #[utoipa::path(
     get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -91,12 +94,13 @@ pub async fn export(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// A stream that has begun can only break off; a client sees that it is not whole.
+/// The status line is already sent, so an error can only abort the stream. The client detects the
+/// incomplete body.
 fn broken(problem: Problem) -> std::io::Error {
     std::io::Error::other(problem.detail)
 }
 
-/// A signed checkpoint of now
+/// Get a signed checkpoint of the current head
 #[utoipa::path(
     get, path = "/v1/audit/checkpoint", tag = "audit",
     responses((status = 200, body = Checkpoint)),
@@ -120,7 +124,7 @@ fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     }
 }
 
-/// A proof that an event is in the log, or that an older log is the beginning of today's
+/// Get an inclusion proof of an event or a consistency proof with an older checkpoint
 #[utoipa::path(
     get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
     responses((status = 200, body = Proof)),
@@ -142,7 +146,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
             log.inclusion(position, head.size).await?
         }
         (Some(position), None) => {
-            let there = format!("position {position} (the log has 1 to {})", head.size);
+            let there = format!("position {position} (the log has positions 1 to {})", head.size);
             return Err(Problem::not_found(there));
         }
         (None, Some(old)) => log.consistency(old, head.size).await?,
@@ -155,7 +159,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     Ok(Json(proof))
 }
 
-/// The state of one thing as of a position or a moment
+/// Get the state of an aggregate as of a position or a time
 #[utoipa::path(
     get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
     responses((status = 200, body = AsOf)),
@@ -172,7 +176,7 @@ pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> An
     Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
 }
 
-/// A position, and when it was recorded.
+/// Returns a position with the time of its event.
 pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });
@@ -181,7 +185,8 @@ pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
     Ok(Point { position, recorded_at: at.first().map(|event| event.recorded_at) })
 }
 
-/// The position that is meant: itself, the last one at a moment, or the last one of all.
+/// Resolves a point of the log: the given position, the last position at the given time, or the
+/// head.
 pub async fn position(
     app: &App,
     position: Option<u64>,
@@ -193,12 +198,13 @@ pub async fn position(
         (None, None) => Ok(head),
         (Some(position), None) if position <= head => Ok(position),
         (Some(position), None) => {
-            let detail = format!("position {position} is not written yet; the last one is {head}");
+            let detail =
+                format!("position {position} does not exist yet; the last position is {head}");
             Err(Problem::new(Code::NotFound, detail))
         }
         (None, Some(time)) => Ok(log.position_at(time).await?),
         (Some(_), Some(_)) => {
-            Err(Problem::new(Code::BadRequest, "send either a position or a time"))
+            Err(Problem::new(Code::BadRequest, "send either a position or a time, not both"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `/v1/changes`: that something happened, as it happens, so that nobody has to ask again and again.
+//! `/v1/changes`: streams notifications of new events, so that clients need not poll.
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
@@ -16,22 +16,22 @@ use crate::{
     state::App,
 };
 
-/// How many events are read at once when a listener is behind.
+/// Number of events that are read at a time for a client that lags.
 const PAGE: u32 = 500;
-/// How often it is asked whether the listener may still listen, when nothing happens.
+/// Interval at which the token of an idle client is checked.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Proxies cut connections on which nothing moves.
+/// Interval of keep-alive comments. Proxies close idle connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What happens, as it happens
+/// Stream changes as they are recorded
 ///
-/// Each event's id is a position; `Last-Event-ID` goes on after it. An `end` event whose data is a code says
-/// that the token is heard no more.
+/// The id of each event is its position; `Last-Event-ID` resumes after it. An `end` event means
+/// that the token is no longer valid. Its data is the problem code.
 #[utoipa::path(
     get, path = "/v1/changes", tag = "audit",
     params(
         ChangesQuery,
-        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this position"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Resume after this position"),
     ),
     responses((status = 200, body = Changed, content_type = "text/event-stream")),
 )]
@@ -44,11 +44,11 @@ pub async fn changes(
     let mut at: u64 = last.or(which.after).unwrap_or_else(|| app.engine.log().position());
     let mut positions = app.engine.log().positions();
     let events = async_stream::stream! {
-        // At once, so that the listener knows that it listens.
+        // Sent immediately, so that the client knows that the stream is open.
         yield Ok(Event::default().comment("listening"));
         loop {
             if let Err(refused) = who.still(&app) {
-                yield Ok(Event::default().event("end").data(refused.code.word()));
+                yield Ok(Event::default().event("end").data(refused.code.as_str()));
                 break;
             }
             let Ok(page) = app.engine.log().read(at, PAGE).await else { break };

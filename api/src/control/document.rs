@@ -1,4 +1,4 @@
-//! What every operation of the document has in common.
+//! Adds the parts that all operations of the OpenAPI document share.
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -11,7 +11,7 @@ use utoipa::{
 
 use schemas::problem::{PROBLEM_JSON, Problem};
 
-/// Names of their own, bearer tokens, and problem details for whatever is not a success.
+/// Adds unique operation ids, bearer authentication, and problem details as the default response.
 pub fn finish(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
@@ -28,7 +28,7 @@ pub fn finish(document: &mut OpenApi) {
     document.paths.paths.values_mut().flat_map(operations).for_each(refusable);
 }
 
-/// What `fresh` reads of every read that has no query of its own.
+/// Adds the parameter `min_position` to reads that declare no query of their own.
 fn fresh(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     if parameters.iter().any(|one| one.parameter_in == ParameterIn::Query) {
@@ -39,27 +39,30 @@ fn fresh(operation: &mut Operation) {
         ParameterBuilder::new()
             .name("min_position")
             .parameter_in(ParameterIn::Query)
-            .description(Some("Wait (at most 5 s) until the answer includes this position."))
+            .description(Some("Wait up to 5 s until the response includes this position."))
             .schema(Some(position))
             .build(),
     );
 }
 
-/// What `once` reads of every change, and says of the answer. A stream is not kept and takes no key.
+/// Adds `Idempotency-Key` and the header of a replayed response to a change. Streams accept no key,
+/// because their responses are not stored.
 fn repeatable(operation: &mut Operation) {
     let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else { return };
     if answer.content.contains_key("text/event-stream") {
         return;
     }
     let mut replayed = Header::new(ObjectBuilder::new().schema_type(Type::Boolean).build());
-    replayed.description = Some("`true`: this is the answer of the first time".into());
+    replayed.description = Some("`true`: the stored response of the first request".into());
     answer.headers.insert("Idempotency-Replayed".into(), replayed);
     let text = ObjectBuilder::new().schema_type(Type::String);
     operation.parameters.get_or_insert_default().push(
         ParameterBuilder::new()
             .name("Idempotency-Key")
             .parameter_in(ParameterIn::Header)
-            .description(Some("The same key again: done once, answered twice."))
+            .description(Some(
+                "A repeated request with the same key changes nothing and gets the first response.",
+            ))
             .schema(Some(text.min_length(Some(1)).max_length(Some(128))))
             .build(),
     );
@@ -71,7 +74,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 }
 
 fn refusable(operation: &mut Operation) {
-    // A handler's name is only its own within its noun.
+    // Handler names are unique only within a tag.
     if let (Some(name), Some(tag)) =
         (&operation.operation_id, operation.tags.iter().flatten().next())
     {
@@ -80,7 +83,7 @@ fn refusable(operation: &mut Operation) {
     let problem = RefOr::Ref(Ref::from_schema_name(Problem::name()));
     let content = ContentBuilder::new().schema(Some(problem)).build();
     let refusal = ResponseBuilder::new()
-        .description("Refused: `code` is a stable word, `detail` says what to do")
+        .description("Error: `code` is stable, `detail` explains the fix")
         .content(PROBLEM_JSON, content)
         .build();
     operation.responses.responses.insert("default".into(), refusal.into());

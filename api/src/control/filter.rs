@@ -1,4 +1,5 @@
-//! Values of list filters: an unknown one is an error, because an empty list would look like an answer.
+//! Validates list filters. An unknown value is an error, because an empty list would look like a
+//! valid result.
 use std::fmt::Display;
 
 use domain::{
@@ -20,12 +21,12 @@ use crate::{
     usecases::{apps, installs},
 };
 
-/// Timers that are actors of events.
+/// Timers that can be the actor of an event.
 const TIMERS: [&str; 3] = ["approval_expiry", "auto_retry", "liveness"];
-/// Every event type, one per line.
+/// All event types, one per line.
 const EVENT_TYPES: &str = include_str!("../../../schemas/event-types.txt");
 
-/// Checks a value against the values that a filter takes.
+/// Checks a value against the allowed values of a filter.
 pub fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(), Problem> {
     match value {
         Some(value) if !allowed.contains(&value) => Err(unknown(filter, value, allowed)),
@@ -34,30 +35,30 @@ pub fn one_of(filter: &str, value: Option<&str>, allowed: &[&str]) -> Result<(),
 }
 
 fn unknown(filter: &str, value: &str, allowed: &[&str]) -> Problem {
-    let detail = format!("`{filter}` is {value:?}; allowed are {}", allowed.join(", "));
+    let detail = format!("`{filter}` is {value:?}; allowed: {}", allowed.join(", "));
     Problem::new(Code::BadRequest, detail)
 }
 
-/// The install with this name or id.
+/// Resolves the name or id of an install.
 pub async fn install(app: &App, name: &str) -> Result<InstallId, Problem> {
     let id = installs::find(app, name).await?;
     exists::<Install>(app, id).await?;
     Ok(id)
 }
 
-/// The app with this name or id.
+/// Resolves the name or id of an app.
 pub async fn app(app: &App, name: &str) -> Result<AppId, Problem> {
     let id = apps::find(app, name).await?;
     exists::<AppState>(app, id).await?;
     Ok(id)
 }
 
-/// The run with this id.
+/// Checks that a run exists.
 pub async fn run(app: &App, id: RunId) -> Result<(), Problem> {
     exists::<Run>(app, id).await
 }
 
-/// Checks an actor: its kind, and that the log knows it.
+/// Checks the kind of an actor, and that the log has it.
 pub async fn actor(app: &App, text: &str) -> Result<(), Problem> {
     let actor: Actor = text
         .parse()
@@ -101,7 +102,8 @@ pub fn event_type(value: &str) -> Result<(), Problem> {
     })
 }
 
-/// Checks that the log has a stream of this aggregate, whatever server wrote it.
+/// Checks that the log has this stream. Reads the database, because another server may have written
+/// it.
 async fn exists<D: Decider>(app: &App, id: impl Display) -> Result<(), Problem> {
     match app.log().version(&StreamId::of::<D>(id.to_string())).await? {
         0 => Err(Problem::not_found(id)),

@@ -1,4 +1,4 @@
-//! `min_position`: a reader that was told a position does not read anything older.
+//! `min_position`: a client that knows a position does not read older data.
 use std::time::Duration;
 
 use axum::{
@@ -13,13 +13,13 @@ use crate::{
     state::App,
 };
 
-/// How long a read waits for a position that it names.
+/// Timeout for a position that the request names.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it waits for what was written before it arrived, when it names none.
+/// Timeout for the head of the log, if the request names no position.
 const COURTESY: Duration = Duration::from_secs(2);
 
-/// Waits, bounded, until the views have the position that the reader knows of. Who names none gets what
-/// was written before the call, or after a moment what is there.
+/// Waits until the projections have processed `min_position`. Without the parameter, waits briefly
+/// for the current head and then reads what the projections have.
 pub async fn fresh(
     State(app): State<App>,
     request: Request,
@@ -32,10 +32,15 @@ pub async fn fresh(
         let _ = app.views.wait_for(app.engine.log().position(), COURTESY).await;
         return Ok(next.run(request).await);
     };
-    let refused = || Problem::new(Code::BadRequest, "min_position is not a number");
+    let refused = || {
+        Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
+    };
     let wanted: u64 = text.parse().map_err(|_| refused())?;
     if let Err(behind) = app.views.wait_for(wanted, PATIENCE).await {
-        let detail = format!("position {wanted} is not here yet; {} is", behind.at);
+        let detail = format!(
+            "projections are at position {}, behind the requested {wanted}; try again",
+            behind.at
+        );
         return Err(Problem::new(Code::ProjectionLag, detail).retry_after(1));
     }
     Ok(next.run(request).await)

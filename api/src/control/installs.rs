@@ -1,4 +1,4 @@
-//! `/v1/installs`: copies of an app in customers' accounts.
+//! `/v1/installs`: installs of an app in customers' accounts.
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::{Json, extract::State};
@@ -34,7 +34,7 @@ use crate::{
     usecases::{apps, installs, runs},
 };
 
-/// Installs, in the order in which they were made
+/// List installs, oldest first
 #[utoipa::path(
     get, path = "/v1/installs", tag = "installs", params(InstallsQuery),
     responses((status = 200, body = Page<Install>)),
@@ -58,9 +58,9 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
-/// Make an install
+/// Create an install
 ///
-/// The answer holds the one command that the customer runs. Its token is shown only now.
+/// The response holds the command that the customer runs. Its token is shown only once.
 #[utoipa::path(
     post, path = "/v1/installs", tag = "installs", request_body = CreateInstall,
     responses((status = 200, body = InstallCreated)),
@@ -68,7 +68,7 @@ pub async fn list(
 pub async fn create(
     State(app): State<App>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<CreateInstall>,
+    extract::Json(body): extract::Json<CreateInstall>,
 ) -> Answer<InstallCreated> {
     let CreateInstall {
         app: of,
@@ -78,10 +78,10 @@ pub async fn create(
         auto_approve_first,
         config_version,
         stack_outputs,
-    } = ask;
+    } = body;
     if auto_approve && auto_approve_first {
-        let detail =
-            "auto_approve includes the first provision: send auto_approve or auto_approve_first";
+        let detail = "auto_approve includes the first provision: send either auto_approve or \
+             auto_approve_first";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let of = apps::find(&app, &of).await?;
@@ -103,7 +103,7 @@ pub async fn create(
     Ok(Json(InstallCreated { id, name, app: of, config_version, enrolment, position }))
 }
 
-/// One install
+/// Get an install
 #[utoipa::path(
     get, path = "/v1/installs/{install}", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -120,9 +120,9 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<In
     Ok(Json(shown))
 }
 
-/// Change inputs, stack outputs, config version or approval of an install
+/// Change inputs, stack outputs, config version or auto-approval of an install
 ///
-/// What the change reaches is planned by a run; no run: nothing is reached.
+/// A run plans the impact of the change. If the change has no impact, the response names no run.
 #[utoipa::path(
     patch, path = "/v1/installs/{install}", tag = "installs", request_body = UpdateInstall,
     params(("install" = String, Path, description = "The install's name or id")),
@@ -132,7 +132,7 @@ pub async fn update(
     State(app): State<App>,
     Path(name): Path<String>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<UpdateInstall>,
+    extract::Json(body): extract::Json<UpdateInstall>,
 ) -> Answer<InstallUpdated> {
     let id = installs::find(&app, &name).await?;
     let UpdateInstall {
@@ -143,7 +143,7 @@ pub async fn update(
         components,
         auto_approve,
         reason,
-    } = ask;
+    } = body;
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
     if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
@@ -173,7 +173,7 @@ pub async fn update(
     let before = app.engine.load::<InstallOf>(id).await?.config_version;
     let back = config_version.filter(|version| inputs_of.is_none() && *version < before);
     let then = match back {
-        // An install that was never at that version keeps what it has, too.
+        // An install that never had that version keeps its inputs, too.
         Some(version) => installs::of_version(&app, id, version).await.ok(),
         None => None,
     };
@@ -184,7 +184,7 @@ pub async fn update(
     Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
-/// What templates see of an install, now or then
+/// Get the state of an install that templates can read, now or as of a point
 #[utoipa::path(
     get, path = "/v1/installs/{install}/state", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id"), StateQuery),
@@ -204,7 +204,8 @@ pub async fn state(
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     let inputs = match installs::passed(&config, &install.inputs) {
-        // What is erased is no number any more, and is shown as what it is.
+        // An erased value no longer matches the type of its input, so the inputs are shown
+        // unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
         passed => passed?,
     };
@@ -214,14 +215,14 @@ pub async fn state(
 
 /// Accept a state of a component
 ///
-/// The runner refuses a state that is older than the newest one, or has another lineage. After this it takes the state that is
-/// named here, and what follows it.
+/// The runner refuses a state that is older than the newest one or has another lineage. After this
+/// call it accepts the given state and its successors.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/components/{component}/accepted-state", tag = "installs",
     request_body = AcceptState,
     params(
         ("install" = String, Path, description = "The install's name or id"),
-        ("component" = String, Path, description = "Name of the component, or `sandbox`"),
+        ("component" = String, Path, description = "Component name, or `sandbox`"),
     ),
     responses((status = 200, body = Done)),
 )]
@@ -229,18 +230,18 @@ pub async fn accept_state(
     State(app): State<App>,
     Path((name, component)): Path<(String, String)>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<AcceptState>,
+    extract::Json(body): extract::Json<AcceptState>,
 ) -> Answer<Done> {
     let id = installs::find(&app, &name).await?;
-    let AcceptState { lineage, serial, reason } = ask;
+    let AcceptState { lineage, serial, reason } = body;
     let (state, reason) = (StateVersion { lineage, serial }, required(&reason)?);
     let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
     Ok(Json(done(&accepted)))
 }
 
-/// A new enrolment token for the install's runner
+/// Create an enrolment token for the install's runner
 ///
-/// An install whose runner is still heard is refused with 409: it has to be revoked first.
+/// Rejected with 409 while the install has a connected runner: revoke that runner first.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -257,10 +258,10 @@ pub async fn enrol(
     Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
 }
 
-/// Ask for an operation on an install
+/// Request an operation on an install
 ///
-/// A run that another one excludes is refused with 409, naming it. A deprovision of an install of which
-/// nothing is left needs no run: the answer has none.
+/// Rejected with 409 while another run is in progress; the problem names it. If nothing remains to
+/// deprovision, the response names no run.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/runs", tag = "installs", request_body = RequestRun,
     params(("install" = String, Path, description = "The install's name or id")),
@@ -270,20 +271,24 @@ pub async fn request(
     State(app): State<App>,
     Path(name): Path<String>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<RequestRun>,
+    extract::Json(body): extract::Json<RequestRun>,
 ) -> Answer<RunRequested> {
     let id = installs::find(&app, &name).await?;
-    let done = runs::request(&app, &call, id, wish(ask)?).await?;
+    let done = runs::request(&app, &call, id, wish(body)?).await?;
     Ok(Json(RunRequested { run: done.answer, position: done.position }))
 }
 
 fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
     if !components.is_empty() && kind != RunAsked::Deploy {
-        return Err(field("components", "are only for a deploy", "leave them out"));
+        return Err(field("components", "are only valid for a deploy", "omit components"));
     }
     if action.is_some() != (kind == RunAsked::Action) {
-        return Err(field("action", "is for an action, and needed there", "name the action"));
+        return Err(field(
+            "action",
+            "is required for kind action, and only there",
+            "name the action, or omit it for another kind",
+        ));
     }
     let (kind, scope) = match kind {
         RunAsked::Provision => (RunKind::Provision, Scope::Everything),

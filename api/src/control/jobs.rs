@@ -21,7 +21,7 @@ use crate::{
     usecases::jobs,
 };
 
-/// Jobs, the newest first
+/// List jobs, newest first
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>)),
@@ -51,7 +51,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
     Ok(Json(Page { items, next }))
 }
 
-/// One job, with its attempts and what it waits for
+/// Get a job with its attempts and what it waits for
 #[utoipa::path(
     get, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "The job's id")),
@@ -62,9 +62,9 @@ pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> Answer<Job>
     Ok(Json(show::job(&mut Lookup::new(&app), &row).await?))
 }
 
-/// Ask a job to stop
+/// Request the cancellation of a job
 ///
-/// It is cancelled when its runner says so.
+/// The job is cancelled when its runner confirms it.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),
@@ -74,13 +74,13 @@ pub async fn cancel(
     State(app): State<App>,
     Path(job): Path<JobId>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Cancel>,
+    extract::Json(body): extract::Json<Cancel>,
 ) -> Answer<Done> {
-    let reason = required(&ask.reason)?;
-    Ok(Json(done(&jobs::cancel(&app, &call, job, reason, ask.force).await?)))
+    let reason = required(&body.reason)?;
+    Ok(Json(done(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
 }
 
-/// Say what became of an execution of which nobody can say
+/// Resolve an execution with an unknown outcome
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/resolve", tag = "jobs", request_body = Resolve,
     params(("job" = String, Path, description = "The job's id")),
@@ -90,7 +90,7 @@ pub async fn resolve(
     State(app): State<App>,
     Path(job): Path<JobId>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Resolve>,
+    extract::Json(body): extract::Json<Resolve>,
 ) -> Answer<Done> {
     let Resolve { execution, resolution, reason } = ask;
     let verdict = match resolution {

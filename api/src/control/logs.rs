@@ -1,4 +1,5 @@
-//! `/v1/jobs/{job}/attempts/{attempt}/log`: the bytes that a runner sent, now, later, and as they come.
+//! `/v1/jobs/{job}/attempts/{attempt}/log`: log bytes of an attempt, as a file, a range, or a live
+//! stream.
 mod follow;
 mod range;
 
@@ -20,14 +21,15 @@ use crate::{
     state::App,
 };
 
-/// How much of a log is in memory at once.
+/// Number of log bytes in memory at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// The log of one attempt
+/// Get the log of one attempt
 ///
-/// As NDJSON: all of it, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: every record as it comes, until an `end` event, whose data is `sealed`, or the code by which the token is
-/// heard no more; `Last-Event-ID` goes on after a record. The bytes are the same for everybody at every time.
+/// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As
+/// `text/event-stream`: each record as it arrives, then an `end` event. Its data is `finalized`, or
+/// the problem code if the token is no longer valid. `Last-Event-ID` resumes after a record. The
+/// bytes are identical for all readers.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(
@@ -35,7 +37,7 @@ const CHUNK: u64 = 1 << 20;
         ("attempt" = u32, Path, description = "1, 2, 3 …"),
         LogQuery,
         ("Range" = Option<String>, Header, description = "`bytes=0-99`, `bytes=100-`, `bytes=-100`"),
-        ("Last-Event-ID" = Option<u64>, Header, description = "Go on after this record"),
+        ("Last-Event-ID" = Option<u64>, Header, description = "Resume after this record"),
     ),
     responses(
         (status = 200, body = LogRecord, content_type = "application/x-ndjson"),
@@ -100,7 +102,7 @@ fn bytes(
     }
 }
 
-/// Which execution an attempt is.
+/// Returns the execution of an attempt.
 async fn execution(app: &App, job: JobId, attempt: u32) -> Result<ExecutionId, Problem> {
     let row = jobs::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
     let of = row.attempts.iter().rev().find(|of| of.attempt == attempt);

@@ -1,4 +1,4 @@
-//! What an answer about one thing says of others: each is read once per answer.
+//! Reads related rows for a response, each at most once.
 mod pages;
 
 use std::{
@@ -27,7 +27,7 @@ use crate::{
 type Known<Id, Row> = HashMap<Id, Option<Arc<Row>>>;
 type Found<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
 
-/// Rows of views, as far as they were asked for.
+/// Cache of projection rows for one response.
 pub struct Lookup<'a> {
     app: &'a App,
     pool: &'a PgPool,
@@ -44,7 +44,7 @@ pub struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Nothing is read yet.
+    /// Creates an empty cache.
     pub fn new(app: &'a App) -> Self {
         Lookup {
             app,
@@ -62,16 +62,16 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// What somebody is called, of those who were read.
+    /// Name of a principal, if `for_actors` has read it.
     pub fn name(&self, actor: &Actor) -> Option<String> {
         self.names.get(&principal(actor)?).cloned()
     }
 
-    /// What a config version says.
+    /// Returns a config version.
     pub async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
         let bundle = match self.versions.get(&(app, version)) {
             Some(row) => row.published.bundle.clone(),
-            // Its view is a moment behind that of the installs.
+            // The projection of versions may lag behind that of the installs.
             None => {
                 published(&self.app.engine.load::<AppState>(app).await?, version)?.bundle.clone()
             }
@@ -79,58 +79,53 @@ impl<'a> Lookup<'a> {
         self.app.configs.get(self.pool, &bundle).await
     }
 
-    /// An app.
     pub async fn app(&mut self, id: AppId) -> Found<apps::Row> {
         known(&mut self.apps, id, apps::app(self.pool, id)).await
     }
 
-    /// A build.
     pub async fn build(&mut self, id: BuildId) -> Found<builds::Row> {
         known(&mut self.builds, id, builds::build(self.pool, id)).await
     }
 
-    /// An install.
     pub async fn install(&mut self, id: InstallId) -> Found<installs::Row> {
         known(&mut self.installs, id, installs::install(self.pool, id)).await
     }
 
-    /// A job.
     pub async fn job(&mut self, id: JobId) -> Found<jobs::Row> {
         known(&mut self.jobs, id, jobs::job(self.pool, id)).await
     }
 
-    /// A runner.
     pub async fn runner(&mut self, id: RunnerId) -> Found<runners::Row> {
         known(&mut self.runners, id, runners::runner(self.pool, id)).await
     }
 
-    /// Contact of a runner, if this server holds its session.
+    /// Contact state of a runner, if this server holds its session.
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
         self.app.dispatch.contact(runner)
     }
 
-    /// A runner that a job waits for.
+    /// Runner that a job waits for, with its contact state.
     pub fn awaited<'r>(&self, row: &'r runners::Row) -> Awaited<'r> {
         Awaited { row, contact: self.contact(row.runner) }
     }
 
-    /// Whether nothing was heard of a job for long enough to say so, and not yet long enough to act.
+    /// Returns true if the runner of a job has been out of contact long enough to be shown, but not
+    /// long enough to act on.
     pub fn is_suspect(&self, job: JobId) -> bool {
         self.app.dispatch.is_suspect(job)
     }
 
-    /// A run.
     pub async fn run(&mut self, id: RunId) -> Found<runs::Row> {
         known(&mut self.runs, id, runs::run(self.pool, id)).await
     }
 
-    /// The jobs of a run, by id.
+    /// Jobs of a run, by id.
     pub async fn jobs_of(&self, run: RunId) -> Result<BTreeMap<JobId, jobs::Row>, sqlx::Error> {
         let rows = jobs::of_run(self.pool, run).await?;
         Ok(rows.into_iter().map(|row| (row.job, row)).collect())
     }
 
-    /// The jobs that a runner holds now.
+    /// Jobs that a runner executes now.
     pub async fn held(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
         if !self.held.contains_key(&runner) {
             self.read_held(vec![runner]).await?;
@@ -153,7 +148,8 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// A build runner that takes work; else any, to say what is the matter with it.
+    /// Returns a build runner that accepts work. If there is none, returns any build runner, to
+    /// show why it accepts none.
     pub async fn build_runner(&mut self) -> Found<runners::Row> {
         if let Some(known) = &self.build_runner {
             return Ok(known.clone());

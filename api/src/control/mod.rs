@@ -1,9 +1,10 @@
-//! The Control API: one file per noun. A handler unpacks, tells a use case, answers.
+//! The Control API: one file per resource. A handler parses the request, calls a use case and
+//! converts the result.
 //!
 //! ```text
-//! guard (who, may they) ─▶ asked (no other parameter) ─▶ fresh (min_position) ─▶ once (Idempotency-Key)
+//! guard (token, role) ─▶ query_params ─▶ min_position ─▶ idempotency (Idempotency-Key)
 //!       └─▶ handler ─▶ use case
-//!                └─▶ views ─▶ show
+//!                └─▶ projections ─▶ show
 //! ```
 mod apps;
 mod ask;
@@ -41,10 +42,10 @@ pub use show::History;
 
 use crate::state::App;
 
-/// The most bytes of a bundle, compressed and not.
+/// Maximum size of a bundle in bytes, both compressed and decompressed.
 const BUNDLE_BYTES: usize = 64 << 20;
 
-/// Every route, with its documentation.
+/// All routes with their OpenAPI documentation.
 pub fn routes() -> OpenApiRouter<App> {
     let mut all = OpenApiRouter::new()
         .routes(routes!(whoami::whoami))

@@ -1,9 +1,10 @@
-//! `Idempotency-Key`: a change that is sent twice is done once, and answered twice.
+//! `Idempotency-Key`: a change that is sent twice is made once, and both requests get the same
+//! response.
 //!
-//! The key is written in the commit of the change, so there is no moment at which one is there without
-//! the other. The answer is kept beside it a moment afterwards, without what is secret in it; that is
-//! done apart from the connection, so a caller that goes away cannot part the two. Only a server or a
-//! database that dies in between can, and then the log itself says what was done.
+//! The commit of the change also writes the key, so neither exists without the other. The response
+//! is stored shortly afterwards, without secrets. A separate task does this, so a client that
+//! disconnects cannot prevent it. If the server or the database fails in between, the response is
+//! recovered from the log.
 mod lost;
 
 use std::time::Duration;
@@ -31,21 +32,21 @@ use crate::{
     state::App,
 };
 
-/// The header.
+/// Request header with the key.
 const KEY: &str = "idempotency-key";
-/// Says that an answer is the one of the first time.
+/// Response header that marks a stored response.
 const REPLAYED: &str = "idempotency-replayed";
-/// The longest key.
+/// Maximum length of a key.
 const KEY_BYTES: usize = 128;
-/// The most bytes of a body that is no bundle.
+/// Maximum size of a body that is not a bundle.
 const BODY_BYTES: usize = 2 << 20;
-/// What an answer holds that nobody keeps.
+/// Members of a response that are never stored.
 const SECRETS: [&str; 2] = ["token", "enrolment"];
-/// How long a repeated call waits for the answer of the first one, and how often it looks.
+/// Timeout and polling interval of a repeated request that waits for the first response.
 const PATIENCE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Answers a repeated change from what the first one was answered.
+/// Middleware that answers a repeated change with the first response.
 pub async fn once(
     State(app): State<App>,
     who: Who,
@@ -57,8 +58,11 @@ pub async fn once(
     let (mut parts, body) = request.into_parts();
     let limit = if route.as_str().ends_with("/sync") { BUNDLE_BYTES } else { BODY_BYTES };
     let bytes = to_bytes(body, limit).await.map_err(|reason| match is_too_long(&reason) {
-        true => Problem::new(Code::TooLarge, format!("the body has more than {limit} bytes")),
-        false => Problem::new(Code::BadRequest, "the body ended early"),
+        true => Problem::new(
+            Code::TooLarge,
+            format!("the body is larger than {limit} bytes; send less"),
+        ),
+        false => Problem::new(Code::BadRequest, "the body is incomplete; send it again"),
     })?;
     let mut hash = Sha256::new();
     hash.update(format!("{} {}\n", parts.method, parts.uri));
@@ -75,8 +79,9 @@ pub async fn once(
         if answer.status().is_success() {
             return Ok(keep(&app, &key, answer).await);
         }
-        // Two of the same at the same moment: the one that lost tells what the other one did. And what
-        // failed only after its commit was done all the same; a commit of nothing did nothing.
+        // A concurrent request with the same key may have succeeded: return its response. A request
+        // can also fail after its own commit, so look for that commit. A commit without events
+        // changed nothing.
         let did = earlier(&app, &key, route.as_str(), Since::Refused).await?;
         Ok(did.unwrap_or(answer))
     };
@@ -90,22 +95,23 @@ fn key_of(request: &Request) -> Result<Option<String>, Problem> {
     let Some(value) = request.headers().get(KEY) else { return Ok(None) };
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > KEY_BYTES {
-        let detail = format!("the header {KEY} takes 1 to {KEY_BYTES} visible characters");
+        let detail = format!("invalid header {KEY}: it takes 1 to {KEY_BYTES} visible characters");
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok(Some(key.to_owned()))
 }
 
-/// Why one looks for an earlier answer.
+/// Time at which an earlier response is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Since {
-    /// The call has just come.
+    /// Before the request is handled.
     Asked,
-    /// The call was carried out, and refused.
+    /// After the request failed.
     Refused,
 }
 
-/// The answer of the first time, if there was one. While the first one is under way, it is waited for.
+/// Returns the response to the first request, if there was one. Waits while that request is still
+/// in progress.
 async fn earlier(
     app: &App,
     key: &CommandKey,
@@ -126,7 +132,8 @@ async fn earlier(
         let Some(row) = row else { return Ok(None) };
         let hash: Vec<u8> = row.try_get("request_hash")?;
         if hash != key.request_hash {
-            let detail = format!("the key {:?} was used for another request", key.key);
+            let detail =
+                format!("the key {:?} was used for another request; use a new key", key.key);
             return Err(Problem::new(Code::IdempotencyMismatch, detail));
         }
         if let Some(answer) = row.try_get::<Option<String>, _>("response")? {
@@ -151,9 +158,10 @@ fn replayed(answer: String) -> Response {
     response
 }
 
-/// Keep an answer for who asks again. It is given whether it can be kept or not: it is true.
+/// Stores a response for repeated requests. If that fails, the caller still gets the response,
+/// because the change is committed.
 async fn keep(app: &App, key: &CommandKey, answer: Response) -> Response {
-    // A stream of progress has no end to wait for, and its command is harmless when repeated.
+    // A progress stream may be endless, and repeating its command does no harm.
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_none_or(|kind| !kind.starts_with("application/json")) {
         return answer;

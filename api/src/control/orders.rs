@@ -1,5 +1,5 @@
-//! `/v1/runners/{runner}/<verb>`: what the vendor tells a runner, a route for each, so that each can need
-//! another role.
+//! `/v1/runners/{runner}/<verb>`: control of runners. Each verb has a route, so that each can
+//! require another role.
 use axum::{Json, extract::State};
 use domain::ids::RunnerId;
 use schemas::control::{Because, Done};
@@ -24,20 +24,20 @@ macro_rules! orders {
             State(app): State<App>,
             Path(runner): Path<RunnerId>,
             Ask { call, .. }: Ask,
-            extract::Json(ask): extract::Json<Because>,
+            extract::Json(body): extract::Json<Because>,
         ) -> Answer<Done> {
-            let reason = optional(ask.reason)?;
-            let told = runners::order(&app, &call, runner, Order::$order, reason).await?;
-            Ok(Json(done(&told)))
+            let reason = optional(body.reason)?;
+            let applied = runners::order(&app, &call, runner, Order::$order, reason).await?;
+            Ok(Json(done(&applied)))
         }
     )*};
 }
 
 orders! {
-    disable "/v1/runners/{runner}/disable" Disable "Give a runner no more work until it is enabled";
-    enable "/v1/runners/{runner}/enable" Enable "Give a runner work again";
-    drain "/v1/runners/{runner}/drain" Drain "Let a runner finish what it has and take no more";
-    resume "/v1/runners/{runner}/resume" Resume "Let a runner take work again after a drain";
-    rekey "/v1/runners/{runner}/rekey" Rekey "Have a runner make itself a new identity key";
-    revoke "/v1/runners/{runner}/revoke" Revoke "Never hear a runner again";
+    disable "/v1/runners/{runner}/disable" Disable "Disable a runner: it gets no more jobs until it is enabled";
+    enable "/v1/runners/{runner}/enable" Enable "Enable a runner";
+    drain "/v1/runners/{runner}/drain" Drain "Drain a runner: it finishes its jobs and accepts no more";
+    resume "/v1/runners/{runner}/resume" Resume "Resume a runner after a drain";
+    rekey "/v1/runners/{runner}/rekey" Rekey "Make a runner replace its identity key";
+    revoke "/v1/runners/{runner}/revoke" Revoke "Revoke a runner permanently";
 }

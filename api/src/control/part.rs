@@ -1,39 +1,46 @@
-//! Which part of a list, and where the next one starts: a cursor is the id of the last thing given.
+//! Pagination. A cursor is the id of the last item of a page.
 use std::{fmt::Display, str::FromStr};
 
 use crate::problem::{Code, Problem};
 
-/// Without a limit.
+/// Default limit.
 const USUAL: u32 = 50;
-/// The highest limit.
+/// Maximum limit.
 const MOST: u32 = 200;
 
-/// Which part, checked.
+/// Validated limit and cursor of a list request.
 pub struct Part<Id> {
     limit: u32,
-    /// Go on after this one.
+    /// Id after which the page starts.
     pub after: Option<Id>,
 }
 
 impl<Id: FromStr> Part<Id> {
-    /// From what the query says.
+    /// Validates the parameters of the query.
     pub fn of(limit: Option<u32>, cursor: Option<String>) -> Result<Self, Problem> {
         let limit = limit.unwrap_or(USUAL);
         if limit == 0 || limit > MOST {
-            return Err(Problem::new(Code::BadRequest, format!("limit takes 1 to {MOST}")));
+            return Err(Problem::new(
+                Code::BadRequest,
+                format!("limit must be between 1 and {MOST}"),
+            ));
         }
-        let bad =
-            |_| Problem::new(Code::InvalidCursor, "pass `next` of the answer before as it is");
+        let bad = |_| {
+            Problem::new(
+                Code::InvalidCursor,
+                "the cursor is invalid; pass `next` of the previous page unchanged",
+            )
+        };
         let after = cursor.map(|cursor| cursor.parse().map_err(|_| bad(()))).transpose()?;
         Ok(Part { limit, after })
     }
 
-    /// How many rows to read: one more than is given, to know whether there are more.
+    /// Number of rows to read: one more than the limit, to detect a further page.
     pub fn rows(&self) -> u32 {
         self.limit + 1
     }
 
-    /// The rows that are given, and the cursor when there are more.
+    /// Returns the rows of the page, and the cursor if there are more.
     pub fn cut<R, K: Display>(
         &self,
         mut rows: Vec<R>,

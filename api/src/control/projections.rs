@@ -1,4 +1,4 @@
-//! `/v1/projections`: how far the views are, and making them again or holding them against the log.
+//! `/v1/projections`: positions of the projections; rebuild, rollback and verification.
 mod kept;
 mod then;
 
@@ -30,10 +30,10 @@ use crate::{
     state::App,
 };
 
-/// What stands for every projection.
+/// Name that selects every projection.
 const ALL: &str = "all";
 
-/// All projections and how far they are
+/// List projections with their positions and lag
 #[utoipa::path(
     get, path = "/v1/projections", tag = "projections",
     responses((status = 200, body = Page<Projection>)),
@@ -64,7 +64,8 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
     Ok(Json(Page::whole(shown)))
 }
 
-/// What goes on by itself follows the log as a view does, and is looked for in the same place.
+/// Returns the position of the policies as a projection. Policies consume the log as projections
+/// do, so operators look for their lag here.
 async fn followed(app: &App) -> Result<Projection, Problem> {
     let Reached { position, parked } = parked::progress(&app.pool).await?;
     let (name, _, version) = policies::CONSUMER;
@@ -79,11 +80,11 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
     })
 }
 
-/// Make a projection again while the server runs
+/// Rebuild a projection while the server runs
 #[utoipa::path(
     post, path = "/v1/projections/{name}/rebuild", tag = "projections",
     params(
-        ("name" = String, Path, description = "The projection's name, or `all`: the log is read once for all of them"),
+        ("name" = String, Path, description = "Projection name, or `all` to rebuild every projection in one pass over the log"),
         RebuildQuery,
     ),
     responses((status = 200, body = Progress, content_type = "text/event-stream")),
@@ -99,7 +100,10 @@ pub async fn rebuild(
     }
     let parallel = how.parallel.unwrap_or(1);
     if !(1..=WORKERS).contains(&parallel) {
-        return Err(Problem::new(Code::BadRequest, format!("parallel takes 1 to {WORKERS}")));
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("parallel must be between 1 and {WORKERS}"),
+        ));
     }
     let all = named(&app).await?;
     let names: Vec<_> = all.iter().copied().filter(|one| name == ALL || name == *one).collect();
@@ -126,7 +130,7 @@ pub async fn rebuild(
     }))
 }
 
-/// Go back to the rows that were in use before the last rebuild, brought up to date
+/// Restore the rows from before the last rebuild, and apply the events since then
 #[utoipa::path(
     post, path = "/v1/projections/{name}/rollback", tag = "projections",
     params(("name" = String, Path, description = "The projection's name")),
@@ -147,7 +151,7 @@ pub async fn rollback(
     }))
 }
 
-/// Hold every row of a projection against the log
+/// Compare every row of a projection with the log
 #[utoipa::path(
     post, path = "/v1/projections/{name}/verify", tag = "projections",
     params(("name" = String, Path, description = "The projection's name")),
@@ -181,14 +185,14 @@ async fn known(app: &App, name: &str) -> Result<(), Problem> {
 }
 
 fn unknown(name: &str, all: &[&str]) -> Problem {
-    Problem::not_found(format!("the projection {name:?} (there are {})", all.join(", ")))
+    Problem::not_found(format!("the projection {name:?} (existing: {})", all.join(", ")))
 }
 
 type Said = mpsc::UnboundedSender<Progress>;
-/// How far it is, as it goes on.
+/// Stream of progress events.
 type Telling = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
-/// Do it apart from the connection: a listener that goes away does not stop a swap half way.
+/// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
 fn told(
     name: String,
     work: impl FnOnce(String, Said) -> BoxFuture<'static, Result<Progress, RebuildError>>,
@@ -197,11 +201,11 @@ fn told(
     let doing = work(name.clone(), said.clone());
     tokio::spawn(async move {
         let last = doing.await.unwrap_or_else(|error| {
-            tracing::warn!(projection = name, reason = %error, "Work on {name} failed: {error}");
+            tracing::warn!(projection = name, error = %error, "Operation on a projection failed");
             let (state, detail) = ("failed".into(), Some(error.to_string()));
             Progress { state, detail, ..over(&name, 0) }
         });
-        // Nobody listens any more: it is done all the same.
+        // The client may have disconnected; the work is complete anyway.
         let _ = said.send(last);
     });
     let events = async_stream::stream! {
@@ -213,7 +217,7 @@ fn told(
     Sse::new(events.boxed()).keep_alive(KeepAlive::default())
 }
 
-/// A reporter that speaks at most once per hundredth of the way.
+/// Reports progress at most once per percent.
 fn report(name: &str, said: &Said) -> impl FnMut(projections::Progress) + Send + 'static {
     let (name, said, mut last) = (name.to_owned(), said.clone(), None);
     move |progress| {

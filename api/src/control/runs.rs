@@ -1,4 +1,4 @@
-//! `/v1/runs`: operations on installs, and people's words on their plans.
+//! `/v1/runs`: operations on installs, approvals and other interventions.
 use axum::{Json, extract::State};
 use domain::{
     ids::{RunId, StepId},
@@ -26,7 +26,7 @@ use crate::{
     usecases::runs,
 };
 
-/// Runs, the newest first
+/// List runs, newest first
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", params(RunsQuery),
     responses((status = 200, body = Page<RunSummary>)),
@@ -51,7 +51,7 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
-/// One run, with its steps and what each waits for
+/// Get a run with its steps and what each waits for
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "runs",
     params(("run" = String, Path, description = "The run's id")),
@@ -63,7 +63,7 @@ pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> Answer<Run>
     shown.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
-/// The redacted summary of a step's newest plan
+/// Get the redacted summary of a step's newest plan
 #[utoipa::path(
     get, path = "/v1/runs/{run}/steps/{step}/plan", tag = "runs",
     params(
@@ -80,11 +80,11 @@ pub async fn plan(
     let plan = row.plans.get(&step);
     let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
     let bytes = event_log::blob::get(&app.pool, digest).await?;
-    let bytes = bytes.ok_or_else(|| Problem::internal(format!("no blob {digest}")))?;
+    let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
     serde_json::from_slice(&bytes).map(Json).map_err(Problem::internal)
 }
 
-/// Say yes to a plan, by its digest
+/// Approve a plan by its digest
 #[utoipa::path(
     post, path = "/v1/runs/{run}/approve", tag = "runs", request_body = ApproveRun,
     params(("run" = String, Path, description = "The run's id")),
@@ -94,14 +94,14 @@ pub async fn approve(
     State(app): State<App>,
     Path(run): Path<RunId>,
     Ask { who, call }: Ask,
-    extract::Json(ask): extract::Json<ApproveRun>,
+    extract::Json(body): extract::Json<ApproveRun>,
 ) -> Answer<Done> {
-    let ApproveRun { step, digest, reason } = ask;
+    let ApproveRun { step, digest, reason } = body;
     let word = Word { step, digest, by: who.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
 }
 
-/// Say no to a plan, by its digest
+/// Deny a plan by its digest
 #[utoipa::path(
     post, path = "/v1/runs/{run}/deny", tag = "runs", request_body = DenyRun,
     params(("run" = String, Path, description = "The run's id")),
@@ -111,14 +111,14 @@ pub async fn deny(
     State(app): State<App>,
     Path(run): Path<RunId>,
     Ask { who, call }: Ask,
-    extract::Json(ask): extract::Json<DenyRun>,
+    extract::Json(body): extract::Json<DenyRun>,
 ) -> Answer<Done> {
-    let DenyRun { step, digest, reason } = ask;
+    let DenyRun { step, digest, reason } = body;
     let word = Word { step, digest, by: who.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
 }
 
-/// Stop a run
+/// Cancel a run
 #[utoipa::path(
     post, path = "/v1/runs/{run}/cancel", tag = "runs", request_body = Cancel,
     params(("run" = String, Path, description = "The run's id")),
@@ -128,13 +128,13 @@ pub async fn cancel(
     State(app): State<App>,
     Path(run): Path<RunId>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Cancel>,
+    extract::Json(body): extract::Json<Cancel>,
 ) -> Answer<Done> {
-    let reason = required(&ask.reason)?;
-    Ok(Json(done(&runs::cancel(&app, &call, run, reason, ask.force).await?)))
+    let reason = required(&body.reason)?;
+    Ok(Json(done(&runs::cancel(&app, &call, run, reason, body.force).await?)))
 }
 
-/// Do again what failed: in the run while it goes on, else as a new one
+/// Retry the failed steps: in the same run while it is in progress, otherwise in a new run
 #[utoipa::path(
     post, path = "/v1/runs/{run}/retry", tag = "runs", request_body = Because,
     params(("run" = String, Path, description = "The run's id")),
@@ -144,8 +144,8 @@ pub async fn retry(
     State(app): State<App>,
     Path(run): Path<RunId>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Because>,
+    extract::Json(body): extract::Json<Because>,
 ) -> Answer<RunRequested> {
-    let again = runs::retry(&app, &call, run, optional(ask.reason)?).await?;
+    let again = runs::retry(&app, &call, run, optional(body.reason)?).await?;
     Ok(Json(RunRequested { run: Some(again.answer), position: again.position }))
 }

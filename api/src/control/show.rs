@@ -1,4 +1,4 @@
-//! From rows of views to what the wire says. No decision is made here, only words are found.
+//! Converts projection rows to the wire format. Makes no decisions.
 mod app;
 mod build;
 mod diff;
@@ -22,7 +22,7 @@ use schemas::control::Waiting;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The word of a closed set, as events write it.
+/// Name of a unit variant, as events write it.
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,

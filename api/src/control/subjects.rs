@@ -1,4 +1,4 @@
-//! `/v1/subjects`: whose data is kept, and the end of it.
+//! `/v1/subjects`: personal data of data subjects and its erasure.
 use axum::{Json, extract::State};
 use domain::{
     ids::PrincipalId,
@@ -16,7 +16,7 @@ use crate::{
     usecases::subjects,
 };
 
-/// What is kept of a subject
+/// Get the erasure state of a data subject
 #[utoipa::path(
     get, path = "/v1/subjects/{subject}", tag = "subjects",
     params(("subject" = String, Path, description = "The id of an install or a principal")),
@@ -40,7 +40,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
             }
         }
     }
-    // They are being erased again.
+    // A repeated shredding is erasing the copies again.
     let open = shred::with_copies(&app.pool).await?;
     if shown.state == "erased" && open.iter().any(|due| due.subject == shown.subject) {
         shown.state = "shredded".into();
@@ -53,10 +53,10 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
     Ok(Json(shown))
 }
 
-/// Make everything that is kept of a subject unreadable, for ever
+/// Shred a data subject: make its personal data unreadable, irreversibly
 ///
-/// Refused while it is in use: an install that is not deprovisioned, a principal that still logs in. Of a subject that is
-/// shredded already the copies are erased again.
+/// Rejected while the subject is in use: an install that is not deprovisioned, or a principal with
+/// a valid token. If the subject is already shredded, its copies are erased again.
 #[utoipa::path(
     post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = Because,
     params(("subject" = String, Path, description = "The id of an install or a principal")),
@@ -66,8 +66,8 @@ pub async fn shred(
     State(app): State<App>,
     Path(subject): Path<SubjectId>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<Because>,
+    extract::Json(body): extract::Json<Because>,
 ) -> Answer<Done> {
-    let reason = required(&ask.reason.unwrap_or_default())?;
+    let reason = required(&body.reason.unwrap_or_default())?;
     Ok(Json(done(&subjects::shred(&app, &call, subject, reason).await?)))
 }

@@ -1,4 +1,5 @@
-//! The Control API through its door, on a real server and a real Postgres, with the client that people use.
+//! Tests of the Control API over HTTP, with a server, a Postgres database and the client of the
+//! CLI.
 mod archived;
 mod bundles;
 mod corpus;
@@ -33,34 +34,36 @@ use schemas::control::{
 
 use crate::server::testing::Started;
 
-/// A client with this token.
+/// Client with this token.
 fn client(started: &Started, token: &str) -> Client {
     let server = started.server.ready.control.clone();
     Client::new(&Target { server, token: Some(token.into()), ca: None }).unwrap()
 }
 
-/// The owner.
+/// Client of the owner.
 fn owner(started: &Started) -> Client {
     client(started, &started.owner_token())
 }
 
-/// Somebody with one role, made by the owner.
+/// Client of a new principal with one role.
 async fn somebody(started: &Started, role: Role) -> Client {
     let ask = CreateToken { role, name: None, expires_in_s: None };
     client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
 }
 
-/// An app of two components, the second of which reads the first; `mark` is somewhere in the first.
+/// App with two components, the second of which depends on the first. `mark` is part of the first
+/// one's source.
 fn bundle(mark: &str) -> Bytes {
     bundle_with(mark, "size", "{{ .nuon.inputs.inputs.size }}")
 }
 
-/// The same, with one required input of this name, and what the first component is given for `size`.
+/// As [`bundle`], with the name of the required input and the value of the first component's
+/// `size`.
 fn bundle_with(mark: &str, input: &str, size: &str) -> Bytes {
     bundle_of(mark, input, Some(size))
 }
 
-/// The same; without a size there is no first component.
+/// As [`bundle_with`]. Without a size, the first component does not exist.
 fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
     let component = |name: &str, vars: &str| {
         format!(
@@ -104,12 +107,12 @@ fn bundle_of(mark: &str, input: &str, size: Option<&str>) -> Bytes {
     packed(&Tree::bundle(&app, &sources, &[]).unwrap())
 }
 
-/// A bundle as it is sent.
+/// Bundle as a request body.
 fn packed(bundle: &Tree) -> Bytes {
     zstd::encode_all(bundle.encode().unwrap().as_slice(), 1).unwrap().into()
 }
 
-/// A bundle of these files: of the app below `app/`, of modules below `source/NAME/`.
+/// Bundle of these files: the app below `app/`, modules below `source/NAME/`.
 fn files(files: &[(&str, &str)]) -> Bytes {
     let mut bundle = Tree::default();
     for (path, text) in files {
@@ -130,7 +133,7 @@ fn new_install(name: &str) -> CreateInstall {
     }
 }
 
-/// A server with the app at version 1 and one install of it.
+/// Server with version 1 of the app and one install.
 async fn with_install() -> (Started, Client, InstallCreated) {
     let started = Started::new().await;
     let owner = owner(&started);
@@ -139,7 +142,7 @@ async fn with_install() -> (Started, Client, InstallCreated) {
     (started, owner, made)
 }
 
-/// The status and the code of a refusal.
+/// Status and code of a problem.
 fn refused<T: std::fmt::Debug>(said: Result<T, ClientError>) -> (u16, String) {
     match said.unwrap_err() {
         ClientError::Problem(problem) => (problem.status, problem.code),

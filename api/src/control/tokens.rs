@@ -1,4 +1,4 @@
-//! `/v1/tokens`: who may do what.
+//! `/v1/tokens`: tokens, principals and their roles.
 use axum::{Json, extract::State};
 use chrono::TimeDelta;
 use domain::{
@@ -24,7 +24,7 @@ use crate::{
     usecases::access,
 };
 
-/// All tokens, in the order in which they were made
+/// List tokens, oldest first
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "access", params(Listing),
     responses((status = 200, body = Page<Token>)),
@@ -62,9 +62,9 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
     }
 }
 
-/// Make a principal with one role, and a token for it
+/// Create a principal with one role, and a token for it
 ///
-/// The token is shown only now.
+/// The token is shown only once.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "access", request_body = CreateToken,
     responses((status = 200, body = TokenCreated)),
@@ -72,17 +72,17 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
 pub async fn create(
     State(app): State<App>,
     Ask { call, .. }: Ask,
-    extract::Json(ask): extract::Json<CreateToken>,
+    extract::Json(body): extract::Json<CreateToken>,
 ) -> Answer<TokenCreated> {
-    let lives = match ask.expires_in_s {
+    let lives = match body.expires_in_s {
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-            Some(lives.ok_or_else(|| field("expires_in_s", "is too long", "leave it out"))?)
+            Some(lives.ok_or_else(|| field("expires_in_s", "is too long", "omit it"))?)
         }
         None => None,
     };
-    let name = ask.name.as_deref().map(names::checked).transpose()?;
-    let made = access::create(&app, &call, (name, role(ask.role)), lives).await?;
+    let name = body.name.as_deref().map(names::checked).transpose()?;
+    let made = access::create(&app, &call, (name, role(body.role)), lives).await?;
     let access::Made { principal, token: id, clear, expires_at } = made.answer;
     let (token, position) = (Some(clear), made.position);
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
@@ -97,7 +97,7 @@ fn role(asked: wire::Role) -> Role {
     }
 }
 
-/// Let a principal do more
+/// Grant a role to a principal
 #[utoipa::path(
     put, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
     params(
@@ -114,9 +114,9 @@ pub async fn grant_role(
     Ok(Json(done(&access::grant(&app, &call, principal, role(named)).await?)))
 }
 
-/// Let a principal do less, at once
+/// Revoke a role from a principal, effective immediately
 ///
-/// The last owner that is heard is refused with 409.
+/// Rejected with 409 for the only owner with a valid token.
 #[utoipa::path(
     delete, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
     params(
@@ -133,9 +133,9 @@ pub async fn revoke_role(
     Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
 }
 
-/// Call a principal something else, or nothing but its id
+/// Set or remove the name of a principal
 ///
-/// No event: the log knows principals by id only.
+/// Records no event: the log has only the ids of principals.
 #[utoipa::path(
     put, path = "/v1/principals/{principal}/name", tag = "access", request_body = NamePrincipal,
     params(("principal" = String, Path, description = "The principal's id")),
@@ -144,16 +144,16 @@ pub async fn revoke_role(
 pub async fn name(
     State(app): State<App>,
     Path(principal): Path<PrincipalId>,
-    extract::Json(ask): extract::Json<NamePrincipal>,
+    extract::Json(body): extract::Json<NamePrincipal>,
 ) -> Answer<Done> {
-    let name = ask.name.as_deref().map(names::checked).transpose()?;
+    let name = body.name.as_deref().map(names::checked).transpose()?;
     let changed = access::name(&app, principal, name).await?;
     Ok(Json(Done { position: app.log().position(), changed }))
 }
 
-/// Make a token useless, at once
+/// Revoke a token, effective immediately
 ///
-/// The last one by which an owner is heard is refused with 409.
+/// Rejected with 409 for the only valid token of the last owner.
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "access",
     params(("token" = String, Path, description = "The token's id, not the token")),

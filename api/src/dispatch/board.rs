@@ -1,7 +1,8 @@
-//! Every job that is not over yet, as its events have it: what can be offered, who holds what.
+//! Jobs that are not complete yet, built from their events: jobs to offer, and jobs that runners
+//! hold.
 //!
-//! The board copies the log, in its order, and decides nothing: an offer is only an offer, and the
-//! job itself answers every claim and every report.
+//! The table follows the log in its order and makes no decisions. An offer is only a hint. The job
+//! aggregate decides on every claim and report.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     time::Duration,
@@ -21,84 +22,85 @@ use super::Moment;
 
 mod take;
 
-/// Which runners may have a job.
+/// Runners that may claim a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The runner of one install.
+    /// Runner of one install.
     Install(InstallId),
     /// Any build runner.
     Build,
 }
 
-/// A job and what the server remembers beside its events.
+/// A job with the data that the server keeps beside its events.
 #[derive(Debug)]
 pub struct Tracked {
-    /// The fold of its events.
+    /// State folded from the job's events.
     pub job: Job,
-    /// The last of them, as facts say it.
+    /// Sequence of the last applied event, and its index among the events that it decodes to.
     pub sequence: (u64, usize),
-    /// Its place among those that wait: the position at which it was queued.
+    /// Order in the queue: the position of the event that queued the job.
     pub order: u64,
-    /// Since when it waits, on the log's clock.
+    /// Time at which the job was queued, by the log's clock.
     pub queued_at: Timestamp,
-    /// When its time is over on our clock, which never jumps: the queue's patience while it waits, the
-    /// deadline while a runner has it.
+    /// Time at which the queue TTL or the deadline elapses, by the monotonic clock.
     pub over_at: Instant,
-    /// The last word of the runner that holds it; ahead of now after a takeover.
+    /// Last contact from the runner that holds the job. In the future after a takeover.
     pub heard: Instant,
-    /// When its runner was last asked what became of it, because it polled and did not speak of it.
+    /// Last time the server requested the runner's journal, because a poll did not name this
+    /// execution.
     pub asked: Option<Instant>,
-    /// When the cancel that waits was asked for.
+    /// Time at which the pending cancellation was requested.
     pub cancel_since: Option<Instant>,
-    /// The last claim as the log holds it, if this server heard of it.
+    /// Stored event of the last claim, if this server has seen it.
     pub claim: Option<Box<Stored>>,
-    /// Who claimed it last, if this server heard of the claim.
+    /// Runner of the last claim, if this server has seen it.
     pub last_runner: Option<RunnerId>,
     /// Logs of ended executions that are not finalized.
     pub unsealed: Vec<OpenLog>,
-    /// An offer of it stands, so that it is not offered to anybody else.
+    /// True while an offer of the job is open, so that it is not offered twice.
     pub offered: bool,
 }
 
-/// A log that is still arriving, at this server or at another one.
+/// Log that is still arriving at any server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenLog {
-    /// Its execution.
+    /// Execution that writes the log.
     pub execution: ExecutionId,
-    /// The last time that this server saw it grow, or the end of the execution.
+    /// Time of the last growth that this server saw, or of the end of the execution.
     pub quiet_since: Instant,
-    /// Its length then.
+    /// Length at that time, in bytes.
     pub length: u64,
 }
 
-/// One event of a job, where it stands in the log.
+/// One event of a job, with its place in the log.
 #[derive(Debug, Clone)]
 pub struct Fact {
-    /// Whose.
+    /// Job of the event.
     pub job: JobId,
-    /// Its place in the job's stream, and which of the facts that are there.
+    /// Sequence in the job's stream, and index among the events that the stored event decodes to.
     pub sequence: (u64, usize),
-    /// Its place in the log.
+    /// Position in the log.
     pub position: u64,
-    /// When it was recorded.
+    /// Time of the append.
     pub recorded_at: Timestamp,
-    /// What happened.
+    /// Decoded event.
     pub event: JobEvent,
-    /// The event as the log holds it, where it is a claim: its proof is wanted in a moment.
+    /// Stored event of a claim. Its inclusion proof is needed shortly afterwards.
     pub claim: Option<Box<Stored>>,
 }
 
-/// The jobs, by what can be asked of them.
+/// Jobs, indexed for the queries of the dispatcher.
 #[derive(Debug, Default)]
 pub struct Board {
     jobs: HashMap<JobId, Tracked>,
-    /// Queued, and on offer to nobody. By kind, so that what nobody can take is not looked at again and again.
+    /// Queued jobs without an open offer, by target and kind. A kind that no runner accepts is
+    /// therefore not scanned repeatedly.
     waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
     held: HashMap<RunnerId, BTreeSet<JobId>>,
 }
 
 impl Tracked {
-    /// A job as it was loaded when the server started, heard of `heard`.
+    /// Creates the entry of a loaded job, with `heard` as its last contact.
     pub fn loaded(
         job: Job,
         sequence: u64,
@@ -145,17 +147,17 @@ impl Tracked {
         tracked
     }
 
-    /// What is to be done.
+    /// Work that the job describes.
     pub fn work(&self) -> Option<&Work> {
         self.job.work.as_ref()
     }
 
-    /// The execution that has the job and may still report.
+    /// Execution that holds the job and may still report.
     pub fn held(&self) -> Option<&Execution> {
         self.job.execution()
     }
 
-    /// The execution whose silence counts: it was not given up.
+    /// Execution whose contact is monitored: it is neither ended nor of unknown outcome.
     pub fn alive(&self) -> Option<&Execution> {
         match &self.job.state {
             State::Claimed(held) | State::Running(held) => Some(held),
@@ -166,7 +168,7 @@ impl Tracked {
         }
     }
 
-    /// Which runners may have it.
+    /// Runners that may claim the job.
     pub fn target(&self) -> Option<Target> {
         self.work().map(|work| match work.origin {
             Origin::Build { .. } => Target::Build,
@@ -174,17 +176,17 @@ impl Tracked {
         })
     }
 
-    /// Among which it waits.
+    /// Queue in which the job waits.
     fn place(&self) -> Option<(Target, JobKind)> {
         Some((self.target()?, self.work()?.kind))
     }
 
-    /// How long it may wait for a runner.
+    /// Longest time that the job may wait for a runner.
     pub fn patience(&self) -> Option<TimeDelta> {
         self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
     }
 
-    /// Whether its log takes nothing more.
+    /// Returns true if the log of this execution is finalized.
     pub fn is_sealed(&self, execution: ExecutionId) -> bool {
         self.job.logs.iter().any(|log| log.execution == execution)
     }
@@ -201,7 +203,7 @@ impl Tracked {
 }
 
 impl Board {
-    /// Put a job up that was loaded when the server started.
+    /// Adds a job that was loaded when the server started.
     pub fn put(&mut self, id: JobId, mut tracked: Tracked) {
         let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
         if !known && !tracked.is_over() {
@@ -212,7 +214,8 @@ impl Board {
         }
     }
 
-    /// Take in an event. Events that are known, or of jobs that were over before, change nothing.
+    /// Applies an event. Ignores events that were applied before, and events of jobs that were
+    /// already complete.
     pub fn apply(&mut self, fact: Fact, now: Moment) {
         let (id, at) = (fact.job, fact.recorded_at);
         if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
@@ -230,22 +233,22 @@ impl Board {
         }
     }
 
-    /// A job that is not over.
+    /// Job that is not complete.
     pub fn get(&self, job: JobId) -> Option<&Tracked> {
         self.jobs.get(&job)
     }
 
-    /// Every job that is not over.
+    /// All jobs that are not complete.
     pub fn all(&self) -> impl Iterator<Item = (JobId, &Tracked)> {
         self.jobs.iter().map(|(id, tracked)| (*id, tracked))
     }
 
-    /// How many jobs of a kind wait for such a runner and are on offer to nobody.
+    /// Number of queued jobs of a kind for a target without an open offer.
     pub fn waiting(&self, target: Target, kind: JobKind) -> usize {
         self.waiting.get(&(target, kind)).map_or(0, BTreeMap::len)
     }
 
-    /// The one that waits longest for such a runner, of these kinds, and is on offer to nobody.
+    /// Oldest queued job for a target, of one of these kinds, without an open offer.
     pub fn next(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
         let first = |kind: &JobKind| {
             let (order, job) = self.waiting.get(&(target, *kind))?.first_key_value()?;
@@ -255,7 +258,7 @@ impl Board {
         next.map(|(_, job, kind)| (job, kind))
     }
 
-    /// An offer of the job stands from now on, or no longer does.
+    /// Records that an offer of the job was made or withdrawn.
     pub fn set_offered(&mut self, job: JobId, offered: bool) {
         self.unlist(job);
         if let Some(tracked) = self.jobs.get_mut(&job) {
@@ -264,18 +267,18 @@ impl Board {
         self.list(job);
     }
 
-    /// Which kinds of runner have work waiting that is on offer to nobody.
+    /// Targets with queued jobs that have no open offer.
     pub fn wanted(&self) -> HashSet<Target> {
         self.waiting.keys().map(|(target, _)| *target).collect()
     }
 
-    /// The jobs that a runner holds.
+    /// Jobs that a runner holds.
     pub fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = (JobId, &Tracked)> {
         let ids = self.held.get(&runner).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
-    /// How many slots of a runner its jobs fill: operations, and everything else.
+    /// Number of slots that a runner's jobs occupy: actions, and all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
             (0, 0),
@@ -289,9 +292,9 @@ impl Board {
         )
     }
 
-    /// A runner spoke of an execution: if it holds it, its lease is whole again. Answers whether the
-    /// job was told that it is disconnected, and must now hear that it is not; `None` when another
-    /// runner holds it, or nobody: the ids of executions are no secrets.
+    /// Renews the lease of an execution if this runner holds it. Returns true if the job was
+    /// recorded as disconnected and must be reattached. Returns `None` if the runner does not hold
+    /// the execution: execution ids are not secret.
     pub fn renew(
         &mut self,
         runner: RunnerId,
@@ -306,8 +309,9 @@ impl Board {
         Some(tracked.alive().is_some() && contact == Contact::Disconnected)
     }
 
-    /// Whether a runner holds something that it does not name, and has said nothing of for so long. It is
-    /// asked once in that time: the answer proves nothing by itself, and takes a while.
+    /// Returns true if a runner holds an execution that it does not name and has not mentioned for
+    /// the duration `limit`. Returns true at most once in that duration, because the journal takes
+    /// time to arrive.
     pub fn is_silent_about(
         &mut self,
         runner: RunnerId,
@@ -329,7 +333,7 @@ impl Board {
         silent
     }
 
-    /// The log of an execution grew: whoever waits for its end waits from now on.
+    /// Records that the log of an execution grew, which restarts the timeout for its end.
     pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
         let unsealed = self.jobs.get_mut(&job).map(|tracked| &mut tracked.unsealed);
         for open in unsealed.into_iter().flatten() {
@@ -339,7 +343,7 @@ impl Board {
         }
     }
 
-    /// Everything that a runner has gets a whole lease from this moment on.
+    /// Gives all executions of a runner a full lease from this time on.
     pub fn renew_all(&mut self, runner: RunnerId, from: Instant) {
         for job in self.held.get(&runner).into_iter().flatten() {
             if let Some(tracked) = self.jobs.get_mut(job) {

@@ -1,4 +1,4 @@
-//! The state of the dispatcher, behind one lock that is never held over an await.
+//! State of the dispatcher, behind one lock that is never held across an await.
 use std::collections::{HashMap, HashSet};
 
 use domain::{
@@ -20,41 +20,42 @@ use super::{
     session::{Known, Roster, Session, Wake},
 };
 
-/// How many runners are compared before work is offered.
+/// Number of runners to compare before work is offered.
 const LOOKED_AT: usize = 64;
 
-/// A moment on both clocks: ours for waits, the world's for what others read.
+/// Current time on two clocks: monotonic for waits, and wall-clock for values that others read.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// Never jumps.
+    /// Monotonic time, which never jumps.
     pub instant: Instant,
-    /// What people and runners are told.
+    /// Wall-clock time, for users and runners.
     pub wall: Timestamp,
 }
 
-/// Everything that the dispatcher knows.
+/// State of the dispatcher.
 #[derive(Debug, Default)]
 pub struct Desk {
-    /// The jobs.
+    /// Open jobs.
     pub board: Board,
-    /// The runners.
+    /// Runners that called this server.
     pub roster: Roster,
-    /// What is on offer.
+    /// Open offers.
     pub offers: Offers,
-    /// Where in a fleet the next look for room begins.
+    /// Start of the next search for free slots within a fleet.
     turn: usize,
-    /// How many read each job's log along.
+    /// Number of readers that follow the log of each job.
     pub(super) tails: HashMap<JobId, u32>,
-    /// How often runners call.
+    /// Rate limits of the runners.
     pub rates: Rates,
-    /// Runners whose sessions may belong to this server in the database, but that it does not watch yet.
+    /// Runners whose sessions may belong to this server in the database, but that it does not watch
+    /// yet.
     pub(super) unwatched: HashSet<RunnerId>,
-    /// The server stops: no poll is parked any more.
+    /// True while the server stops. Long polls then return immediately.
     pub stopping: bool,
 }
 
 impl Desk {
-    /// Take in an event of a job and wake who has to know.
+    /// Applies a job event and wakes the runners that it affects.
     pub fn on_job(&mut self, fact: Fact, now: Moment, timing: &Timing) {
         let job = fact.job;
         let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
@@ -91,14 +92,14 @@ impl Desk {
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }
-        // A slot may have become free: whoever held the job may get another one.
+        // The event may have freed a slot, so the former owner may get another job.
         let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);
         }
     }
 
-    /// Take in an event of a runner and wake it when its standing changed.
+    /// Applies a runner event, and wakes the runner if its state changed.
     pub fn on_runner(
         &mut self,
         id: RunnerId,
@@ -126,7 +127,7 @@ impl Desk {
         }
     }
 
-    /// Take back offers whose time is over and make them again, to whoever is there.
+    /// Withdraws expired offers and offers the jobs again to available runners.
     pub fn on_tick(&mut self, now: Moment, timing: &Timing) {
         for (job, offer) in self.offers.expired(now.instant) {
             self.forget_offer(offer.runner, job);
@@ -136,20 +137,21 @@ impl Desk {
         }
     }
 
-    /// Offer a job that has come into the queue.
+    /// Offers a job that was queued.
     fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
         let Some(tracked) = self.board.get(job) else { return };
         let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
-        // Whoever gets room is offered what waits at once: if one of its kind waits before it, nobody has any.
+        // A runner with a free slot gets queued work immediately. If another job of this kind
+        // already waits, no runner has a free slot.
         if self.board.waiting(target, work.kind) <= 1 {
             self.offer_to_all(target, now, timing);
         }
     }
 
-    /// Offer what waits for such runners: the first job to the runner with most room.
+    /// Offers the queued jobs of a target, the oldest first, to the runners with most free slots.
     pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
-        // Of a large fleet some at a time, each time others: to look for the best of ten thousand for each of ten
-        // thousand jobs would hold this lock for minutes.
+        // Compares a part of a large fleet at a time, and another part each time. To rank ten
+        // thousand runners for each of ten thousand jobs would hold this lock for minutes.
         let fleet = self.roster.of(target).len();
         self.turn = self.turn.wrapping_add(LOOKED_AT);
         let start = self.turn.checked_rem(fleet).unwrap_or_default();
@@ -158,7 +160,8 @@ impl Desk {
             let some = LOOKED_AT.min(fleet - looked_at);
             let mut runners: Vec<_> =
                 all.clone().chain(all).skip(start + looked_at).take(some).collect();
-            // A parked poll hears at once; of those, the one with most room.
+            // A runner with a long poll receives the offer immediately. Among those, the one with
+            // most free slots comes first.
             runners.sort_by_cached_key(|id| {
                 let parked = self.roster.get(*id).and_then(|known| known.session.as_ref());
                 let parked = parked.is_some_and(Session::is_parked);
@@ -173,7 +176,7 @@ impl Desk {
         }
     }
 
-    /// Offer a runner what waits for it and fits. True when there is something new to say.
+    /// Offers a runner the queued jobs that fit. Returns true if there is a new directive.
     pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
         let Some(known) = self.roster.get(runner) else { return false };
         let Some(session) = &known.session else { return false };
@@ -201,7 +204,7 @@ impl Desk {
         news
     }
 
-    /// How much more a runner can take; nothing when it is not there or not to get anything.
+    /// Capacity of a runner, or `None` if it is disconnected or must not get work.
     fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Room> {
         let known = self.roster.get(runner)?;
         let session = known.session.as_ref()?;
@@ -228,8 +231,8 @@ impl Desk {
         }
     }
 
-    /// Open a session for a runner that is known. The former one, if any, hears of it: its parked
-    /// poll goes on and is refused.
+    /// Opens a session for a known runner. The long poll of a previous session returns and is
+    /// rejected.
     pub fn seat(
         &mut self,
         runner: RunnerId,
@@ -261,7 +264,7 @@ impl Desk {
         self.roster.get_mut(runner)
     }
 
-    /// A session ends in order.
+    /// Closes a session that the runner ended.
     pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
         let newest = self.roster.get(runner).and_then(|known| known.session.as_ref());
         if newest.is_none_or(|newest| newest.id != session) {

@@ -1,4 +1,5 @@
-//! What the clock has to say: collected in one look at the desk, said outside of its lock.
+//! Commands for elapsed timeouts. They are collected under the lock of the dispatcher and handled
+//! outside of it.
 use std::time::Duration;
 
 use domain::{
@@ -16,41 +17,43 @@ use super::{
     words,
 };
 
-/// One thing to say to the log.
+/// Command caused by an elapsed timeout.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Due {
-    /// To a job. Guarded, when it is about a silence, by whose silence it was to notice.
+    /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
+    /// session applies it.
     Job {
-        /// Which.
+        /// Job that handles the command.
         job: JobId,
-        /// What.
+        /// Command to handle.
         command: Box<JobCommand>,
-        /// The session that must still be this server's.
+        /// Session that this server must still own.
         guard: Option<SessionGuard>,
     },
-    /// A runner has not called for minutes.
+    /// A runner has been disconnected for [`Timing::runner_disconnected`].
     Silent {
-        /// Which.
+        /// Runner to disconnect.
         runner: RunnerId,
-        /// Since when.
+        /// Time of its last contact.
         since: Timestamp,
-        /// The session that must still be this server's.
+        /// Session that this server must still own.
         guard: SessionGuard,
     },
-    /// This server has not seen a log grow for a while. It may arrive at another server, so the database decides whether
-    /// it is quiet: only a log that still has this length is finalized without its end.
+    /// This server has not seen a log grow for a while. The log may be arriving at another server,
+    /// so the database decides: only a log that still has this length is finalized without its end.
     Seal {
-        /// Whose job.
+        /// Job of the log.
         job: JobId,
-        /// Whose log.
+        /// Execution that wrote the log.
         execution: ExecutionId,
-        /// Its length, as far as this server knows.
+        /// Length that this server knows, in bytes.
         length: u64,
     },
 }
 
 impl Dispatch {
-    /// Everything that is due now. Looking twice is harmless: each is said until the log has it.
+    /// Returns all commands that are due now. Repeated calls are harmless: a command is returned
+    /// until the log contains its event.
     pub fn due(&self, now: Moment) -> Vec<Due> {
         let (desk, timing) = (self.desk(), self.timing());
         let owned = |runner| {
@@ -82,7 +85,7 @@ impl Dispatch {
     }
 }
 
-/// What the silence of an execution means to its job.
+/// Returns the command to a job whose execution lost contact or passed its deadline.
 fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand> {
     let held = tracked.alive()?;
     let silence = Silence {
@@ -103,14 +106,14 @@ fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand
     })
 }
 
-/// For how long a moment is over on both clocks; `None` before. A clock that is set forward by an hour
-/// ends nothing that has an hour left, and one that is set back ends nothing early.
+/// Returns the time by which both clocks have passed a moment, or `None` before it. A wall clock
+/// that jumps ahead or back therefore ends nothing early.
 fn both(tracked: &Tracked, now: Moment, moment: Timestamp) -> Option<Duration> {
     let world = (now.wall - moment).to_std().ok()?;
     Some(world.min(now.instant.checked_duration_since(tracked.over_at)?))
 }
 
-/// What does not depend on who is silent: waits that are over.
+/// Returns the timeouts that do not depend on lost contact.
 fn overdue(job: JobId, tracked: &Tracked, now: Moment, timing: &Timing) -> Vec<Due> {
     let mut due = Vec::new();
     let passed = |since| now.instant.saturating_duration_since(since);
@@ -172,7 +175,7 @@ mod tests {
     const EXECUTION: ExecutionId = ExecutionId(Ulid(8));
     const RUNNER: RunnerId = RunnerId(Ulid(9));
 
-    /// A dispatcher whose clock of the world is set by hand.
+    /// Creates a dispatcher whose wall clock the test sets.
     fn dispatch() -> (Dispatch, Arc<AtomicI64>) {
         let seconds = Arc::new(AtomicI64::new(0));
         let read = Arc::clone(&seconds);
@@ -234,16 +237,16 @@ mod tests {
         // given an execution with an hour left
         let (dispatch, clock) = dispatch();
         is_claimed(&dispatch);
-        // when the world's clock is set forward by two hours
+        // when the wall clock jumps ahead by two hours
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
-        // then nothing is lost
+        // then the execution is not lost
         assert_eq!(said(&dispatch), []);
-        // but when the hour and the time to stop have really passed, it is
+        // but once the hour and the overtime have passed on both clocks, it is
         advance(Duration::from_secs(HOUR + 600)).await;
         dispatch.touch_execution(RUNNER, JOB, EXECUTION);
         let (execution, loss_reason) = (EXECUTION, LossReason::DeadlinePassed);
         assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
-        // and a clock that is set back only waits
+        // and a wall clock that jumps back only delays it
         clock.store(0, SeqCst);
         assert_eq!(said(&dispatch), []);
     }
@@ -259,7 +262,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
-        // given an execution that has ended and whose log is late
+        // given a finished execution whose log is still arriving
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);
         let execution = EXECUTION;
@@ -281,14 +284,14 @@ mod tests {
             };
             dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
         };
-        // when it comes in slowly, for longer than a silent one is waited for, then it is waited for
+        // when the log keeps growing for longer than the timeout, then it is not finalized
         let seal = dispatch.timing().seal;
         for length in 1..=3 {
             advance(seal - Duration::from_secs(1)).await;
             assert_eq!(seals(), []);
             dispatch.log_grew(JOB, EXECUTION, length);
         }
-        // and when it is silent, then until then
+        // and when it stops growing, it is finalized after the timeout
         advance(seal - Duration::from_secs(1)).await;
         assert_eq!(seals(), []);
         advance(Duration::from_secs(1)).await;
@@ -308,7 +311,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_polls_without_a_word_of_its_work_is_asked_what_became_of_it() {
-        // given a runner that claimed a job and then only polls, as if it had nothing
+        // given a runner that claimed a job and then polls without naming it
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);
         let now = dispatch.moment().instant;
@@ -327,7 +330,7 @@ mod tests {
         let speaks = Poll { running, ..silent.clone() };
         advance(Duration::from_secs(59)).await;
         assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
-        // when a minute is over, then it is asked, once a minute
+        // when a minute has passed, then the server requests its journal, once a minute
         advance(Duration::from_secs(1)).await;
         assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionRefusal::Unsure));
         assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");

@@ -1,4 +1,4 @@
-//! Follows the log and keeps the desk up with it.
+//! Follows the log and updates the dispatch state.
 use std::sync::Arc;
 
 use domain::{
@@ -12,16 +12,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Dispatch, board::Fact};
 
-/// How many events one read brings when the tail is not enough.
+/// Number of events per read when the in-memory tail is not enough.
 const PAGE: u32 = 1_000;
 
 impl Dispatch {
-    /// Take in events, in the order of the log.
+    /// Applies events in log order.
     pub fn take(&self, events: &[Stored]) {
         for stored in events {
             if let Err(error) = self.take_one(stored) {
-                let position = stored.position;
-                tracing::error!(position, reason = %error, "Event {position} cannot be read: {error}");
+                tracing::error!(position = stored.position, error = %error, "Cannot read an event");
             }
         }
     }
@@ -52,8 +51,8 @@ impl Dispatch {
     }
 }
 
-/// Keep the desk up with the log from `position` on, until the server stops. What this server
-/// appends comes through memory; what others append is read.
+/// Applies the log from `position` on, until the server stops. Events of this server arrive in
+/// memory. Events of other servers are read from the database.
 pub async fn follow(
     dispatch: Dispatch,
     log: EventLog,
@@ -68,7 +67,7 @@ pub async fn follow(
     loop {
         dispatch.0.taken.send_replace(position);
         let read = tokio::select! {
-            // The tail first: what it brings need not be read.
+            // The tail comes first: events that it delivers need not be read from the log.
             biased;
             () = stopping.cancelled() => return,
             batch = tail.recv() => match batch {
@@ -77,7 +76,7 @@ pub async fn follow(
                     position += batch.len() as u64;
                     false
                 }
-                // Read already, in part or as a whole; or there is a gap before it.
+                // Already read, in part or completely, or preceded by a gap.
                 Ok(batch) => batch.last().is_some_and(|last| last.position > position),
                 Err(RecvError::Lagged(_)) => true,
                 Err(RecvError::Closed) => return,
@@ -104,8 +103,8 @@ async fn catch_up(dispatch: &Dispatch, log: &EventLog, mut position: u64) -> u64
                 }
             }
             Err(error) => {
-                // The next append, or the next look at the head, tries again.
-                tracing::warn!(reason = %error, "The dispatcher cannot read the log: {error}");
+                // The next append or the next change of the head triggers another attempt.
+                tracing::warn!(error = %error, "Dispatcher cannot read the log, trying again");
                 return position;
             }
         }

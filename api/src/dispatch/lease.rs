@@ -1,33 +1,34 @@
-//! The ladder of silence: connected, suspect, disconnected, and then what the class allows.
+//! Liveness of executions: connected, suspect, disconnected, and then a result that depends on the
+//! class of the work.
 use std::time::Duration;
 
 use super::Timing;
 
-/// What the server knows of an execution when it asks what its silence means.
+/// Input of the liveness decision for one execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Silence {
-    /// Since the last word.
+    /// Time since the last contact.
     pub silent: Duration,
-    /// Since its deadline; `None` before.
+    /// Time since the deadline, or `None` before it.
     pub overdue: Option<Duration>,
-    /// Whether the job has heard that it is disconnected.
+    /// True if the job has recorded the disconnect.
     pub disconnected: bool,
-    /// Whether the work may simply be repeated.
+    /// True if the work can be repeated without side effects.
     pub pure: bool,
 }
 
-/// What has to be said to the job.
+/// Liveness transition that the job must record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// No word for a whole lease.
+    /// No contact for a full lease.
     Disconnected,
-    /// Pure work, silent for so long that it is started elsewhere.
+    /// Pure work without contact for so long that it is started elsewhere.
     SilentTooLong,
-    /// The deadline is over, and the time to stop as well.
+    /// The deadline and the time to stop after it have passed.
     DeadlinePassed,
 }
 
-/// The next edge, if it is due. Each is said to the job until the job has taken it.
+/// Returns the next transition, if it is due. It is returned until the job has recorded it.
 pub fn edge(silence: Silence, timing: &Timing) -> Option<Edge> {
     let patience = if silence.disconnected { timing.overtime_silent } else { timing.overtime };
     if silence.overdue.is_some_and(|overdue| overdue >= patience) {
@@ -41,7 +42,8 @@ pub fn edge(silence: Silence, timing: &Timing) -> Option<Edge> {
     }
 }
 
-/// Whether the silence is long enough to be shown, and not yet an event.
+/// Returns true if the last contact is long enough ago to display the execution as suspect. No
+/// event is recorded for that.
 pub fn is_suspect(silent: Duration, timing: &Timing) -> bool {
     silent >= timing.suspect
 }

@@ -1,13 +1,13 @@
-//! From a queued job to a waiting runner, and who is still there.
+//! Dispatches queued jobs to runners, and tracks contact with them.
 //!
 //! ```text
-//! the log ─tail─▶ feed ─▶ board (jobs) ─▶ offers ─▶ outbox ─wakes─▶ parked poll
-//!                    └──▶ roster (runners) ◀─ sessions ◀─ polls, reports, log chunks: every call is a sign of life
-//!                                     clockwork ◀─ lease (the ladder of silence)
+//! the log ─tail─▶ feed ─▶ job table ─▶ offers ─▶ outbox ─wakes─▶ long poll
+//!                    └──▶ runner table ◀─ sessions ◀─ polls, reports, log chunks: every call counts as contact
+//!                                     timeouts ◀─ lease (liveness of executions)
 //! ```
-//! All of it is memory, a copy of the log and of the `runner_session` rows, made again when the
-//! server starts. It decides nothing: an offer is a hint, and the job answers the claim. A parked
-//! runner is one entry in a map; no query is made for it.
+//! All state is in memory: a copy of the log and of the `runner_session` rows, rebuilt when the
+//! server starts. The dispatcher makes no decisions: an offer is a hint, and the job aggregate
+//! decides on the claim. A waiting runner is one entry in a map and causes no query.
 mod board;
 mod desk;
 mod due;
@@ -53,7 +53,7 @@ pub use words::{grace_s, pending_cancel, state};
 
 use crate::state::Clock;
 
-/// The dispatcher of this server. Cheap to clone.
+/// Dispatcher of this server. Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatch(Arc<Inner>);
 
@@ -62,33 +62,33 @@ struct Inner {
     timing: Timing,
     server: String,
     clock: Clock,
-    /// How far the log has been taken in.
+    /// Position up to which the log has been applied.
     taken: watch::Sender<u64>,
 }
 
-/// How many there are of what.
+/// Counts of jobs, sessions and polls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Census {
     /// Jobs that wait for a runner.
     pub queued: usize,
-    /// Jobs that a runner has.
+    /// Jobs that runners hold.
     pub held: usize,
-    /// Sessions of runners with this server that a runner used within its lease.
+    /// Sessions with this server that their runners used within the lease.
     pub sessions: usize,
-    /// Polls that are parked.
+    /// Open long polls.
     pub parked: usize,
 }
 
 impl Dispatch {
-    /// An empty one. `server` is this server's name in the `runner_session` rows: the same after a
-    /// restart, another one for each server on one database.
+    /// Creates an empty dispatcher. `server` is this server's name in the `runner_session` rows.
+    /// The name stays the same after a restart and is unique among the servers of one database.
     pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
         let (desk, server) = (Mutex::default(), server.into());
         let taken = watch::Sender::new(0);
         Dispatch(Arc::new(Inner { desk, timing, server, clock, taken }))
     }
 
-    /// How long the server waits for what.
+    /// Timeouts and intervals of the dispatcher.
     pub fn timing(&self) -> &Timing {
         &self.0.timing
     }
@@ -98,55 +98,57 @@ impl Dispatch {
         &self.0.server
     }
 
-    /// Now.
+    /// Current time on both clocks.
     pub fn moment(&self) -> Moment {
         Moment { instant: Instant::now(), wall: (self.0.clock)() }
     }
 
-    /// The state, for a moment. Never held over an await.
+    /// Locks the state. Never hold the guard across an await.
     pub fn desk(&self) -> MutexGuard<'_, Desk> {
-        // A panic while it was held has left a copy of the log that is at worst late.
+        // After a panic the state is a valid copy of the log, at worst an outdated one.
         self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until everything up to a position has been taken in.
+    /// Waits until all events up to a position have been applied.
     pub async fn has_taken(&self, position: u64) {
-        // It never closes: we hold its other end.
+        // The channel cannot close: `self` owns the sender.
         let _ = self.0.taken.subscribe().wait_for(|at| *at >= position).await;
     }
 
-    /// Position up to which events have been taken in.
+    /// Position up to which events have been applied.
     pub fn taken(&self) -> u64 {
         *self.0.taken.borrow()
     }
 
-    /// Take one call of a runner's allowance. `Err`: how many seconds to stay away.
+    /// Counts one call against a runner's rate limit. Returns the seconds to wait as `Err` if the
+    /// limit is exceeded.
     pub fn allow(&self, runner: RunnerId, calls: Calls) -> Result<(), u64> {
         let now = Instant::now();
         self.desk().rates.take(runner, calls, now)
     }
 
-    /// A runner spoke of a job that is not its own. `Some`: it is time to say so, and how often it did.
+    /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
+    /// is time to record them.
     pub fn forged(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
         self.desk().rates.forged(runner, now)
     }
 
-    /// Whether this execution holds this job for this runner, as far as this server has heard.
+    /// Returns true if this execution of the runner holds the job, as far as this server knows.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.desk();
         let held = desk.board.get(job).and_then(Tracked::held);
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
-    /// Whether a runner holds this execution, whatever its job, as far as this server has heard.
+    /// Returns true if the runner holds this execution of any job, as far as this server knows.
     pub fn works_on(&self, runner: RunnerId, execution: ExecutionId) -> bool {
         let desk = self.desk();
         let mut held = desk.board.held_by(runner).filter_map(|(_, tracked)| tracked.held());
         held.any(|held| held.id == execution)
     }
 
-    /// The claim of the execution that has a job, as the log holds it, if this server has heard of it.
+    /// Stored claim event of the execution that holds a job, if this server has seen it.
     pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<Stored> {
         let desk = self.desk();
         let tracked = desk.board.get(job)?;
@@ -154,8 +156,8 @@ impl Dispatch {
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
-    /// Whether this execution may add to its log, as far as this server has heard: it holds the job,
-    /// or it ended the job and its log is open.
+    /// Returns true if this execution may append to its log, as far as this server knows. It may if
+    /// it holds the job, or if it ended the job and its log is not finalized.
     pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.desk();
         desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
@@ -175,31 +177,31 @@ impl Dispatch {
         })
     }
 
-    /// The log of an execution grew: it is not sealed without its end while that comes in.
+    /// Records that the log of an execution grew, so that it is not finalized while it arrives.
     pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
         self.desk().board.log_grew(job, execution, length, now);
     }
 
-    /// Where a job is, in one word, as far as this server has heard.
+    /// State of a job as one lower-case name, as far as this server knows.
     pub fn state_of(&self, job: JobId) -> &'static str {
         self.desk().board.get(job).map_or("unknown", |tracked| words::state(&tracked.job))
     }
 
-    /// Another server has this runner's session now.
+    /// Drops this server's ownership of a runner whose session another server owns.
     pub fn disown(&self, runner: RunnerId) {
         if let Some(known) = self.desk().roster.get_mut(runner) {
             (known.owned, known.session) = (None, None);
         }
     }
 
-    /// A session ends in order: nothing is offered to it any more.
+    /// Closes a session that the runner ended. It gets no more offers.
     pub fn close(&self, runner: RunnerId, session: SessionId) {
         let mut desk = self.desk();
         desk.leave(runner, session);
     }
 
-    /// This server's claim on a session, for a commit in its name. `None`: another server holds the session.
+    /// Guard for commits on behalf of a session. Returns `None` if another server owns the session.
     pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
         let desk = self.desk();
         let held = desk.roster.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
@@ -207,7 +209,7 @@ impl Dispatch {
         Some(SessionGuard { runner, server, server_epoch: held.server_epoch })
     }
 
-    /// Contact of a runner. `None`: this server does not hold its session.
+    /// Contact of a runner, or `None` if this server does not own its session.
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
         let (desk, now) = (self.desk(), self.moment());
         let known = desk.roster.get(runner)?;
@@ -218,7 +220,7 @@ impl Dispatch {
         Some(Contact { online, last })
     }
 
-    /// The cancel that waits for an execution. Every answer to its runner carries it.
+    /// Pending cancellation of an execution. Every response to its runner contains it.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
         let desk = self.desk();
         let tracked = desk.board.get(job)?;
@@ -226,7 +228,7 @@ impl Dispatch {
         current.then(|| words::pending_cancel(&tracked.job)).flatten()
     }
 
-    /// Whether nobody has heard of an execution for so long that it is shown.
+    /// Returns true if the last contact is long enough ago to display the execution as suspect.
     pub fn is_suspect(&self, job: JobId) -> bool {
         let (desk, now) = (self.desk(), Instant::now());
         let tracked = desk.board.get(job).filter(|tracked| tracked.alive().is_some());
@@ -235,30 +237,31 @@ impl Dispatch {
         })
     }
 
-    /// The name of a runner's session, as far as this server knows.
+    /// Id of a runner's session, as far as this server knows.
     pub fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
         Some(self.desk().roster.get(runner)?.session.as_ref()?.id)
     }
 
-    /// Whether a runner's session takes jobs of this kind; `None`: this server has not heard of one of them.
+    /// Returns true if the runner's session accepts jobs of this kind, or `None` if this server
+    /// does not know the job or the session.
     pub fn takes(&self, runner: RunnerId, job: JobId) -> Option<bool> {
         let desk = self.desk();
         let kind = desk.board.get(job)?.work()?.kind;
         Some(desk.roster.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
-    /// Which of a runner's sessions it is.
+    /// Generation of a runner's current session.
     pub fn generation_of(&self, runner: RunnerId) -> Option<u64> {
         Some(self.desk().roster.get(runner)?.session.as_ref()?.generation)
     }
 
-    /// Somebody reads a job's log along, or no longer does. Each `true` is followed by one `false`.
-    /// While anybody reads, the job's runner sends more often.
+    /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
+    /// there is a reader, the runner sends log chunks more often.
     pub fn tail(&self, job: JobId, on: bool) {
         self.desk().tail(job, on);
     }
 
-    /// How many there are of what, for the metrics.
+    /// Counts for the metrics.
     pub fn census(&self) -> Census {
         let (desk, now) = (self.desk(), Instant::now());
         let mut census = Census::default();
@@ -274,7 +277,7 @@ impl Dispatch {
         census
     }
 
-    /// The server stops: every parked poll is answered, and none is parked any more.
+    /// Starts the shutdown: every long poll returns, and no new one waits.
     pub fn stop(&self) {
         let mut desk = self.desk();
         desk.stopping = true;

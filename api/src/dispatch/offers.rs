@@ -1,4 +1,4 @@
-//! Who is offered what: in the order of the queue, to a runner that is there and has room.
+//! Open offers: queued jobs in order, each offered to a connected runner with a free slot.
 use std::collections::HashMap;
 
 use domain::{
@@ -7,34 +7,34 @@ use domain::{
 };
 use tokio::time::Instant;
 
-/// An offer that stands until it is claimed, or until its time is over.
+/// Offer that is open until it is claimed or expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// To whom.
+    /// Runner that the job is offered to.
     pub runner: RunnerId,
-    /// What kind of work.
+    /// Kind of the job.
     pub kind: JobKind,
-    /// Until when.
+    /// Expiry of the offer.
     pub until: Instant,
 }
 
-/// The offers that stand.
+/// Open offers.
 #[derive(Debug, Default)]
 pub struct Offers {
     standing: HashMap<JobId, Offer>,
-    /// How many of each runner are operations, and how many are everything else.
+    /// Number of open offers per runner: actions, and all other kinds.
     loads: HashMap<RunnerId, (u32, u32)>,
 }
 
 impl Offers {
-    /// Offer a job.
+    /// Adds an offer of a job.
     pub fn make(&mut self, job: JobId, offer: Offer) {
         self.take(job);
         *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;
         self.standing.insert(job, offer);
     }
 
-    /// The job was taken, or is no longer to be had. Answers to whom it was offered.
+    /// Removes the offer of a job that was claimed or is no longer available. Returns the offer.
     pub fn take(&mut self, job: JobId) -> Option<Offer> {
         let offer = self.standing.remove(&job)?;
         if let Some(load) = self.loads.get_mut(&offer.runner) {
@@ -47,14 +47,14 @@ impl Offers {
         Some(offer)
     }
 
-    /// Take away the offers whose time is over.
+    /// Removes and returns expired offers.
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
         let over = self.standing.iter().filter(|(_, offer)| offer.until <= now);
         let over: Vec<_> = over.map(|(job, _)| *job).collect();
         over.into_iter().filter_map(|job| Some((job, self.take(job)?))).collect()
     }
 
-    /// Take away what was offered to a runner that is no longer to get anything.
+    /// Removes the offers to a runner that must get no more work. Returns their jobs.
     pub fn withdraw(&mut self, runner: RunnerId) -> Vec<JobId> {
         if !self.loads.contains_key(&runner) {
             return Vec::new();
@@ -64,7 +64,7 @@ impl Offers {
         jobs.into_iter().filter(|job| self.take(*job).is_some()).collect()
     }
 
-    /// What a runner was offered and has not claimed: operations, and everything else.
+    /// Number of open offers to a runner: actions, and all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.loads.get(&runner).copied().unwrap_or_default()
     }
@@ -74,21 +74,21 @@ fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
     if kind.uses_reserved_slot() { operations } else { others }
 }
 
-/// How much more a runner can take.
+/// Capacity of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Slots that are free, as the runner says, less what it was offered since.
+    /// Free slots that the runner reported, minus open offers.
     pub free: u32,
-    /// How many more long jobs it may have before only the reserved slot is left.
+    /// Number of further long jobs until only the reserved slot is free.
     pub long: u32,
 }
 
 impl Room {
-    /// The room of a runner with so many slots, of which so many are free, and that holds and was
-    /// offered so many (operations, others).
+    /// Computes the capacity from the number of slots, the free slots, and the held and offered
+    /// jobs (actions, others).
     ///
-    /// A runner with several slots keeps one for operations, so that a long deploy never stands in
-    /// the way of a short look at what is wrong.
+    /// A runner with several slots reserves one for actions, so that a long deploy does not delay a
+    /// short diagnostic script.
     pub fn of(
         slots: u32,
         free: u32,
@@ -101,7 +101,7 @@ impl Room {
         Room { free, long: slots.saturating_sub(reserved + held.1 + offered.1) }
     }
 
-    /// Take a slot for a job of this kind, if there is one.
+    /// Takes a slot for a job of this kind. Returns false if none is free.
     pub fn take(&mut self, kind: JobKind) -> bool {
         let is_long = !kind.uses_reserved_slot();
         let fits = self.free > 0 && (!is_long || self.long > 0);

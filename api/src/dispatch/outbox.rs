@@ -1,25 +1,25 @@
-//! What a session has still to be told: kept until the runner says that it heard.
+//! Directives of a session that its runner has not acknowledged.
 use std::collections::HashSet;
 
 use domain::ids::{ExecutionId, JobId, SessionId};
 use schemas::runner::{Directive, SentDirective};
 
-/// What a directive is about. One of each waits at most; a repeated one takes the place of the former.
+/// Subject of a directive. At most one per subject is queued, and a newer one replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum About {
-    /// This job is on offer.
+    /// Offer of this job.
     Offer(JobId),
-    /// This execution is to stop; the second time with force.
+    /// Cancellation of this execution. True for the second, forced request.
     Cancel(ExecutionId, bool),
-    /// Somebody reads this job's log, or no longer does.
+    /// Start or end of reading this job's log.
     Tail(JobId),
-    /// Whether new work is taken.
+    /// Permission to accept new work.
     Intake,
-    /// A new identity key is wanted.
+    /// Request for a new identity key.
     Rekey,
 }
 
-/// The directives of one session.
+/// Directives of one session.
 #[derive(Debug)]
 pub struct Outbox {
     session: SessionId,
@@ -29,12 +29,12 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Nothing to say yet.
+    /// Creates an empty outbox.
     pub fn new(session: SessionId) -> Self {
         Outbox { session, sent: 0, waiting: Vec::new(), heard: HashSet::new() }
     }
 
-    /// Say something. False when it waits already, or was heard.
+    /// Queues a directive. Returns false if it is already queued or acknowledged.
     pub fn push(&mut self, about: About, directive: Directive) -> bool {
         if self.heard.contains(&about) {
             return false;
@@ -50,13 +50,13 @@ impl Outbox {
         true
     }
 
-    /// Take back what is no longer so, and forget that it was heard.
+    /// Removes a directive that no longer applies, and its acknowledgement.
     pub fn withdraw(&mut self, about: About) {
         self.waiting.retain(|(known, _)| *known != about);
         self.heard.remove(&about);
     }
 
-    /// The runner heard these. Ids that we do not know are of no interest.
+    /// Records the runner's acknowledgements. Unknown ids are ignored.
     pub fn ack(&mut self, ids: &[String]) {
         let Outbox { waiting, heard, .. } = self;
         waiting.retain(|(about, sent)| {
@@ -68,12 +68,12 @@ impl Outbox {
         });
     }
 
-    /// All that was not heard, in the order in which it was said.
+    /// Directives without an acknowledgement, in the order in which they were queued.
     pub fn unheard(&self) -> Vec<SentDirective> {
         self.waiting.iter().map(|(_, sent)| sent.clone()).collect()
     }
 
-    /// Whether there is something to say.
+    /// Returns true if no directive is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

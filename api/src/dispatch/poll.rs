@@ -1,4 +1,4 @@
-//! The one idle call: parked until there is something to say.
+//! Long poll of runners: waits until there is a directive.
 use std::time::Duration;
 
 use domain::{
@@ -15,60 +15,63 @@ use super::{
     session::{Known, Session, Wake},
 };
 
-/// The longest that runners stay away when the server stops, so that they do not all come at once.
+/// Longest delay before runners reconnect when the server stops. It spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
-/// With less room than this on its disk a runner finishes what it has and gets nothing new.
+/// Free disk space below which a runner finishes its jobs but gets no new ones.
 const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// What a poll brings.
+/// Result of a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
-    /// 200.
+    /// Directives to deliver (status 200).
     News {
-        /// All that was not heard yet.
+        /// All directives that the runner has not acknowledged.
         directives: Vec<SentDirective>,
-        /// What is left of each lease.
+        /// Remaining time of each lease.
         leases: Vec<Lease>,
-        /// How long to stay away.
+        /// Delay before the next poll.
         delay_ms: u64,
     },
-    /// 204.
+    /// No directives (status 204).
     Nothing,
 }
 
-/// Why a session is not served.
+/// Reasons to reject a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SessionRefusal {
     /// A newer session of this runner exists.
-    #[error("a newer session of this runner exists")]
+    #[error("session is superseded: a newer session of this runner exists")]
     Superseded,
-    /// This server has not heard of it: it may be in the database, or a fail-over has lost it.
-    #[error("the session is not known here; open another one with the runner's journal")]
+    /// This server does not know the session. It may be in the database, or may have been lost in a
+    /// failover.
+    #[error("unknown session; open a new one with the runner's journal")]
     Unknown,
-    /// The runner polls and does not speak of work that it holds: only its journal can say what became
-    /// of it, and that is told when a session is opened.
-    #[error("the runner does not speak of work that it has; open a session with its journal")]
+    /// The runner polls without naming an execution that it holds. Only its journal shows the
+    /// result, and the runner sends the journal when it opens a session.
+    #[error(
+        "the poll does not name an execution that the runner holds; open a session with its journal"
+    )]
     Unsure,
     /// The runner was revoked.
     #[error("the runner was revoked")]
     Revoked,
 }
 
-/// What a call of a runner changed.
+/// Changes that a runner's call caused.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Touched {
-    /// Executions whose jobs were told that they are disconnected, and must hear that they are not.
+    /// Executions that are recorded as disconnected and must be reattached.
     pub reattach: Vec<(JobId, ExecutionId)>,
-    /// The runner itself was told to be disconnected.
+    /// True if the runner itself was recorded as disconnected.
     pub returned: bool,
-    /// The customer has turned the switch on the spot: off is true.
+    /// New state if the customer disabled or enabled the runner on its host. True means disabled.
     pub switched: Option<bool>,
 }
 
 impl Dispatch {
-    /// Check that a call comes from the newest session of a runner. A sign of life. Answers with this
-    /// server's claim on the session, for commits in its name.
+    /// Checks that a call comes from the current session of a runner, and records the contact.
+    /// Returns this server's epoch of the session for guarded commits.
     pub fn check(
         &self,
         runner: RunnerId,
@@ -81,7 +84,7 @@ impl Dispatch {
         known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionRefusal::Unknown)
     }
 
-    /// Take in what a poll says: what was heard, how much room there is, what runs.
+    /// Applies the contents of a poll: acknowledgements, free slots and running executions.
     pub fn touch(&self, runner: RunnerId, ask: &Poll) -> Result<Touched, SessionRefusal> {
         let now = self.moment();
         let mut desk = self.desk();
@@ -99,7 +102,7 @@ impl Dispatch {
             session.outbox.ack(&ask.ack);
             let full = ask.pressure.is_some_and(|pressure| pressure.disk_free < DISK_LEAST_BYTES);
             session.free = if full { 0 } else { ask.free_slots };
-            // A session that was taken over from another server does not say how many slots it has.
+            // A session that was taken over from another server has an unknown number of slots.
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
             session.slots = session.slots.max(ask.free_slots.saturating_add(running));
         }
@@ -113,7 +116,7 @@ impl Dispatch {
         Ok(Touched { reattach, returned, switched })
     }
 
-    /// A call about one execution: its lease is whole again, if the caller holds it.
+    /// Records a call about one execution, and renews its lease if the caller holds it.
     pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
         let now = self.moment();
         let mut desk = self.desk();
@@ -128,8 +131,8 @@ impl Dispatch {
         touched
     }
 
-    /// Wait for something to say, at most as long as asked and as the leases allow. A second poll
-    /// of the same session releases the first.
+    /// Waits for a directive, at most for the requested time and as long as the leases allow. A
+    /// second poll of the same session releases the first one.
     pub async fn park(
         &self,
         runner: RunnerId,
@@ -139,7 +142,7 @@ impl Dispatch {
         let timing = self.timing();
         let most = if ask.running.is_empty() { timing.wait } else { timing.wait_busy() };
         let until = self.moment().instant + wait.min(most);
-        // Only what came after this poll was parked may release it.
+        // Only a poll that arrives later may release this one.
         let mut first = true;
         loop {
             let parked = {
@@ -176,7 +179,7 @@ impl Dispatch {
     }
 }
 
-/// The runner, if this is its newest session and it may still call.
+/// Returns the runner if this is its current session and the runner is not revoked.
 fn current(
     desk: &mut Desk,
     runner: RunnerId,
@@ -191,7 +194,7 @@ fn current(
     match newest {
         None => Err(SessionRefusal::Unknown),
         Some(newest) if newest == (session, generation) => Ok(known),
-        // Ahead of what this server knows: another server opened it.
+        // A newer generation than this server knows: another server opened the session.
         Some((_, known)) if generation > known => Err(SessionRefusal::Unknown),
         Some(_) => Err(SessionRefusal::Superseded),
     }

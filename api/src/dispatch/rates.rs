@@ -1,19 +1,19 @@
-//! How often a runner may call.
+//! Rate limits of runner calls.
 use std::{collections::HashMap, time::Duration};
 
 use domain::ids::RunnerId;
 use tokio::time::Instant;
 
-/// What a runner may call so and so often.
+/// Kinds of calls with separate limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Calls {
-    /// Polls: 2 a second.
+    /// Polls: 2 per second.
     Poll,
-    /// Log chunks: 20 a second.
+    /// Log chunks: 20 per second.
     Log,
-    /// Reports, and everything else about jobs: 20 a second.
+    /// Reports, and all other calls about jobs: 20 per second.
     Report,
-    /// New identity keys, each of which stays in the log for ever: one a minute.
+    /// New identity keys: one per minute. Each one stays in the log permanently.
     Rekey,
 }
 
@@ -26,7 +26,7 @@ impl Calls {
         }
     }
 
-    /// Many short jobs at once are no abuse: what was not used for a while may be used now.
+    /// Burst size. Many short jobs cause legitimate bursts.
     fn most(self) -> f64 {
         match self {
             Calls::Poll => 60.0,
@@ -36,19 +36,21 @@ impl Calls {
     }
 }
 
-/// So long after a forgery was said nothing more is said of that runner: it must not fill the log.
+/// Interval between records of forged reports per runner, so that a runner cannot fill the log with
+/// them.
 const FORGERY: Duration = Duration::from_secs(600);
 
-/// How much of each runner's allowance is left.
+/// Remaining allowance of each runner.
 #[derive(Debug, Default)]
 pub struct Rates {
     left: HashMap<(RunnerId, Calls), (Instant, f64)>,
-    /// Who spoke of others' jobs: how often since it was last said, and when that was.
+    /// Forged reports per runner: the number since the last record, and its time.
     forged: HashMap<RunnerId, (u32, Option<Instant>)>,
 }
 
 impl Rates {
-    /// A runner spoke of a job that is not its own. `Some`: it is time to say so, and how often it did.
+    /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
+    /// is time to record them.
     pub fn forged(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
         let (attempts, said) = self.forged.entry(runner).or_default();
         *attempts = attempts.saturating_add(1);
@@ -59,7 +61,7 @@ impl Rates {
         Some(std::mem::take(attempts))
     }
 
-    /// Take one call. `Err`: how many seconds to stay away.
+    /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
     pub fn take(&mut self, runner: RunnerId, calls: Calls, now: Instant) -> Result<(), u64> {
         let (at, left) = self.left.entry((runner, calls)).or_insert((now, calls.most()));
         let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.a_second();
@@ -68,11 +70,11 @@ impl Rates {
             *left -= 1.0;
             Ok(())
         } else {
-            // A minute at most, so that neither sign nor size is lost.
+            // Limited to a minute, so that the cast loses neither sign nor size.
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
-                reason = "it is between 1 and 60"
+                reason = "the value is between 1 and 60"
             )]
             Err((((1.0 - *left) / calls.a_second()).ceil() as u64).clamp(1, 60))
         }

@@ -1,4 +1,5 @@
-//! What runners are told without having asked: kept until it is heard, and a parked poll goes on.
+//! Directives to runners. Each is queued until the runner acknowledges it, and wakes a waiting long
+//! poll.
 use domain::ids::{JobId, RunnerId};
 use schemas::runner::Directive;
 
@@ -10,7 +11,8 @@ use super::{
 };
 
 impl Desk {
-    /// Say something to a runner: kept until it is heard, and its parked poll goes on.
+    /// Queues a directive for a runner and wakes its long poll. Returns true if the directive is
+    /// new.
     pub fn say(&mut self, runner: RunnerId, about: About, directive: Directive) -> bool {
         let session = self.roster.get_mut(runner).and_then(|known| known.session.as_mut());
         session.is_some_and(|session| {
@@ -22,7 +24,7 @@ impl Desk {
         })
     }
 
-    /// Tell the runner that holds a job that somebody wants it to end.
+    /// Sends a cancellation to the runner that holds the job.
     pub fn say_cancel(&mut self, job: JobId) {
         let Some(tracked) = self.board.get(job) else { return };
         let (Some(held), Some(pending)) = (tracked.held(), words::pending_cancel(&tracked.job))
@@ -40,7 +42,7 @@ impl Desk {
         self.say(runner, About::Cancel(execution, pending.force), directive);
     }
 
-    /// One more, or one less, reads a job's log along.
+    /// Adds or removes a reader of a job's log.
     pub fn tail(&mut self, job: JobId, on: bool) {
         let before = self.tails.get(&job).copied().unwrap_or_default();
         let after = if on { before.saturating_add(1) } else { before.saturating_sub(1) };
@@ -54,7 +56,7 @@ impl Desk {
         }
     }
 
-    /// Tell the runner that has a job whether anybody reads its log along.
+    /// Notifies the runner of a job whether its log has readers.
     pub(super) fn say_tail(&mut self, job: JobId) {
         let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
         let Some(runner) = alive else { return };
@@ -67,7 +69,7 @@ impl Desk {
     }
 }
 
-/// Tell a session that its runner is to make itself a new key, until it has one.
+/// Requests a new identity key from the runner of a session, until it has registered one.
 pub(super) fn say_rekey(session: &mut Session, wanted: bool) {
     if !wanted {
         session.outbox.withdraw(About::Rekey);
@@ -76,14 +78,14 @@ pub(super) fn say_rekey(session: &mut Session, wanted: bool) {
     }
 }
 
-/// Tell a session whether it may take new work, when that changed.
+/// Notifies a session that its runner was drained or resumed.
 pub(super) fn say_intake(session: &mut Session, drained: bool) {
     let directive = if drained {
-        Directive::Drain { reason: "the runner was drained at the control plane".into() }
+        Directive::Drain { reason: "the runner was drained on the control plane".into() }
     } else {
         Directive::Resume
     };
-    // Only a change is said: who was never drained need not be told to go on.
+    // Sends changes only: a runner that was never drained needs no resume.
     let changed = session.drained != drained;
     session.drained = drained;
     if changed {

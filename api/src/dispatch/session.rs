@@ -1,4 +1,4 @@
-//! The sessions of this server: who is there, what it can take, and its parked poll.
+//! Sessions of this server: connected runners, their capacity and their long polls.
 use std::{collections::HashMap, time::Duration};
 
 use domain::{
@@ -11,62 +11,63 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{board::Target, outbox::Outbox};
 
-/// Why a parked poll goes on.
+/// Reasons to end a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// There is something to say.
+    /// There is a directive.
     News,
-    /// The session polls again elsewhere: answer 204 here.
+    /// Another poll of the session arrived, so this one returns 204.
     Released,
     /// The server stops.
     Stop,
 }
 
-/// One life of an agent process.
+/// Session of an agent process.
 #[derive(Debug)]
 pub struct Session {
-    /// Its name.
+    /// Session id.
     pub id: SessionId,
-    /// Grows with each session of a runner.
+    /// Number that grows with each session of a runner.
     pub generation: u64,
-    /// The server's claim on it, from the database; grows when it changes hands.
+    /// Fencing token of this server from the database. Grows with each takeover.
     pub server_epoch: u64,
-    /// The agent's process; `None`: the session was opened elsewhere.
+    /// Agent process, or `None` if the session was opened at another server.
     pub process_id: Option<String>,
-    /// The kinds that it takes.
+    /// Kinds of jobs that the session accepts.
     pub capabilities: Vec<JobKind>,
-    /// How many jobs at once.
+    /// Maximum number of concurrent jobs.
     pub slots: u32,
-    /// How many more, as it last said. Nobody knows before its first poll.
+    /// Free slots that the runner last reported. Zero before its first poll.
     pub free: u32,
-    /// Whether it was told to take nothing new.
+    /// True if the runner was instructed to accept no new jobs.
     pub drained: bool,
-    /// What it has still to be told.
+    /// Directives that the runner has not acknowledged.
     pub outbox: Outbox,
-    /// Its poll, if one is parked: all that a parked runner costs beside its connection.
+    /// Waiting long poll, if any. A waiting runner costs nothing else beside its connection.
     pub parked: Option<oneshot::Sender<Wake>>,
 }
 
-/// A runner that called this server.
+/// Runner that called this server.
 #[derive(Debug)]
 pub struct Known {
-    /// The fold of its events.
+    /// State folded from the runner's events.
     pub runner: Runner,
-    /// The last of them, and which of its facts.
+    /// Sequence of the last applied event, and its index among the events that it decodes to.
     pub sequence: (u64, usize),
-    /// Its last call; ahead of now after a takeover.
+    /// Last contact. In the future after a takeover.
     pub heard: Instant,
-    /// Its last call to this server.
+    /// Last call to this server.
     pub last_contact: Option<Instant>,
-    /// Its newest session, if it opened one.
+    /// Current session, if the runner opened one.
     pub session: Option<Session>,
-    /// When it opened its last sessions here.
+    /// Times of the last sessions that the runner opened on this server.
     pub opened: Vec<Instant>,
-    /// This server's claim on its session, for commits in its name; `None`: it is not this server's.
+    /// Fencing token for commits on behalf of the session, or `None` if this server does not own
+    /// it.
     pub owned: Option<u64>,
 }
 
-/// The runners, and where to find those of an install.
+/// Runners that called this server, indexed by target.
 #[derive(Debug, Default)]
 pub struct Roster {
     known: HashMap<RunnerId, Known>,
@@ -74,32 +75,32 @@ pub struct Roster {
 }
 
 impl Known {
-    /// Which jobs are for it.
+    /// Target of the jobs that the runner may claim.
     pub fn target(&self) -> Target {
         let install = self.runner.identity.as_ref().and_then(|identity| identity.install);
         install.map_or(Target::Build, Target::Install)
     }
 
-    /// Takes in a call.
+    /// Records a call.
     pub fn hear(&mut self, now: Instant) {
         self.heard = self.heard.max(now);
         self.last_contact = Some(now);
     }
 
-    /// Whether a poll is parked, or the last call is younger than this.
+    /// Returns true if a long poll waits, or the last call is more recent than this.
     pub fn is_present(&self, now: Instant, most: Duration) -> bool {
         self.session.as_ref().is_some_and(Session::is_parked)
             || now.saturating_duration_since(self.heard) < most
     }
 
-    /// Whether it is to get new work.
+    /// Returns true if the runner may get new work.
     pub fn takes_work(&self) -> bool {
         self.runner.takes_work()
     }
 }
 
 impl Session {
-    /// A session that has just begun.
+    /// Creates a session without capacity.
     pub fn new(id: SessionId, generation: u64, server_epoch: u64) -> Self {
         Session {
             id,
@@ -115,24 +116,25 @@ impl Session {
         }
     }
 
-    /// Wake the parked poll, if there is one. False when nobody was there to hear it.
+    /// Wakes the long poll. Returns false if there is none, or its caller is gone.
     pub fn wake(&mut self, wake: Wake) -> bool {
         self.parked.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
 
-    /// Whether its agent is another process than this one and waits here at this very moment: then both live.
+    /// Returns true if another agent process waits in this session's long poll. Both processes are
+    /// then alive.
     pub fn has_a_twin(&self, process_id: &str) -> bool {
         self.is_parked() && self.process_id.as_deref().is_some_and(|own| own != process_id)
     }
 
-    /// Whether a poll is parked and its caller still there.
+    /// Returns true if a long poll waits and its caller is still connected.
     pub fn is_parked(&self) -> bool {
         self.parked.as_ref().is_some_and(|parked| !parked.is_closed())
     }
 }
 
 impl Roster {
-    /// A runner as it was loaded; a newer one that is known is left as it is.
+    /// Adds a loaded runner, unless a newer state of it is known.
     pub fn meet(
         &mut self,
         id: RunnerId,
@@ -160,7 +162,7 @@ impl Roster {
         known
     }
 
-    /// Take in an event of a runner, if it ever called here.
+    /// Applies a runner event, if the runner ever called this server.
     pub fn apply(
         &mut self,
         id: RunnerId,
@@ -173,32 +175,32 @@ impl Roster {
         Some(known)
     }
 
-    /// A runner that called here.
+    /// Runner that called this server.
     pub fn get(&self, id: RunnerId) -> Option<&Known> {
         self.known.get(&id)
     }
 
-    /// The same, to change.
+    /// Mutable entry of a runner.
     pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut Known> {
         self.known.get_mut(&id)
     }
 
-    /// The runners of a target that called here.
+    /// Runners of a target that called this server.
     pub fn of(&self, target: Target) -> &[RunnerId] {
         self.by_target.get(&target).map_or(&[], Vec::as_slice)
     }
 
-    /// All runners that called here.
+    /// All runners that called this server.
     pub fn all(&self) -> impl Iterator<Item = (RunnerId, &Known)> {
         self.known.iter().map(|(id, known)| (*id, known))
     }
 
-    /// All runners, to change.
+    /// All runners, mutable.
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut Known)> {
         self.known.iter_mut().map(|(id, known)| (*id, known))
     }
 
-    /// The runner of an install that called last, for "why is it waiting".
+    /// Runner of an install with the most recent contact. Explains why a job waits.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
         runners.max_by_key(|id| self.known.get(id).map(|known| known.heard))

@@ -1,4 +1,4 @@
-//! What the dispatcher knows is made again when the server starts.
+//! Rebuilds the dispatch state when the server starts.
 use std::sync::Arc;
 
 use chrono::TimeDelta;
@@ -15,20 +15,21 @@ use tokio::sync::broadcast::Receiver;
 use super::{Dispatch, board::Tracked, takeover};
 use crate::problem::Problem;
 
-/// How many jobs are read at a time.
+/// Number of jobs to read concurrently.
 const AT_ONCE: usize = 8;
 
-/// Fill the desk from the database. Answers from where on to [`follow`](super::follow) the log.
+/// Loads the dispatch state from the database. Returns the tail and the position from which to
+/// [`follow`](super::follow) the log.
 ///
 /// # Errors
-/// If the database does not answer.
+/// The database is unavailable.
 pub async fn load(
     dispatch: &Dispatch,
     log: &EventLog,
     pool: &PgPool,
 ) -> Result<(Receiver<Arc<[Stored]>>, u64), Problem> {
-    // First where to go on from, then what is there: what comes in between is met twice, and the
-    // sequence of each stream tells.
+    // Takes the position first and reads the jobs afterwards. An event between the two is seen
+    // twice, and the sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
@@ -51,7 +52,7 @@ async fn put(
     queued_at: Timestamp,
 ) -> Result<(), Problem> {
     let loaded = log.reload::<Job>(&job.to_string()).await?;
-    // A full lease, and more: nobody could renew it while no server was there.
+    // More than a full lease, because no runner could renew it while no server ran.
     let now = dispatch.moment();
     let heard = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();
@@ -60,10 +61,11 @@ async fn put(
     Ok(())
 }
 
-/// Jobs whose logs are still on their way, however long no server was there: their timers say so.
+/// Jobs whose logs are not finalized, according to their timers, regardless of the length of the
+/// downtime.
 async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Timestamp)>, Problem> {
     let now = dispatch.moment().wall;
-    // All of them, whenever they are due: this server will have to know of them.
+    // All timers regardless of their due time, because this server must watch every one of them.
     let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;
     let seals = timers.into_iter().filter_map(|due| match due.timer {
         Timer::LogFinalization { job, .. } => Some((job, now)),

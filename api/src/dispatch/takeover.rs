@@ -1,8 +1,9 @@
-//! Whose sessions are whose: a server that starts again takes its own, and those of servers that died.
+//! Ownership of sessions. A server that starts resumes its own sessions and takes over those of
+//! servers that stopped.
 //!
-//! Each server says now and then, in a row of `log_consumer`, that it lives. When it has not said so
-//! for a whole lease, whichever server notices first takes its sessions over. Nothing hangs on being
-//! right: the epoch in each session's row refuses whatever the former owner still says in its name.
+//! Each server renews a heartbeat row in `log_consumer`. If it misses a full lease, the first
+//! server that notices takes over its sessions. A wrong decision is harmless: the epoch in each
+//! session's row rejects commits of the former owner.
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use domain::{ids::RunnerId, runner::Runner};
@@ -13,14 +14,15 @@ use sqlx::PgPool;
 use super::Dispatch;
 use crate::problem::{Code, Problem};
 
-/// Number of sessions that are taken over concurrently.
+/// Number of sessions to take over concurrently.
 const AT_ONCE: usize = 16;
 
 /// Condition: the session belongs to no live server, by the database's clock.
 const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
      where name = 'server/' || runner_session.server and lease_until > now())";
 
-/// Resumes the sessions of this server. A session that cannot be watched yet is retried with each [`beat`].
+/// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
+/// [`heartbeat`].
 pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let runners: Vec<String> = sqlx::query_scalar(
         "update runner_session set server_epoch = server_epoch + 1 where server = $1 returning runner",
@@ -32,11 +34,11 @@ pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> R
     Ok(())
 }
 
-/// Say that this server lives, and take over the sessions of those that do not. The times are the
-/// database's, so that no two servers' clocks are compared.
+/// Writes this server's heartbeat, and takes over the sessions of servers without one. All times
+/// come from the database, so server clocks are not compared.
 ///
 /// # Errors
-/// If the database does not answer.
+/// The database is unavailable.
 pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let lease_ms = i64::try_from(dispatch.timing().lease.as_millis()).unwrap_or(i64::MAX);
     sqlx::query(
@@ -52,10 +54,7 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
     let runners: Vec<String> =
         sqlx::query_scalar(&abandoned).bind(dispatch.server()).fetch_all(pool).await?;
     if !runners.is_empty() {
-        tracing::warn!(
-            sessions = runners.len(),
-            "Taking over the sessions of a server that is gone"
-        );
+        tracing::warn!(sessions = runners.len(), "Taking over sessions of a stopped server");
     }
     let mut runners = parsed(runners);
     runners.extend(dispatch.unwatched());
@@ -63,11 +62,11 @@ pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<
     Ok(())
 }
 
-/// Removes the rows of servers that no longer exist: silent for an hour, and without a session. One that comes back
-/// writes its row again. Returns how many there were.
+/// Deletes the rows of servers without a heartbeat for an hour and without a session. A server
+/// that returns writes its row again. Returns the number of deleted rows.
 ///
 /// # Errors
-/// The database does not answer.
+/// The database is unavailable.
 pub async fn forget_gone(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let gone = "delete from log_consumer c where starts_with(c.name, 'server/') \
                 and c.lease_until < now() - interval '1 hour' \
@@ -79,9 +78,10 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
     runners.iter().filter_map(|runner| runner.parse().ok()).collect()
 }
 
-/// Take over each session by itself: one that fails is retried with the next beat and holds up no other.
+/// Takes over each session separately. A failed one is retried with the next heartbeat and does not
+/// delay the others.
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
-    // From here on the database may name this server as their owner, even if a later step fails.
+    // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
     let is_away = &AtomicBool::new(false);
     let each = stream::iter(runners).for_each_concurrent(AT_ONCE, |runner| async move {
@@ -99,15 +99,15 @@ async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: 
     each.await;
 }
 
-/// Watch this runner from now on, if its session belongs to this server or to none. Each of its executions gets a full
-/// lease and more: the runner could not renew it while it had no server.
+/// Watches this runner if its session belongs to this server or to no live server. Its executions
+/// get more than a full lease, because the runner could not renew them without a server.
 async fn take_over_one(
     dispatch: &Dispatch,
     log: &EventLog,
     pool: &PgPool,
     id: RunnerId,
 ) -> Result<(), Problem> {
-    // What can fail comes before the row says that this server watches it.
+    // Operations that can fail come before the update that makes this server the owner.
     let loaded = log.reload::<Runner>(&id.to_string()).await?;
     let take = format!(
         "update runner_session set server = $1, server_epoch = server_epoch + (server <> $1)::int \
@@ -119,7 +119,7 @@ async fn take_over_one(
     let heard = dispatch.moment().instant + dispatch.timing().takeover;
     let mut desk = dispatch.desk();
     let known = desk.roster.meet(id, (*loaded.state).clone(), loaded.version, heard);
-    // The runner may have opened a newer session here meanwhile.
+    // The runner may meanwhile have opened a newer session on this server.
     known.owned = known.owned.max(Some(epoch.cast_unsigned()));
     known.heard = known.heard.max(heard);
     desk.board.renew_all(id, heard);
@@ -127,7 +127,8 @@ async fn take_over_one(
 }
 
 impl Dispatch {
-    /// Gives the runners of this server a full lease and more, because the server could not take their calls.
+    /// Gives the executions of owned runners more than a full lease, because this server could not
+    /// accept their calls.
     pub fn renew_owned(&self) {
         let heard = self.moment().instant + self.timing().takeover;
         let mut desk = self.desk();

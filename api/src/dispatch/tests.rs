@@ -1,4 +1,4 @@
-//! Sentences about parked polls, offers and sessions. Time is paused: a wait costs nothing.
+//! Tests of long polls, offers and sessions, with paused time.
 use std::{sync::Arc, time::Duration};
 
 use domain::{
@@ -38,7 +38,7 @@ fn dispatch() -> Dispatch {
     Dispatch::new("here", Timing::default(), Arc::new(|| Timestamp::UNIX_EPOCH))
 }
 
-/// The runner of an install, or one of the fleet that builds.
+/// State of an enrolled runner of an install, or of a build runner.
 fn enrolled(install: Option<u128>) -> Runner {
     let identity = Identity {
         mode: if install.is_some() { RunnerMode::Install } else { RunnerMode::Build },
@@ -52,13 +52,13 @@ fn enrolled(install: Option<u128>) -> Runner {
     Runner { identity: Some(identity), ..Runner::default() }
 }
 
-/// Runner `n` of install `n` opens session `generation` with so many slots.
+/// Runner `n` of install `n` opens session `generation` with this number of slots.
 fn arrives(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
     let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
     is_seated(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
 }
 
-/// Runner `n` of the fleet that builds opens its first session with one slot.
+/// Build runner `n` opens its first session with one slot.
 fn arrives_to_build(dispatch: &Dispatch, n: u128) {
     is_seated(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
 }
@@ -167,7 +167,7 @@ fn offered(polled: Polled) -> Vec<JobId> {
     directives(polled).into_iter().filter_map(of).collect()
 }
 
-/// Let the spawned polls park.
+/// Lets the spawned polls start waiting.
 async fn settle() {
     for _ in 0..8 {
         tokio::task::yield_now().await;
@@ -242,7 +242,7 @@ async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
     let lost = || JobEvent::Disconnected { execution: execution(7) };
     assert_eq!(take(0, claimed(7, 1)), Some((2, 0)));
     assert_eq!(take(1, lost()), Some((2, 1)));
-    // The same again, as another way brings it.
+    // The same event from another source is ignored.
     assert_eq!(take(0, claimed(8, 2)), Some((2, 1)));
     let held = dispatch.desk().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
     assert_eq!(held, Some(execution(7)));
@@ -270,7 +270,7 @@ async fn a_runner_sends_often_until_the_last_one_stops_reading() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let job = job(7);
-    // Two read along before anybody has the job.
+    // Two readers follow the log before a runner claims the job.
     dispatch.tail(job, true);
     dispatch.tail(job, true);
     happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));

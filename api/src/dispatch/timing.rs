@@ -1,32 +1,33 @@
-//! Every wait of the Runner API in one place, so that tests can shorten all of them.
+//! Timeouts and intervals of the Runner API, in one place so that tests can shorten all of them.
 use std::time::Duration;
 
-/// How long the server waits for what.
+/// Timeouts and intervals of the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// The longest that an idle poll is parked.
+    /// Longest wait of a long poll.
     pub wait: Duration,
-    /// Silence after which an execution is shown as suspect.
+    /// Time without contact after which an execution is displayed as suspect.
     pub suspect: Duration,
-    /// Silence after which it is disconnected: an event. Also what runners are told as their lease.
+    /// Time without contact after which an execution is recorded as disconnected. Runners receive
+    /// it as their lease.
     pub lease: Duration,
-    /// Silence after which pure work is given up.
+    /// Time without contact after which pure work is declared lost.
     pub lost: Duration,
-    /// What every execution gets on top of a full lease when a server takes it over.
+    /// Additional time beyond a full lease that executions get after a takeover.
     pub takeover: Duration,
-    /// How long after its deadline an execution that still talks may take to stop.
+    /// Time that a connected execution has to stop after its deadline.
     pub overtime: Duration,
-    /// How long after its deadline a silent execution is waited for.
+    /// Time that a disconnected execution has after its deadline.
     pub overtime_silent: Duration,
-    /// How long an offer stands.
+    /// Time until an offer expires.
     pub offer: Duration,
-    /// How long after its grace a cancel may stay unconfirmed.
+    /// Time after the grace period until a cancellation counts as unconfirmed.
     pub cancel_confirm: Duration,
-    /// Silence after which a runner is disconnected.
+    /// Time without contact after which a runner is recorded as disconnected.
     pub runner_silent: Duration,
-    /// How long after the end of an execution its log may be incomplete.
+    /// Time without growth after which the log of an ended execution is finalized as incomplete.
     pub seal: Duration,
-    /// How often the clockwork looks.
+    /// Interval between checks of the timeouts.
     pub tick: Duration,
 }
 
@@ -50,7 +51,7 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// The same ladder `factor` times faster: what takes 60 s takes 60 s / `factor`.
+    /// Returns the defaults divided by `factor`.
     pub fn faster(factor: u32) -> Self {
         let Timing {
             wait,
@@ -83,7 +84,7 @@ impl Timing {
         }
     }
 
-    /// How long a poll of a runner with running executions may be parked: often enough for its
+    /// Longest wait of a long poll of a runner with running executions, short enough to renew their
     /// leases.
     pub fn wait_busy(&self) -> Duration {
         self.wait.min(self.lease / 3)

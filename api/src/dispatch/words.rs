@@ -2,7 +2,7 @@
 use domain::job::{Job, JobClass, Outcome, State};
 use schemas::runner as wire;
 
-/// Where a job is, in one word.
+/// State of a job as one lower-case name.
 pub fn state(job: &Job) -> &'static str {
     match &job.state {
         State::Unborn => "unknown",
@@ -20,7 +20,7 @@ pub fn state(job: &Job) -> &'static str {
     }
 }
 
-/// The cancel that waits for the execution that holds a job.
+/// Pending cancellation of the execution that holds a job.
 pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
     let asked = job.execution()?.cancel.as_ref()?;
     let grace_s = grace_s(job.class(), asked.force);

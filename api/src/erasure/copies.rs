@@ -1,6 +1,6 @@
-//! The copies of installs' data that the log names. Every event is read, and once: a projection may be behind, and an event
-//! that is in an archive only counts too. An archive that cannot be read is left out, and whatever it could name is not
-//! known.
+//! Copies of installs' data that the log names. Every event is read once, because a projection may
+//! lag, and archived events count as well. An archive that cannot be read is skipped, so the copies
+//! that only it names stay unknown.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use domain::{
@@ -11,24 +11,25 @@ use serde::Deserialize;
 
 use crate::{problem::Problem, state::App};
 
-/// Number of events that are read at once.
+/// Number of events per read.
 const PAGE: u32 = 2_000;
 
-/// Copies of some installs' data, as the log names them.
+/// Copies of the data of some installs, as named by the log.
 #[derive(Default)]
 pub(super) struct Copies {
     installs: BTreeMap<InstallId, Named>,
-    /// Streams that are about them, by id: the kind, and whose.
+    /// Kind and install of the streams that are about these installs, by stream id.
     streams: HashMap<String, (String, InstallId)>,
-    /// Plan summaries of all other jobs: two plans may be equal, and then one is another's, too.
+    /// Plan summaries of all other jobs. Equal summaries share one blob, which then also belongs to
+    /// another install.
     others: HashSet<[u8; 32]>,
-    /// The last position that was read.
+    /// Last position that was read.
     at: u64,
     /// Archives that could not be read.
     missing: Vec<Missing>,
 }
 
-/// What the log names of one install.
+/// Copies that the log names for one install.
 #[derive(Default)]
 struct Named {
     executions: BTreeSet<String>,
@@ -38,9 +39,9 @@ struct Named {
 
 /// Archive that could not be read.
 pub(super) struct Missing {
-    /// Its last position.
+    /// Last position of the archive.
     pub(super) last: u64,
-    /// What to do about it.
+    /// Error message with its remedy.
     pub(super) why: String,
 }
 
@@ -55,7 +56,7 @@ impl Copies {
         Ok(copies)
     }
 
-    /// Reads what was appended meanwhile.
+    /// Reads the events that were appended since the last call.
     pub(super) async fn go_on(&mut self, app: &App) -> Result<(), Problem> {
         let to = app.log().current_position().await?;
         if self.installs.is_empty() {
@@ -80,7 +81,7 @@ impl Copies {
         Ok(())
     }
 
-    /// A page of the archives before the one that begins at a position.
+    /// Reads a page from the archives before the one that begins at this position.
     async fn before(&self, app: &App, first: u64) -> Result<Vec<Stored>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
@@ -88,12 +89,12 @@ impl Copies {
         Ok(page.into_iter().map(std::sync::Arc::unwrap_or_clone).collect())
     }
 
-    /// The archives that could not be read.
+    /// Archives that could not be read.
     pub(super) fn missing(&self) -> &[Missing] {
         &self.missing
     }
 
-    /// The last position in an archive that could not be read.
+    /// Last position in an archive that could not be read.
     pub(super) fn missing_until(&self) -> Option<u64> {
         self.missing.iter().map(|missing| missing.last).max()
     }
@@ -113,7 +114,7 @@ impl Copies {
         named.cloned().collect()
     }
 
-    /// Manifests and plan summaries, without those that other installs' jobs have, too.
+    /// Digests of manifests and plan summaries, except those that other installs' jobs also use.
     pub(super) fn digests(&self, of: Option<InstallId>) -> Vec<String> {
         let own = |named: &Named| {
             let own = named.summaries.iter().filter(|summary| !self.others.contains(*summary));
@@ -130,7 +131,7 @@ impl Copies {
         named.map(|(_, named)| named)
     }
 
-    /// The install of a stream: its own, or that of its run, job, runner or enrolment.
+    /// Install of a stream: its own, or that of its run, job, runner or enrolment.
     pub(super) fn install_of(&self, stream: &str) -> Option<InstallId> {
         self.streams.get(stream).map(|(_, install)| *install)
     }

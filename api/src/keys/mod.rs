@@ -1,4 +1,5 @@
-//! The server's three Ed25519 keys, kept outside the database: who reads the database cannot sign.
+//! Three Ed25519 signing keys of the server, stored outside the database: read access to the
+//! database does not allow signing.
 //!
 //! | key | signs |
 //! |---|---|
@@ -6,15 +7,18 @@
 //! | manifests | manifests, grants, and the list of all three |
 //! | checkpoints | tree heads of the log |
 //!
-//! A runner is told the fingerprint of the manifest key by the command that enrols it, and learns the
-//! others from the list that this key signs. A key that was replaced stays in the list until its time is over, and
-//! a former manifest key goes on signing the list: a runner that knows no other comes to the new one by it.
+//! The enrol command gives a runner the fingerprint of the manifest key. The runner learns the
+//! other
+//! keys from the list that this key signs. A replaced key stays in the list until it expires.
+//! Former
+//! manifest keys also sign the list, so a runner that knows only a former key can trust the new
+//! one.
 mod rotate;
 mod set;
 mod store;
 #[cfg(test)]
 mod tests;
-/// The key that wraps the keys of subjects.
+/// Key that wraps the subject keys.
 pub mod wrapping;
 
 use std::{
@@ -32,50 +36,48 @@ pub use self::{
     set::{Former, KeySet, PublicKey},
 };
 
-/// The keys of this server, as they are now. They never leave this process and are never printed.
+/// Current keys of this server. They never leave the process and are never printed.
 pub struct Keys {
     directory: PathBuf,
     set: RwLock<Arc<KeySet>>,
 }
 
-/// A key file that cannot be used.
+/// Reasons to reject a key file.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The directory or a file in it cannot be read or written.
-    #[error("{path}: {reason}")]
+    #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
-    /// The file is not what this server writes.
-    #[error(
-        "{path} is not a key: restore it from a backup; a new key would be refused by every runner"
-    )]
+    /// The file does not have the expected format.
+    #[error("{path} is not a key: restore it from a backup; runners reject a new key")]
     Malformed { path: String },
-    /// Others can read the file.
+    /// Other users can read the file.
     #[error(
-        "{path} can be read by others: chmod 600 {path}, and replace the key if they may have read it"
+        "{path} can be read by others; run chmod 600 {path}, and replace the key if it was exposed"
     )]
     Exposed { path: String },
 }
 
 impl Keys {
-    /// Read the keys of a directory; those that are not there yet are made, mode 0600.
+    /// Reads the keys of a directory. Creates missing ones with mode 0600.
     ///
     /// # Errors
-    /// [`KeyError`]: a key is never replaced silently.
+    /// [`KeyError`]: an invalid key is never replaced silently.
     pub fn open(directory: &Path, now: Timestamp) -> Result<Keys, KeyError> {
         store::make_missing(directory, now)?;
         let set = RwLock::new(Arc::new(store::read(directory)?));
         Ok(Keys { directory: directory.into(), set })
     }
 
-    /// The keys as they are now. Not to be kept: an operator may replace one at any time.
+    /// Current keys. Do not store them: an operator may replace a key at any time.
     pub fn current(&self) -> Arc<KeySet> {
         Arc::clone(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Look whether an operator has replaced a key. `Some`: the keys from now on.
+    /// Reloads the keys. Returns them if an operator replaced one.
     ///
     /// # Errors
-    /// [`KeyError`]: then the keys stay what they were.
+    /// [`KeyError`]: the current keys stay in use.
     pub fn look(&self) -> Result<Option<Arc<KeySet>>, KeyError> {
         let found = Arc::new(store::read(&self.directory)?);
         if found.public() == self.current().public() {
@@ -85,8 +87,8 @@ impl Keys {
         Ok(Some(found))
     }
 
-    /// Keep the size of the log at the last checkpoint that a former key signed: from then on it validates none of a larger
-    /// log.
+    /// Records the size of the log at the last checkpoint that a former key signed. The key then
+    /// validates no larger checkpoint.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -95,7 +97,7 @@ impl Keys {
         self.look().map(drop)
     }
 
-    /// Keep which log these keys speak for: whoever lists them has no database to ask.
+    /// Records the log that these keys belong to, for commands that list keys without a database.
     ///
     /// # Errors
     /// [`KeyError`].
@@ -103,12 +105,13 @@ impl Keys {
         store::keep_log(&self.directory, log_id)
     }
 
-    /// What the enrol command prints so that a runner knows whom it talks to: `sha256:<hex>`.
+    /// Fingerprint of the manifest key as `sha256:<hex>`. The enrol command prints it so that a
+    /// runner can authenticate the server.
     pub fn fingerprint(&self) -> String {
         self.current().fingerprint()
     }
 
-    /// The list that both listeners serve at `/.well-known/stead-keys`.
+    /// List of keys that both listeners serve at `/.well-known/stead-keys`.
     ///
     /// # Errors
     /// None in practice: the list is plain data.
@@ -117,7 +120,7 @@ impl Keys {
     }
 }
 
-/// The keys of a directory that has them, for showing.
+/// Reads the public keys of a directory.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -125,7 +128,7 @@ pub fn read(directory: &Path) -> Result<Vec<PublicKey>, KeyError> {
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
 
-/// The keys of a directory that has them, for signing or for knowing a signature; none is made.
+/// Reads the keys of a directory for signing and verification. Creates none.
 ///
 /// # Errors
 /// [`KeyError`].

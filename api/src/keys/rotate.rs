@@ -1,4 +1,4 @@
-//! A new key takes the place of one, which is believed for a while yet.
+//! Key rotation. The former key stays valid for a while.
 use std::{fs, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use domain::decider::Timestamp;
@@ -11,8 +11,8 @@ use super::{
     store::{self, at},
 };
 
-/// Replace the key of one use. The former one is believed until `until`; if that is now, so is every one before
-/// it. A server that runs takes the new key by itself. Gives all keys as they are now.
+/// Replaces the key of one use. The former key stays valid until `until`, and older ones end then
+/// at the latest. A running server loads the new key automatically. Returns all keys.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -40,20 +40,21 @@ pub fn rotate(
     let former = Former {
         usage,
         key: replaced.key.verifying_key(),
-        // The others sign nothing any more, so there is nothing to keep.
+        // Only former manifest keys still sign, so other secret keys are not kept.
         secret: (usage == KeyUse::Manifests).then(|| replaced.key.clone()),
         made_at: replaced.made_at,
         ended_at: until,
         last_size: None,
     };
-    // The former one first: whoever reads in between finds it as the one that signs.
+    // Writes the former key first: until the second write it is still the signing key.
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
     drop(held);
     Ok(store::read(directory)?.public_of(store::log(directory)?.as_deref()))
 }
 
-/// Keep the size of the log at the last checkpoint that a former key signed, unless one is kept already.
+/// Records the size of the log at the last checkpoint that a former key signed, unless a size is
+/// already recorded.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -73,7 +74,7 @@ pub(super) fn keep_last_size(
     Ok(())
 }
 
-/// Waits for whoever else changes the keys of a directory.
+/// Waits for the lock on the keys of a directory.
 fn held(directory: &Path) -> Result<fs::File, KeyError> {
     let lock = directory.join("lock");
     let options =

@@ -1,4 +1,4 @@
-//! All keys of a server at one moment: those that sign, and those that were replaced.
+//! All keys of a server at one time: signing keys and replaced keys.
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -13,10 +13,10 @@ use schemas::{
 };
 use serde::Serialize;
 
-/// So long after a new key was made each server has looked for it, three times.
+/// Time after which every server has loaded a new key: three checks.
 const SEEN: TimeDelta = TimeDelta::seconds(6);
 
-/// The keys of a server.
+/// Keys of a server.
 pub struct KeySet {
     pub(super) tokens: Stored,
     pub(super) manifests: Stored,
@@ -24,65 +24,68 @@ pub struct KeySet {
     pub(super) former: Vec<Former>,
 }
 
-/// One key and when it was made.
+/// Signing key with its creation time.
 pub(super) struct Stored {
     pub key: SigningKey,
     pub made_at: Timestamp,
 }
 
-/// A key that was replaced.
+/// Replaced key.
 pub struct Former {
-    /// What it signed.
+    /// Use of the key.
     pub usage: KeyUse,
-    /// Its public half.
+    /// Public key.
     pub key: VerifyingKey,
-    /// Kept of a manifest key only: it signs the list, and manifests and grants until every server shows its successor.
+    /// Secret key, stored for manifest keys only. It signs the list, and manifests and grants until
+    /// every server publishes its successor.
     pub(super) secret: Option<SigningKey>,
-    /// When it was made.
+    /// Creation time.
     pub made_at: Timestamp,
-    /// From when on it is not believed.
+    /// Time from which the key is invalid.
     pub ended_at: Timestamp,
-    /// Size of the log at the last checkpoint that it signed. Kept of a key of checkpoints only, when its time is over.
+    /// Size of the log at the last checkpoint that it signed. Recorded for an expired checkpoint
+    /// key.
     pub last_size: Option<u64>,
 }
 
-/// What everybody may know of a key.
+/// Public data of a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct PublicKey {
-    /// What it signs, or signed.
+    /// Use of the key.
     #[serde(rename = "use")]
     pub usage: KeyUse,
-    /// The 32 bytes, 64 hexadecimal digits.
+    /// Public key: 32 bytes as 64 hexadecimal digits.
     pub key: String,
-    /// Their SHA-256, as the enrol command has it.
+    /// SHA-256 of the public key, as printed by the enrol command.
     pub fingerprint: String,
-    /// A key of checkpoints as whoever checks a proof takes it. Absent: no server has run with these keys yet.
+    /// Checkpoint key in the format that proof verifiers use. Absent if no server has run with
+    /// these keys yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verifier_key: Option<String>,
-    /// When it was made.
+    /// Creation time.
     #[serde(with = "moment")]
     pub not_before: Timestamp,
-    /// Absent: it signs.
+    /// Time from which the key is invalid. Absent for a signing key.
     #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Timestamp>,
-    /// Size of the log at the last checkpoint that it signed, of a key of checkpoints whose time is over.
+    /// Size of the log at the last checkpoint that an expired checkpoint key signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_size: Option<u64>,
 }
 
 impl KeySet {
-    /// Signs tokens.
+    /// Key that signs tokens.
     pub fn tokens(&self) -> &SigningKey {
         &self.tokens.key
     }
 
-    /// Signs manifests and grants.
+    /// Newest key for manifests and grants.
     pub fn manifests(&self) -> &SigningKey {
         &self.manifests.key
     }
 
-    /// Signs manifests and grants at this time. A new key is shown by every server that has these keys before one of
-    /// them signs with it: a runner that asks another one must find it there.
+    /// Key that signs manifests and grants at this time. Every server must publish a new key before
+    /// one of them signs with it, because a runner may fetch the list from any of them.
     pub fn manifests_at(&self, now: Timestamp) -> &SigningKey {
         if now >= self.manifests.made_at + SEEN {
             return &self.manifests.key;
@@ -92,23 +95,23 @@ impl KeySet {
         latest.and_then(|former| former.secret.as_ref()).unwrap_or(&self.manifests.key)
     }
 
-    /// Signs checkpoints.
+    /// Key that signs checkpoints.
     pub fn checkpoints(&self) -> &SigningKey {
         &self.checkpoints.key
     }
 
-    /// When the key that signs checkpoints was made.
+    /// Creation time of the key that signs checkpoints.
     pub fn checkpoints_since(&self) -> Timestamp {
         self.checkpoints.made_at
     }
 
-    /// Every key that signs checkpoints or did, whatever its time: a published one was signed in it.
+    /// All checkpoint keys, including expired ones, which signed checkpoints while they were valid.
     pub fn checkpoint_keys(&self) -> Vec<VerifyingKey> {
         let former = self.former(KeyUse::Checkpoints).map(|former| former.key);
         std::iter::once(self.checkpoints.key.verifying_key()).chain(former).collect()
     }
 
-    /// Checkpoint keys, present and former, each with its end.
+    /// Checkpoint keys, current and former, each with its end.
     pub fn seal_keys(&self) -> Vec<SealKey> {
         let former = self.former(KeyUse::Checkpoints);
         let former = former.map(|former| SealKey {
@@ -119,17 +122,18 @@ impl KeySet {
         std::iter::once(self.checkpoints.key.verifying_key().into()).chain(former).collect()
     }
 
-    /// The keys of one use that were replaced, and until when each is believed.
+    /// Replaced keys of one use.
     pub fn former(&self, usage: KeyUse) -> impl Iterator<Item = &Former> {
         self.former.iter().filter(move |former| former.usage == usage)
     }
 
-    /// What the enrol command prints so that a runner knows whom it talks to: `sha256:<hex>`.
+    /// Fingerprint of the manifest key as `sha256:<hex>`. The enrol command prints it so that a
+    /// runner can authenticate the server.
     pub fn fingerprint(&self) -> String {
         fingerprint(self.manifests.key.verifying_key().as_bytes())
     }
 
-    /// The public half of every key, the ones that sign first.
+    /// Public data of all keys, the signing keys first.
     pub fn public(&self) -> Vec<PublicKey> {
         let current = [
             (KeyUse::Tokens, &self.tokens),
@@ -147,11 +151,11 @@ impl KeySet {
         current.chain(former).collect()
     }
 
-    /// The same, with what keys of checkpoints are called in this log.
+    /// Public data of all keys, with the names of checkpoint keys in this log.
     pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
         let mut all = self.public();
         let Some(log_id) = log_id else { return all };
-        // In the order of `public`: those that sign, then those that were replaced.
+        // Both have the order of `public`: the signing key first, then the replaced ones.
         let known = self.checkpoint_keys();
         let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
         for (public, key) in named.zip(known) {
@@ -161,12 +165,12 @@ impl KeySet {
         all
     }
 
-    /// The list of them, signed by every manifest key that there was.
+    /// List of keys, signed by the current and all former manifest keys.
     pub(super) fn list(&self, log_id: &str, now: Timestamp) -> Result<Envelope, serde_json::Error> {
         let listed = |key: PublicKey| ServerKey {
             usage: key.usage,
             key: key.key,
-            // A clock that was set back since must not make them keys of the future.
+            // The clock may have been set back since, and a key must not start in the future.
             not_before: key.not_before.min(now),
             not_after: key.not_after,
         };

@@ -1,6 +1,8 @@
-//! Key files: one line, mode 0600. `<use>.key` has 64 hexadecimal digits and the second it was made;
-//! `former/<use>-<fingerprint>.key` the second of its end too, only of a manifest key the secret half, and of a key of
-//! checkpoints the size of the log at its last one.
+//! Key files: one line each, mode 0600.
+//!
+//! `<use>.key` has 64 hexadecimal digits and the creation time in seconds.
+//! `former/<use>-<fingerprint>.key` also has the time of its end. It contains the secret key for a
+//! manifest key only, and the size of the log at the last checkpoint for a checkpoint key.
 use std::{
     fs, io,
     io::Write as _,
@@ -19,14 +21,14 @@ use super::{
     set::{Former, KeySet, Stored},
 };
 
-/// The uses that there are, and what their files are called.
+/// Uses of keys, with their file names.
 pub(super) const USES: [(KeyUse, &str); 3] = [
     (KeyUse::Tokens, "tokens"),
     (KeyUse::Manifests, "manifests"),
     (KeyUse::Checkpoints, "checkpoints"),
 ];
 
-/// Make the directory and the keys that are not there, each whole or not at all.
+/// Creates the directory and its missing keys, each atomically.
 pub(super) fn make_missing(path: &Path, now: Timestamp) -> Result<(), KeyError> {
     for (_, name) in USES {
         make_one(path, &format!("{name}.key"), now)?;
@@ -34,7 +36,7 @@ pub(super) fn make_missing(path: &Path, now: Timestamp) -> Result<(), KeyError> 
     Ok(())
 }
 
-/// Make one key of a directory, unless it is there.
+/// Creates one key of a directory, unless it exists.
 pub(super) fn make_one(path: &Path, name: &str, now: Timestamp) -> Result<(), KeyError> {
     directory(path)?;
     let file = path.join(name);
@@ -44,8 +46,8 @@ pub(super) fn make_one(path: &Path, name: &str, now: Timestamp) -> Result<(), Ke
     Ok(())
 }
 
-/// Every key of a directory. Those that sign are read first: a key that is replaced meanwhile is then among the
-/// former ones, or still the one that signs.
+/// Reads all keys of a directory. Signing keys are read first: a key that is replaced meanwhile is
+/// then found as the signing key, and maybe as a former one too.
 pub(super) fn read(directory: &Path) -> Result<KeySet, KeyError> {
     let current = |name: &str| read_one(&directory.join(format!("{name}.key")));
     let (tokens, manifests) = (current("tokens")?, current("manifests")?);
@@ -53,12 +55,12 @@ pub(super) fn read(directory: &Path) -> Result<KeySet, KeyError> {
     let signs: Vec<_> =
         [&tokens, &manifests, &checkpoints].map(|key| key.key.verifying_key()).into();
     let mut former = former(&directory.join("former"))?;
-    // Who was replacing a key and was cut off had not replaced it.
+    // An interrupted rotation has not replaced its key yet.
     former.retain(|former| !signs.contains(&former.key));
     Ok(KeySet { tokens, manifests, checkpoints, former })
 }
 
-/// The key that signs.
+/// Reads a signing key.
 pub(super) fn read_one(path: &Path) -> Result<Stored, KeyError> {
     let malformed = || KeyError::Malformed { path: path.display().to_string() };
     parse(&text(path)?).ok_or_else(malformed)
@@ -84,14 +86,14 @@ fn former(directory: &Path) -> Result<Vec<Former>, KeyError> {
     Ok(former)
 }
 
-/// Where a former key is kept.
+/// Path of a former key.
 pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> PathBuf {
     let name = USES.iter().find(|(known, _)| *known == usage).map_or("other", |(_, name)| name);
     let named = fingerprint(key.as_bytes()).trim_start_matches("sha256:")[..16].to_owned();
     directory.join("former").join(format!("{name}-{named}.key"))
 }
 
-/// What the file of a former key says.
+/// Contents of the file of a former key.
 pub(super) fn former_line(former: &Former) -> String {
     let key = former.secret.as_ref().map_or(former.key.to_bytes(), SigningKey::to_bytes);
     let (made_at, ended_at) = (former.made_at.timestamp(), former.ended_at.timestamp());
@@ -99,12 +101,12 @@ pub(super) fn former_line(former: &Former) -> String {
     format!("{} {made_at} {ended_at}{last_size}", hex::encode(key))
 }
 
-/// What the file of a key says.
+/// Contents of the file of a signing key.
 pub(super) fn line(stored: &Stored) -> String {
     format!("{} {}", hex::encode(stored.key.to_bytes()), stored.made_at.timestamp())
 }
 
-/// Which log the keys speak for. `None`: no server has run with them yet.
+/// Id of the log that the keys belong to, or `None` if no server has run with them yet.
 pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
     let path = directory.join("log");
     match fs::read_to_string(&path) {
@@ -114,7 +116,7 @@ pub(super) fn log(directory: &Path) -> Result<Option<String>, KeyError> {
     }
 }
 
-/// Keep which log that is.
+/// Records the id of the log.
 pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     if log(directory)?.as_deref() == Some(log_id) {
         return Ok(());
@@ -122,19 +124,19 @@ pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     replace(&directory.join("log"), log_id)
 }
 
-/// A new key.
+/// Generates a key.
 pub(super) fn fresh(now: Timestamp) -> Stored {
     Stored { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
 }
 
-/// Make the directory, for our eyes only.
+/// Creates the directory with mode 0700.
 pub(super) fn directory(path: &Path) -> Result<(), KeyError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|why| at(path, why))
 }
 
 fn make(path: &Path, now: Timestamp) -> io::Result<()> {
     let draft = draft(path, &line(&fresh(now)))?;
-    // A link does not replace: two servers that start at once end with one key.
+    // A link never replaces a file: two servers that start concurrently get the same key.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
     match linked {
@@ -144,7 +146,7 @@ fn make(path: &Path, now: Timestamp) -> io::Result<()> {
     settled(path)
 }
 
-/// Write a file in the place of the former one, whole or not at all.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, line: &str) -> Result<(), KeyError> {
     let write = || {
         let draft = draft(path, line)?;
@@ -159,7 +161,7 @@ fn draft(path: &Path, line: &str) -> io::Result<PathBuf> {
     let mut file =
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     writeln!(file, "{line}")?;
-    // A key that root replaces is still for the server, which need not be root.
+    // A key that root replaces must be readable for the server, which need not run as root.
     if let Some(parent) = path.parent()
         && nix::unistd::geteuid().is_root()
     {

@@ -97,11 +97,11 @@ fn who_knows_a_former_manifest_key_comes_to_the_new_one_by_it() {
     let set = keys.look().unwrap().unwrap();
     let third = set.manifests().verifying_key();
     assert!(keys.look().unwrap().is_none());
-    // then the list convinces everybody who knows one of the three
+    // then the list verifies with each of the three keys
     for signer in [&first, &second, &third] {
         let list = list(&set, signer, now() + day * 11).unwrap();
         let good = |days: i32| list.of(KeyUse::Manifests, now() + day * days).len();
-        // and each is good in its own time
+        // and each key is valid until its end
         assert_eq!((good(29), good(30), good(39), good(40)), (3, 2, 2, 1));
     }
     assert!(Keys::open(dir.path(), now()).unwrap().current().public() == set.public());
@@ -138,7 +138,7 @@ fn who_was_cut_off_while_replacing_a_key_has_not_replaced_it() {
 
 #[test]
 fn a_new_manifest_key_is_shown_before_it_signs_unless_there_is_no_other() {
-    // given two servers with the same keys, of which one looks later than the other
+    // given two servers with the same keys, of which one reloads them later
     let dir = tempfile::tempdir().unwrap();
     let (soon, late) =
         (Keys::open(dir.path(), now()).unwrap(), Keys::open(dir.path(), now()).unwrap());
@@ -148,14 +148,14 @@ fn a_new_manifest_key_is_shown_before_it_signs_unless_there_is_no_other() {
     // when the key is replaced
     rotate(dir.path(), KeyUse::Manifests, at + TimeDelta::days(1), at).unwrap();
     let set = soon.look().unwrap().unwrap();
-    // then who has seen it shows it, and signs with what the other one shows, too
+    // then the server that loaded it publishes it, but signs with the key that both publish
     let shown = list(&set, &first, at).unwrap().of(KeyUse::Manifests, at);
     assert!(shown.contains(set.manifests().verifying_key().as_bytes()));
     assert_eq!(public(set.manifests_at(at)), first);
     assert_eq!(public(late.current().manifests_at(at)), first);
     assert_eq!(public(set.manifests_at(at + second * 5)), first);
     assert_ne!(public(set.manifests_at(at + second * 6)), first);
-    // and what was taken back signs nothing
+    // and a key without remaining validity signs nothing
     let at = at + TimeDelta::hours(1);
     rotate(dir.path(), KeyUse::Manifests, at, at).unwrap();
     let set = late.look().unwrap().unwrap();
@@ -175,7 +175,7 @@ fn the_last_size_of_a_key_of_checkpoints_is_kept_once_and_survives_rotations() {
     assert_eq!(kept(&keys), [(false, None), (true, None)]);
     keys.keep_last_size(&former, 7).unwrap();
     assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
-    // Whoever forges a checkpoint later makes it no larger.
+    // A later, larger size does not replace the recorded one.
     keys.keep_last_size(&former, 9).unwrap();
     assert_eq!(kept(&keys), [(false, None), (true, Some(7))]);
     rotate(dir.path(), KeyUse::Checkpoints, now(), now()).unwrap();

@@ -1,5 +1,6 @@
-//! The key that wraps the keys of subjects: `subjects.key` beside the keys that sign. Without it nothing that is
-//! somebody's can be read, so it is never replaced silently: a server with another one does not start.
+//! Key that wraps the subject keys: `subjects.key`, beside the signing keys. Personal data is
+//! unreadable without it, so it is never replaced silently. A server with another key does not
+//! start.
 use std::{fs, io, path::Path};
 
 use domain::decider::Timestamp;
@@ -7,12 +8,12 @@ use event_log::{KeyRing, WrappingKey};
 
 use super::{KeyError, store};
 
-/// The file of the key that wraps.
+/// File of the wrapping key.
 const FILE: &str = "subjects.key";
-/// What the files of those before it begin with, in the directory of former keys.
+/// File name prefix of former wrapping keys.
 const FORMER: &str = "subjects-";
 
-/// The keys of a directory that wrap; one is made where there is none.
+/// Reads the wrapping keys of a directory. Creates one if there is none.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -21,7 +22,7 @@ pub fn ring(directory: &Path, now: Timestamp) -> Result<KeyRing, KeyError> {
     kept(directory)
 }
 
-/// The same, where none is made: whoever has none opens nothing.
+/// Reads the wrapping keys of a directory. Returns an empty ring if there is none.
 ///
 /// # Errors
 /// [`KeyError`].

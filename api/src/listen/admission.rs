@@ -1,10 +1,13 @@
 //! Admission of connections to a listener, and eviction when it is full.
 //!
-//! A connection counts as unauthenticated until its first authenticated request. Limits per address hold for those
-//! only: many runners share one address behind a NAT. Where a limit is reached, the oldest unauthenticated connection
-//! makes room, so a caller with a token gets through while others hold connections open. Where even that is younger
-//! than [`GRACE`], any of them does, by lot: callers that come from ever other addresses would keep everybody else out,
-//! and most of a fleet that reconnects stays, because a caller needs less time than it takes to draw all.
+//! A connection counts as unauthenticated until its first authenticated request. Limits per address
+//! apply only to unauthenticated connections, because many runners share one address behind a NAT.
+//!
+//! When a limit is reached, the oldest unauthenticated connection is evicted. A caller with a token
+//! therefore gets through while others hold connections open. If even the oldest one is younger
+//! than [`GRACE`], a random one is evicted. A flood from changing addresses cannot lock out other
+//! callers then. Most of a reconnecting fleet stays connected, because a caller authenticates
+//! faster than random eviction is likely to hit it.
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     net::{IpAddr, Ipv6Addr},
@@ -17,18 +20,19 @@ use tracing::warn;
 
 use super::progress::Progress;
 
-/// Time that a new connection has to authenticate before it makes room as the oldest.
+/// Time that a new connection has to authenticate before it can be evicted as the oldest.
 const GRACE: Duration = Duration::from_secs(2);
-/// Fewest unauthenticated connections that an address may have.
+/// Minimum for the limit of unauthenticated connections per address.
 const FEWEST_OF_ADDRESS: usize = 16;
-/// Part of a listener's connections that an address may have unauthenticated.
+/// Divisor of a listener's connections that gives the limit of unauthenticated connections per
+/// address.
 const PART_OF_ADDRESS: usize = 16;
-/// Most connections above the limit: evicted ones whose tasks have not closed them yet.
+/// Connections allowed above the limit, for evicted ones whose tasks have not closed them yet.
 const CLOSING: usize = 64;
-/// Shortest time between two log lines about a full listener.
+/// Shortest interval between two log lines about a full listener.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The connections of one listener.
+/// Connections of one listener.
 pub struct Admission {
     listener: &'static str,
     connections: usize,
@@ -64,7 +68,8 @@ fn network(ip: Ipv6Addr) -> u64 {
 }
 
 impl Admission {
-    /// Admits so many connections, and so many unauthenticated ones of one address.
+    /// Creates an admission with a limit of connections and a limit of unauthenticated ones per
+    /// address.
     pub fn new(
         listener: &'static str,
         connections: usize,
@@ -75,12 +80,12 @@ impl Admission {
         Arc::new(Admission { listener, connections, of_address, inner: Mutex::default() })
     }
 
-    /// Admits a connection, or none when all that are open must be kept.
+    /// Admits a connection. Returns `None` if the listener is full of authenticated connections.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
         let is_at_limit = of_address >= self.of_address;
-        // One that is closed for this address makes room for it on the listener, too.
+        // Evicting a connection of this address also frees a place on the listener.
         let room = inner.open < self.connections + CLOSING
             && match is_at_limit {
                 true => inner.evict_of(address, now),
@@ -111,7 +116,7 @@ impl Admission {
                 unauthenticated = inner.unauthenticated.len(),
                 limit = self.connections,
                 limit_of_address = self.of_address,
-                "Dropped unauthenticated connections: a limit is reached"
+                "Dropped unauthenticated connections because a limit is reached"
             );
             (inner.dropped, inner.logged) = (0, Some(now));
         }
@@ -123,7 +128,7 @@ impl Admission {
 }
 
 impl Inner {
-    /// Gives up one of all unauthenticated connections.
+    /// Evicts one of all unauthenticated connections.
     fn evict_any(&mut self, now: Instant) -> bool {
         let all = &self.unauthenticated;
         let ends = all.keys().next().copied().zip(all.keys().next_back().copied());
@@ -132,7 +137,7 @@ impl Inner {
         chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// Gives up one of an address.
+    /// Evicts an unauthenticated connection of one address.
     fn evict_of(&mut self, address: Address, now: Instant) -> bool {
         let Some(ids) = self.by_address.get(&address) else { return false };
         let ends = ids.first().copied().zip(ids.last().copied());
@@ -141,7 +146,7 @@ impl Inner {
         chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// The oldest, if it had time to authenticate, or one by lot.
+    /// Chooses the oldest connection if it had time to authenticate, and a random one otherwise.
     fn choose(
         &self,
         (first, last): (u64, u64),
@@ -155,7 +160,7 @@ impl Inner {
         }
     }
 
-    /// Gives up a connection. Its file is closed by its own task in a moment.
+    /// Evicts a connection. Its own task closes the socket shortly afterwards.
     fn evict(&mut self, id: u64) -> bool {
         let Some((_, _, progress)) = self.unauthenticated.get(&id) else { return false };
         let progress = Arc::clone(progress);
@@ -165,7 +170,7 @@ impl Inner {
         true
     }
 
-    /// Takes a connection out of those that may be evicted.
+    /// Removes a connection from those that can be evicted.
     fn forget(&mut self, id: u64) {
         let Some((address, ..)) = self.unauthenticated.remove(&id) else { return };
         if let Some(ids) = self.by_address.get_mut(&address) {
@@ -177,7 +182,7 @@ impl Inner {
     }
 }
 
-/// An admitted connection. Its requests carry it among their extensions.
+/// Admitted connection. Its requests carry it among their extensions.
 #[derive(Clone)]
 pub struct Ticket(Arc<Admitted>);
 
@@ -188,7 +193,8 @@ struct Admitted {
 }
 
 impl Ticket {
-    /// Notes that a request of this connection was authenticated: it is kept from now on.
+    /// Records that a request of this connection was authenticated. The connection is no longer
+    /// evicted.
     pub fn authenticate(&self) {
         if self.0.progress.authenticate() {
             self.0.admission.inner().forget(self.0.id);
@@ -216,7 +222,7 @@ mod tests {
     use super::*;
 
     fn from(number: u32) -> IpAddr {
-        // Each from a network of its own.
+        // Each number gives an address in a different network.
         IpAddr::V6(Ipv6Addr::from((0x2001_0db8_0000_0000 + u128::from(number)) << 64))
     }
 
@@ -232,17 +238,17 @@ mod tests {
             (0..100).map(|number| admission.admit(from(number)).unwrap()).collect();
         let mut stayed = 0;
         for round in 0..200 {
-            // given a full listener whose connections are all new, when somebody comes
+            // given a full listener with new connections only, when another caller connects
             let newcomer = admission.admit(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))).unwrap();
             held.retain(is_open);
-            // then most are there still after half as many strangers have come as there is room for
+            // then it usually survives half as many further connections as the listener has places
             for number in 0..50 {
                 held.extend(admission.admit(from(1_000 + round * 50 + number)));
                 held.retain(is_open);
             }
             stayed += u32::from(is_open(&newcomer));
         }
-        // By an even lot it is 0.99 to the power of 50.
+        // With uniform random eviction, the probability is 0.99 to the power of 50.
         assert!(stayed >= 80, "{stayed} of 200 stayed");
     }
 

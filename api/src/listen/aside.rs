@@ -1,8 +1,9 @@
-//! A call that waits for long, put aside until there is something to say.
+//! Parks a connection while its response waits for data.
 //!
-//! As long as hyper has a connection it keeps two buffers of 8 KiB for it, and the handler's future keeps everything
-//! that its longest path needs: five times what a parked runner is worth. A handler that only waits hands over what it
-//! waits for; hyper is then given up, and made again for the answer.
+//! hyper keeps two 8 KiB buffers per connection, and the future of a handler is as large as its
+//! longest path. Together that is five times the memory that a waiting runner needs. A handler that
+//! only waits therefore hands over a future of its response. The connection drops hyper and creates
+//! it again for the response.
 use std::{
     io,
     pin::Pin,
@@ -16,29 +17,29 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::progress::Progress;
 
-/// An answer that is yet to come.
+/// Future of a response.
 pub type Later = BoxFuture<'static, Response>;
 
-/// Where a handler may leave its answer to come. Among a request's extensions where the connection can wait without
-/// hyper; a handler that finds none waits by itself. It has read the whole body before it leaves anything here: what is
-/// left of a body would be taken for the next call.
+/// Slot for a deferred response, among the extensions of a request whose connection can be parked.
+/// A handler without it waits itself. The handler must read the whole body first: the rest of a
+/// body would be parsed as the next request.
 #[derive(Clone, Default)]
 pub struct Aside(Arc<Mutex<Option<Later>>>);
 
 impl Aside {
-    /// Give the answer later. What this answers at once is never sent.
+    /// Defers the response. The response that this function returns is never sent.
     pub fn put(&self, later: Later) -> Response {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(later);
         ().into_response()
     }
 
-    /// What a handler left here.
+    /// Takes the deferred response, if a handler left one.
     pub fn take(&self) -> Option<Later> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// A connection, and bytes that come before what it still has to say.
+/// Connection with bytes that are read again before those of the stream.
 pub struct Line<S> {
     before: Vec<u8>,
     stream: S,
@@ -46,17 +47,18 @@ pub struct Line<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Line<S> {
-    /// One that has said nothing yet.
+    /// Creates one without such bytes.
     pub fn new(stream: S, progress: Arc<Progress>) -> Self {
         Line { before: Vec::new(), stream, progress }
     }
 
-    /// Put bytes before everything that is still to be read.
+    /// Puts bytes before everything that is still to be read.
     pub fn put_back(&mut self, head: &[u8]) {
         self.before.splice(..0, head.iter().copied());
     }
 
-    /// Wait until the caller has left. One who sends the next call already has not; that call waits.
+    /// Waits until the caller disconnects. A caller that already sends the next request is still
+    /// connected, and that request waits.
     pub async fn left(&mut self) {
         let mut byte = [0];
         if self.before.is_empty() {

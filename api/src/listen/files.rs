@@ -1,26 +1,27 @@
-//! The limit of open files, and how many connections fit into it.
+//! Limit of open files, and the connections that fit into it.
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-/// Most connections of one listener, whatever the limit of files.
+/// Maximum number of connections per listener, regardless of the limit of files.
 const MOST: u64 = 16_000;
-/// Files of the program itself: runtime, standard streams, archives, keys.
+/// Files that the program itself needs: runtime, standard streams, archives, keys.
 const OWN: u64 = 64;
-/// Fewest connections of one listener.
+/// Minimum number of connections per listener.
 const FEWEST: u64 = 8;
 
-/// Connections that each listener may have. Neither takes those of the other.
+/// Connections of each listener. The listeners do not share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Of the Control API.
+    /// Connections of the Control API.
     pub control: usize,
-    /// Of the Runner API.
+    /// Connections of the Runner API.
     pub runner: usize,
 }
 
 impl Shares {
-    /// Divides a limit of open files. A quarter of what the database leaves is for files that requests open; a
-    /// quarter of the rest is for the Control API, whose callers come and go.
+    /// Divides a limit of open files. After the database connections, a quarter is reserved for
+    /// files that requests open. A quarter of the rest is for the Control API, whose callers stay
+    /// for a short time only.
     pub fn of(files: u64, database: u64) -> Shares {
         let left = files.saturating_sub(OWN + database);
         let connections = left - left / 4;
@@ -29,7 +30,7 @@ impl Shares {
     }
 }
 
-/// Raises the soft limit of open files to the hard one. Returns the limit that holds now.
+/// Raises the soft limit of open files to the hard one. Returns the effective limit.
 pub fn raise_limit() -> u64 {
     let (soft, hard) = match getrlimit(Resource::RLIMIT_NOFILE) {
         Ok(limits) => limits,

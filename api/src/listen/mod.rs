@@ -1,9 +1,9 @@
-//! The two doors: one for people and services (Control API), one for runners (Runner API).
+//! Network listeners: the Control API for users and services, and the Runner API for runners.
 //!
 //! ```text
 //! accept ─▶ admission (bounded) ─▶ TLS ─▶ hyper, one task per connection ─▶ router
-//!                                      ◀─ a call that waits is put aside, and hyper given up ─┘
-//! stop   ─▶ no new connections ─▶ parked polls answer ─▶ open calls end ─▶ the rest is cut after `drain`
+//!                                      ◀─ a waiting request is parked, and hyper dropped ─┘
+//! stop   ─▶ no new connections ─▶ long polls return ─▶ open requests end ─▶ the rest is cut after `drain`
 //! ```
 mod admission;
 mod aside;
@@ -27,24 +27,23 @@ pub use self::{
     tls::{TlsError, acceptor, private_root},
 };
 
-/// A door that is open but not served yet: its port is known.
+/// Listener that is bound but not served yet. Its port is known.
 pub struct Door {
-    /// What accepts.
+    /// Listening socket.
     pub listener: TcpListener,
-    /// Where, with the port that was chosen when 0 was asked for.
+    /// Bound address, with the actual port if port 0 was requested.
     pub address: SocketAddr,
 }
 
-/// Why a door cannot be opened.
+/// Reasons to reject a listener.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Somebody else has the port, or it is not ours to take.
+    /// Another program uses the port, or this one has no permission to bind it.
     #[error("cannot listen on {address}: {reason}; choose another with {flag}")]
     Bind { address: SocketAddr, flag: &'static str, reason: std::io::Error },
-    /// Others could read the tokens that pass.
+    /// Tokens would cross the network in plain text.
     #[error(
-        "{flag} {address} is reachable from other machines and would speak plain HTTP: give \
-         --tls-cert and --tls-key, or say --behind-proxy when a proxy in front of it ends TLS"
+        "cannot listen on {flag} {address}: other machines could reach it over plain HTTP; set --tls-cert and --tls-key, or --behind-proxy if a proxy terminates TLS"
     )]
     Plain { address: SocketAddr, flag: &'static str },
     /// The certificate or its key cannot be used.
@@ -52,16 +51,16 @@ pub enum ListenError {
     Tls(#[from] TlsError),
 }
 
-/// Where to find a certificate and its key.
+/// Paths of a certificate and its key.
 #[derive(Debug, Clone)]
 pub struct Certificate {
-    /// The certificate and what is between it and the root, PEM.
+    /// PEM file with the certificate and its intermediate certificates.
     pub chain: PathBuf,
-    /// Its private key, PEM.
+    /// PEM file with the private key.
     pub key: PathBuf,
 }
 
-/// Open a door. Plain HTTP leaves this machine only when somebody said that it may.
+/// Binds a listener. Plain HTTP on a non-loopback address requires `plain_outside`.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -81,10 +80,10 @@ pub async fn open(
 }
 
 impl Door {
-    /// How others reach it, as long as nobody said otherwise.
+    /// Default URL of the listener.
     pub fn url(&self, tls: bool) -> String {
         let scheme = if tls { "https" } else { "http" };
-        // Whoever listens everywhere is at least here.
+        // An unspecified address includes the loopback address.
         let ip = match self.address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
             IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(std::net::Ipv6Addr::LOCALHOST),

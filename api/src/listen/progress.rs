@@ -1,4 +1,4 @@
-//! Progress of one connection, and the deadline that follows from it.
+//! Progress of one connection, and its deadline.
 //!
 //! ```text
 //! accepted ─▶ reading a head ─▶ requests in flight ─▶ idle ─▶ reading a head …
@@ -22,33 +22,33 @@ use tokio::time::Instant;
 
 use super::Limits;
 
-/// Start of the clock that progress is measured with.
+/// Origin of the clock that measures progress.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 fn now_ms() -> u64 {
     u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Progress of a connection. Its task, its stream and its requests share it.
+/// Progress of a connection, shared by its task, its stream and its requests.
 #[derive(Debug)]
 pub struct Progress {
-    /// Whether hyper has bytes that the caller has not taken.
+    /// True if hyper has bytes that the caller has not received.
     unsent: AtomicBool,
     reading_head: AtomicBool,
     authenticated: AtomicBool,
     evicted: AtomicBool,
     in_flight: AtomicU32,
-    /// Time of the last change, milliseconds after [`START`].
+    /// Time of the last change, in milliseconds after [`START`].
     since: AtomicU64,
     waker: AtomicWaker,
 }
 
-/// End of the time that a connection has.
+/// Deadline of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deadline {
-    /// A caller that is late is cut off.
+    /// Time at which a slow connection is cut.
     Cut(Instant),
-    /// An idle connection is closed in order.
+    /// Time at which an idle connection is closed gracefully.
     Close(Instant),
     /// No deadline: an authenticated caller has a request in flight.
     Never,
@@ -65,7 +65,7 @@ impl Deadline {
 }
 
 impl Progress {
-    /// Progress of a connection that was just accepted.
+    /// Creates the progress of a newly accepted connection.
     pub fn new() -> Arc<Progress> {
         Arc::new(Progress {
             unsent: AtomicBool::new(false),
@@ -78,17 +78,18 @@ impl Progress {
         })
     }
 
-    /// Whether hyper has bytes that the caller has not taken: they are lost if hyper is dropped.
+    /// Returns true if hyper has bytes that the caller has not received. They are lost if hyper is
+    /// dropped.
     pub fn has_unsent(&self) -> bool {
         self.unsent.load(Ordering::Relaxed)
     }
 
-    /// Notes the result of a write.
+    /// Records the result of a write.
     pub fn wrote<T>(&self, written: &Poll<T>) {
         self.unsent.store(written.is_pending(), Ordering::Relaxed);
     }
 
-    /// Notes that bytes came in. Between two requests, they begin a head.
+    /// Records received bytes. Between two requests they begin a head.
     pub fn received(&self) {
         let begins = self.in_flight.load(Ordering::Relaxed) == 0;
         if begins && !self.reading_head.swap(true, Ordering::Relaxed) {
@@ -96,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// Notes that a request's head is complete. The request ends when the guard is dropped.
+    /// Records a complete request head. The request ends when the guard is dropped.
     pub fn request(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.reading_head.store(false, Ordering::Relaxed);
@@ -104,29 +105,29 @@ impl Progress {
         InFlight(Arc::clone(self))
     }
 
-    /// Notes that a request was authenticated. Returns whether it is the connection's first one.
+    /// Records an authenticated request. Returns true if it is the first one of the connection.
     pub fn authenticate(&self) -> bool {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
-    /// Ends the connection.
+    /// Evicts the connection.
     pub fn evict(&self) {
         self.evicted.store(true, Ordering::Release);
         self.waker.wake();
     }
 
-    /// Ready when the connection was evicted.
+    /// Polls for the eviction of the connection.
     pub fn poll_evicted(&self, cx: &Context<'_>) -> Poll<()> {
         self.waker.register(cx.waker());
         if self.evicted.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// How long the connection has been as it is.
+    /// Time since the last change.
     pub fn age(&self) -> Duration {
         Duration::from_millis(now_ms().saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
-    /// End of the time that the connection has.
+    /// Deadline of the connection.
     pub fn deadline(&self, limits: &Limits) -> Deadline {
         let since = *START + Duration::from_millis(self.since.load(Ordering::Relaxed));
         let authenticated = self.authenticated.load(Ordering::Relaxed);
@@ -146,7 +147,7 @@ impl Progress {
     }
 }
 
-/// A request, from its head to the last byte of its response.
+/// Guard of a request, from its head to the last byte of its response.
 #[derive(Debug)]
 pub struct InFlight(Arc<Progress>);
 
@@ -157,14 +158,14 @@ impl Drop for InFlight {
     }
 }
 
-/// Body of a response. The request is in flight until the body was sent.
+/// Response body that keeps its request in flight until it was sent.
 pub struct Tracked {
     body: Body,
     _in_flight: InFlight,
 }
 
 impl Tracked {
-    /// Keeps the request in flight as long as the body.
+    /// Wraps a body with the guard of its request.
     pub fn new(body: Body, in_flight: InFlight) -> Tracked {
         Tracked { body, _in_flight: in_flight }
     }

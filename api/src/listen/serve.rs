@@ -1,4 +1,5 @@
-//! One task per connection, bounded in number and in what it may send before it has said who it is.
+//! Serves connections, one task each, with limits on their number and on what unauthenticated
+//! callers may send.
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -40,33 +41,35 @@ use super::{
     progress::{Deadline, InFlight, Progress, Tracked},
 };
 
-/// A call whose answer is there.
+/// Synthetic request that makes hyper send a deferred response.
 const CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
-/// The same, after which the connection ends.
+/// Synthetic request that also closes the connection after the response.
 const LAST_CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\n\r\n";
 
-/// What a connection may take.
+/// Limits of a listener's connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Unauthenticated ones of one address. `None`: a sixteenth.
+    /// Maximum number of unauthenticated connections per address. `None`: a sixteenth of all
+    /// connections.
     pub of_address: Option<usize>,
-    /// Bytes of one request's head.
+    /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
-    /// Headers of one request.
+    /// Maximum number of headers per request.
     pub headers: usize,
-    /// Time for a request head, from its first byte; for the first request, from the start of the connection.
+    /// Time for a request head from its first byte, or from the start of the connection for the
+    /// first request.
     pub head: Duration,
     /// Time between two requests, with or without HTTP/2 pings.
     pub idle: Duration,
-    /// Time for a request and its response before the connection is authenticated.
+    /// Time for a request and its response on an unauthenticated connection.
     pub unauthenticated: Duration,
-    /// Between two pieces of a request's body.
+    /// Time between two parts of a request body.
     pub silence: Duration,
-    /// For the TLS handshake.
+    /// Time for the TLS handshake.
     pub handshake: Duration,
-    /// From the order to stop until what is still open is cut.
+    /// Time from shutdown until open connections are cut.
     pub drain: Duration,
 }
 
@@ -77,7 +80,8 @@ impl Default for Limits {
             of_address: None,
             head_bytes: 16 * 1024,
             headers: 64,
-            // Longer than clients keep an idle connection: the one who reuses it should be the one who ends it.
+            // Longer than the idle timeout of clients, so that the client closes an idle connection
+            // and never reuses one that the server just closed.
             idle: Duration::from_secs(120),
             head: Duration::from_secs(10),
             unauthenticated: Duration::from_secs(60),
@@ -88,7 +92,7 @@ impl Default for Limits {
     }
 }
 
-/// Everything that the connections of one door share.
+/// State that the connections of one listener share.
 struct Connections {
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
@@ -99,7 +103,8 @@ struct Connections {
     cut: CancellationToken,
 }
 
-/// Serves until `stop`, then ends the open connections and returns. `name` is the listener's in log messages.
+/// Serves until `stop`, then drains the open connections and returns. `name` identifies the
+/// listener in log messages.
 pub async fn serve(
     (name, listener): (&'static str, TcpListener),
     tls: Option<TlsAcceptor>,
@@ -109,7 +114,7 @@ pub async fn serve(
 ) {
     let cut = CancellationToken::new();
     let (http1, http2) = builders(&limits);
-    // A body that stops half way holds its connection, and what was read of it, no longer than this.
+    // A body that stops arriving holds its connection and buffers no longer than this.
     let router = router.layer(RequestBodyTimeoutLayer::new(limits.silence));
     let shared = Arc::new(Connections {
         http1,
@@ -126,8 +131,8 @@ pub async fn serve(
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
             Err(reason) => {
-                // Out of file descriptors: those that are open may end meanwhile.
-                warn!(reason = %reason, "Cannot accept a connection: {reason}");
+                // Out of file descriptors: open connections may end meanwhile.
+                warn!(error = %reason, "Cannot accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             }
@@ -148,7 +153,7 @@ pub async fn serve(
 fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) {
     let (mut http1, mut http2) = (http1::Builder::new(), http2::Builder::new(TokioExecutor::new()));
     http1
-        // Without a timer of hyper's: `Progress` has the deadlines.
+        // hyper has no timer here, because `Progress` enforces the deadlines.
         .max_buf_size(limits.head_bytes)
         .max_headers(limits.headers);
     http2
@@ -160,13 +165,14 @@ fn builders(limits: &Limits) -> (http1::Builder, http2::Builder<TokioExecutor>) 
 }
 
 impl Connections {
-    /// Which HTTP is spoken is settled by TLS, never guessed: a connection is no bigger than it must be.
+    /// Serves a connection. TLS negotiates the HTTP version, so the connection needs no buffer to
+    /// detect it.
     async fn meet(&self, stream: TcpStream, ticket: Ticket) {
-        // Answers are small and waited for.
+        // Responses are small and latency matters.
         let _ = stream.set_nodelay(true);
         match &self.tls {
             None => self.first(stream, ticket).await,
-            // In a box of its own: a connection without TLS has no room for it.
+            // Boxed, so that the future of a connection without TLS stays small.
             Some(tls) => Box::pin(self.secret(tls, stream, ticket)).await,
         }
     }
@@ -178,8 +184,8 @@ impl Connections {
         };
         let stream = match accepted {
             Ok(Ok(stream)) => stream,
-            Ok(Err(reason)) => return debug!(reason = %reason, "A handshake failed: {reason}"),
-            Err(_) => return debug!("A handshake took too long"),
+            Ok(Err(reason)) => return debug!(error = %reason, "TLS handshake failed"),
+            Err(_) => return debug!("TLS handshake timed out"),
         };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let service = service_fn(|request: Request<Incoming>| {
@@ -197,7 +203,8 @@ impl Connections {
         }
     }
 
-    /// HTTP/1.1, until a call has to wait; then without hyper, which is made again for its answer.
+    /// Serves HTTP/1.1 until a response is deferred. Then drops hyper and creates it again for the
+    /// response.
     async fn first<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         stream: S,
@@ -210,18 +217,19 @@ impl Connections {
             let answered = tokio::select! {
                 biased;
                 answered = later => answered,
-                () = line.left() => return debug!("A caller that waited has left"),
+                () = line.left() => return debug!("Caller of a parked connection has disconnected"),
                 () = self.cut.cancelled() => return,
             };
-            // hyper answers calls only: this one stands for the one that waited, and its answer is there.
+            // hyper sends responses to requests only, so a synthetic request stands for the one
+            // that was parked.
             let last = self.stop.is_cancelled();
             line.put_back(if last { LAST_CALL } else { CALL });
             answer = Some(answered);
         }
     }
 
-    /// Until the connection ends, or a call has to wait: then what is waited for, and the connection. The first call
-    /// has this answer, if there is one.
+    /// Serves until the connection ends or a response is deferred. Then returns the deferred
+    /// response and the connection. The first request gets `answer`, if there is one.
     async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
         line: Line<S>,
@@ -261,7 +269,7 @@ impl Connections {
         Some((later, line))
     }
 
-    /// Until the connection ends, or a call was put aside.
+    /// Serves until the connection ends or a response is deferred.
     async fn talk<C: GracefulConnection<Error = hyper::Error>>(
         &self,
         talk: &mut Pin<Box<C>>,
@@ -278,7 +286,7 @@ impl Connections {
             let rest = self.cut.run_until_cancelled(next(talk, aside, progress, None));
             said = match said {
                 None => rest.await,
-                // No request is in flight: what is left to send is short.
+                // No request is in flight, so there is little left to send.
                 Some(_) => timeout(self.limits.drain, rest).await.ok().flatten(),
             };
         }
@@ -286,11 +294,11 @@ impl Connections {
             Next::Aside(later) => Some(later),
             Next::Ended(Ok(())) | Next::Idle => None,
             Next::Ended(Err(reason)) => {
-                debug!(reason = %reason, "A connection ended early: {reason}");
+                debug!(error = %reason, "Connection ended early");
                 None
             }
             Next::Late => {
-                debug!("Closed a connection: it was evicted or past its deadline");
+                debug!("Closed a connection that was evicted or past its deadline");
                 None
             }
         }
@@ -299,17 +307,17 @@ impl Connections {
 
 /// Next event of a connection.
 enum Next {
-    /// A request was parked until its response is ready.
+    /// A response was deferred, so the connection can be parked.
     Aside(Later),
     /// The connection ended.
     Ended(Result<(), hyper::Error>),
-    /// The connection had no request for too long.
+    /// The connection was idle for too long.
     Idle,
-    /// The caller took too long, or the connection makes room for another.
+    /// The deadline passed or the connection was evicted.
     Late,
 }
 
-/// Polls the connection until something is to be done with it. Without `limits`, idle connections have no deadline.
+/// Polls the connection until its next event. Without `limits`, idle connections have no deadline.
 async fn next<C: GracefulConnection<Error = hyper::Error>>(
     talk: &mut Pin<Box<C>>,
     aside: &Aside,
@@ -321,7 +329,7 @@ async fn next<C: GracefulConnection<Error = hyper::Error>>(
         if let Poll::Ready(ended) = talk.as_mut().poll(cx) {
             return Poll::Ready(Next::Ended(ended));
         }
-        // An earlier answer that the caller is still to take goes first.
+        // The caller must receive an earlier response first.
         if !progress.has_unsent()
             && let Some(later) = aside.take()
         {
@@ -338,7 +346,8 @@ async fn next<C: GracefulConnection<Error = hyper::Error>>(
                 (Deadline::Close(_), Some(_)) => return Poll::Ready(Next::Idle),
                 (Deadline::Cut(_) | Deadline::Close(_) | Deadline::Never, _) => {}
             }
-            // A later deadline is set when the alarm rings: most requests move it, and few connections are late.
+            // A later deadline is applied only when the alarm fires: most requests move the
+            // deadline, and few connections are late.
             if deadline.at().is_some_and(|at| at < alarm.deadline()) {
                 alarm.as_mut().reset(deadline.at().unwrap_or_else(Instant::now));
             }
@@ -352,13 +361,13 @@ async fn next<C: GracefulConnection<Error = hyper::Error>>(
     .await
 }
 
-/// The request with its connection's ticket, and in flight from now on.
+/// Adds the connection's ticket to a request and marks it as in flight.
 fn admitted(mut request: Request<Incoming>, ticket: &Ticket) -> (Request<Incoming>, InFlight) {
     request.extensions_mut().insert(ticket.clone());
     (request, ticket.progress().request())
 }
 
-/// Whether the connection is there after the answer, without a word about it in the answer.
+/// Returns true if the connection stays open after the response without a `Connection` header.
 fn keeps_alive(request: &Request<Incoming>) -> bool {
     request.version() == Version::HTTP_11 && !request.headers().contains_key(header::CONNECTION)
 }

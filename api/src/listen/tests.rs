@@ -1,4 +1,4 @@
-//! Real connections, with and without TLS.
+//! Tests with real connections, with and without TLS.
 use std::{fs, path::Path, time::Duration};
 
 use axum::{
@@ -31,7 +31,7 @@ async fn plain_http_does_not_leave_the_machine_unless_somebody_said_so() {
     assert_eq!(door.url(true), format!("https://127.0.0.1:{}", door.address.port()));
 }
 
-/// A certificate for 127.0.0.1 and its key, as files.
+/// Writes a certificate for 127.0.0.1 and its key to files.
 pub(super) fn certificate(directory: &Path, name: &str) -> (Certificate, String) {
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]).unwrap();
     let (chain, key) =
@@ -100,7 +100,7 @@ async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
 
     let mut long = tokio::net::TcpStream::connect(address).await.unwrap();
     let head = format!("GET / HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
-    // The server may answer and close before it has read everything.
+    // The server may respond and close before it has read everything.
     let _ = long.write_all(head.as_bytes()).await;
     let mut answer = String::new();
     let _ = long.read_to_string(&mut answer).await;
@@ -123,7 +123,7 @@ async fn a_body_that_stops_half_way_is_not_waited_for() {
     let serving = tokio::spawn(serve(("test", door.listener), None, routes, limits, stop.clone()));
 
     let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nconnection: close\r\n\r\n";
-    // Slow is fine.
+    // A slow body is accepted.
     let mut slow = tokio::net::TcpStream::connect(address).await.unwrap();
     slow.write_all(head).await.unwrap();
     for piece in [b"a", b"b", b"c"] {

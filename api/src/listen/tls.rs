@@ -1,4 +1,4 @@
-//! TLS 1.2 and 1.3 by rustls, from PEM files.
+//! TLS 1.2 and 1.3 with rustls, from PEM files.
 use std::{path::Path, sync::Arc};
 
 use rustls::{
@@ -10,21 +10,23 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Certificate;
 
-/// Why a certificate cannot be used.
+/// Reasons to reject a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// The file cannot be read, or holds nothing of what it should.
-    #[error("{path}: {reason}; it must be PEM")]
+    /// The file is unreadable or lacks the expected PEM section.
+    #[error("cannot read {path}: {reason}; give a PEM file")]
     Pem { path: String, reason: String },
-    /// The two do not belong together, or the key is of a kind that is not supported.
-    #[error("the certificate {chain} and the key {key} cannot be used together: {reason}")]
+    /// The certificate and the key do not match, or the kind of the key is not supported.
+    #[error(
+        "certificate {chain} and key {key} cannot be used together: {reason}; give the private key of this certificate"
+    )]
     Pair { chain: String, key: String, reason: rustls::Error },
 }
 
-/// What does the handshakes.
+/// Creates the acceptor of TLS handshakes.
 ///
 /// # Errors
-/// [`TlsError`], naming the file.
+/// [`TlsError`], which names the file.
 pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
     let pem =
         |path: &Path, reason: String| TlsError::Pem { path: path.display().to_string(), reason };
@@ -32,7 +34,7 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
         .and_then(|found| found.collect::<Result<Vec<_>, _>>())
         .map_err(|reason| pem(&certificate.chain, reason.to_string()))?;
     if chain.is_empty() {
-        return Err(pem(&certificate.chain, "no certificate in it".into()));
+        return Err(pem(&certificate.chain, "it contains no certificate".into()));
     }
     let key = PrivateKeyDer::from_pem_file(&certificate.key)
         .map_err(|reason| pem(&certificate.key, reason.to_string()))?;
@@ -52,8 +54,9 @@ pub fn acceptor(certificate: &Certificate) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// The root at the end of the chain, where the chain has one, as `sha256:…` of its bytes. A chain of a public
-/// CA ends before its root; one of a private CA is served whole, so that runners can pin its root.
+/// Digest of the root at the end of the chain, if the chain has one, as `sha256:…` of its bytes.
+/// The chain of a public CA ends before its root. The chain of a private CA includes it, so that
+/// runners can pin it.
 pub fn private_root(certificate: &Certificate) -> Option<String> {
     let chain = CertificateDer::pem_file_iter(&certificate.chain).ok()?;
     let last = chain.filter_map(Result::ok).last()?;

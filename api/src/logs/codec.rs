@@ -1,14 +1,15 @@
-//! How a chunk is packed: on the wire as its sender chose, at rest with zstd when that is smaller.
+//! Compression of log chunks: chosen by the sender in transit, and zstd in the database if that is
+//! smaller.
 use std::io::{self, Read};
 
 use bytes::Bytes;
 
 use super::CHUNK_MAX_BYTES;
 
-/// The `Content-Encoding` of a chunk.
+/// `Content-Encoding` of a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Coding {
-    /// As it is.
+    /// Uncompressed.
     Identity,
     /// Zstandard.
     Zstd,
@@ -17,7 +18,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// The coding that a `Content-Encoding` header names. `None`: one we cannot read.
+    /// Parses a `Content-Encoding` header. Returns `None` for an unsupported one.
     pub fn of(header: Option<&str>) -> Option<Coding> {
         match header.map(str::trim) {
             None | Some("" | "identity") => Some(Coding::Identity),
@@ -28,7 +29,8 @@ impl Coding {
     }
 }
 
-/// The bytes of a chunk, or `None` when they are more than a chunk may have. Never unpacks more.
+/// Decompresses a chunk. Returns `None` if it exceeds the size limit. Never decompresses more than
+/// that.
 pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     let bytes = match coding {
         Coding::Identity => body,
@@ -38,14 +40,14 @@ pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     Ok((bytes.len() <= CHUNK_MAX_BYTES).then_some(bytes))
 }
 
-/// One byte more than a chunk may have tells that it is too long.
+/// Reads one byte more than the limit, to detect an oversized chunk.
 fn bounded(unpacked: impl Read) -> io::Result<Bytes> {
     let mut bytes = Vec::new();
     unpacked.take(CHUNK_MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes.into())
 }
 
-/// A chunk as it is on the disk: `job_log.codec` and `job_log.bytes`.
+/// Chunk as stored in `job_log.codec` and `job_log.bytes`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Packed {
     pub codec: i16,
@@ -56,7 +58,7 @@ const AS_IT_IS: i16 = 0;
 const ZSTD: i16 = 1;
 
 impl Packed {
-    /// Pack a chunk for the disk.
+    /// Compresses a chunk for storage.
     pub fn of(bytes: &[u8]) -> Packed {
         match zstd::bulk::compress(bytes, 3) {
             Ok(packed) if packed.len() < bytes.len() => Packed { codec: ZSTD, bytes: packed },
@@ -64,12 +66,16 @@ impl Packed {
         }
     }
 
-    /// The chunk, or `None` when it is longer than any chunk.
+    /// Decompresses the chunk. Returns `None` if it exceeds the size limit.
     pub fn unpack(self) -> io::Result<Option<Bytes>> {
         let coding = match self.codec {
             AS_IT_IS => Coding::Identity,
             ZSTD => Coding::Zstd,
-            other => return Err(io::Error::other(format!("unknown codec {other} of a log chunk"))),
+            other => {
+                return Err(io::Error::other(format!(
+                    "cannot decompress a log chunk: unknown codec {other}"
+                )));
+            }
         };
         decode(coding, self.bytes.into())
     }

@@ -1,4 +1,4 @@
-//! One task that makes chunks durable: whatever waits goes into one INSERT, one fsync.
+//! Task that makes chunks durable. All waiting chunks go into one INSERT with one fsync.
 use std::{collections::HashSet, panic::AssertUnwindSafe};
 
 use bytes::Bytes;
@@ -10,9 +10,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{codec::Packed, store::LogError};
 
-/// How many chunks may wait. More than that is back-pressure: 503 and `Retry-After`.
+/// Maximum number of waiting chunks. Beyond it, callers get 503 with `Retry-After`.
 const WAITING_MAX: usize = 1024;
-/// How much goes into one statement.
+/// Maximum number of chunks per statement.
 const GROUP_MAX: usize = 128;
 
 /// New bytes of a stream.
@@ -23,18 +23,18 @@ pub(super) struct Chunk {
     pub done: oneshot::Sender<Result<(), LogError>>,
 }
 
-/// Start the task. It ends when all senders are gone.
+/// Starts the task. It ends when all senders are dropped.
 pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
     let (sender, mut waiting) = mpsc::channel::<Chunk>(WAITING_MAX);
     tokio::spawn(async move {
         let mut group = Vec::with_capacity(GROUP_MAX);
-        // Chunks that come while a group is on its way to the disk make the next group, so nobody
-        // waits longer than for two writes.
+        // Chunks that arrive during a write form the next group, so no chunk waits for more than
+        // two writes.
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
             // Each sender of a chunk in the group gets an error and sends the chunk again.
             let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
             if committed.catch_unwind().await.is_err() {
-                tracing::error!("Storing job log chunks panicked; going on with the next ones");
+                tracing::error!("Storing job log chunks panicked; continuing with the next ones");
             }
         }
     });
@@ -46,11 +46,11 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
         Ok(written) => {
             for chunk in group {
                 let is_written = written.contains(&(chunk.execution.to_string(), chunk.start));
-                // A caller that went away will ask again and be told that we have it.
+                // A caller that disconnected sends the chunk again and learns that it is stored.
                 let _ = chunk.done.send(if is_written { Ok(()) } else { Err(LogError::Erased) });
             }
         }
-        // One stale chunk must not fail its neighbours: each is tried alone.
+        // A stale chunk must not fail the others, so each one is inserted separately.
         Err(error) if is_duplicate(&error) && group.len() > 1 => {
             for chunk in group {
                 let answer = insert(pool, std::slice::from_ref(&chunk)).await.map_err(refusal);
@@ -82,7 +82,7 @@ fn is_duplicate(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.is_unique_violation())
 }
 
-/// Insert them. Returns the chunks that were written: those of erased executions are not.
+/// Inserts chunks. Returns those that were written. Chunks of erased executions are not.
 async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<HashSet<(String, u64)>, sqlx::Error> {
     let mut executions = Vec::with_capacity(group.len());
     let mut starts = Vec::with_capacity(group.len());

@@ -8,20 +8,24 @@ use domain::ids::ExecutionId;
 use sqlx::{Executor as _, PgExecutor, PgPool};
 use ulid::Ulid;
 
-/// How many days a server that may make tables keeps ahead.
+/// Number of days for which a server creates partitions in advance, if it may create tables.
 pub const AHEAD: u64 = 7;
-/// How many days `stead migrate` makes ahead: the servers after it may not be allowed to.
+/// Number of days for which `stead migrate` creates partitions, because later servers may not
+/// create tables.
 pub const FAR_AHEAD: u64 = 90;
-/// How long writers of the rest may be held up.
+/// Lock timeout, which limits how long writers of the default partition wait.
 const LOCK_MS: u32 = 2_000;
-/// How long the database keeps it locked for somebody whom it does not hear any more.
+/// Time after which the database ends the transaction of an unresponsive server, which releases the
+/// lock.
 const SILENCE_MS: u32 = 5_000;
 
-/// Make what is missing: today, so many days after it, and each day of which the rest has something. Any number
-/// of servers may do so at once. Gives the days that were made.
+/// Creates the missing partitions: for today, for the next `ahead` days, and for each day with
+/// rows in the default partition. Several servers may do so concurrently. Returns the created
+/// days.
 ///
 /// # Errors
-/// If the database refuses: only the tables' owner may make tables, and is asked only when there is one to make.
+/// The database rejects the statement: only the owner of the tables may create partitions. Nothing
+/// is attempted if none is missing.
 pub async fn make(
     owner: &PgPool,
     today: NaiveDate,
@@ -33,7 +37,8 @@ pub async fn make(
     }
     let mut from = String::new();
     while let Some(day) = of_the_rest(owner, &from).await? {
-        // A day that cannot be made stays in the rest, and the days after it do not wait for it.
+        // A day whose partition cannot be created stays in the default partition and does not delay
+        // later days.
         let Some((_, end)) = ids(day) else { break };
         from = end.to_string();
         made.extend(one(owner, day).await?);
@@ -41,7 +46,7 @@ pub async fn make(
     Ok(made)
 }
 
-/// The first day from an id on of which the rest has something.
+/// First day with rows in the default partition, from an id on.
 async fn of_the_rest(owner: &PgPool, from: &str) -> Result<Option<NaiveDate>, sqlx::Error> {
     let first = "select min(execution) from job_log_default where execution >= $1";
     let first: Option<String> = sqlx::query_scalar(first).bind(from).fetch_one(owner).await?;
@@ -49,13 +54,13 @@ async fn of_the_rest(owner: &PgPool, from: &str) -> Result<Option<NaiveDate>, sq
     Ok(first.and_then(of))
 }
 
-/// The day on which an execution began.
+/// Day on which an execution started.
 fn of(execution: ExecutionId) -> Option<NaiveDate> {
     let made = i64::try_from(execution.0.timestamp_ms()).ok()?;
     DateTime::from_timestamp_millis(made).map(|made| made.date_naive())
 }
 
-/// The first id of a day, and the first that is not.
+/// First id of a day, and first id of the next one.
 fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
     let first = |day: NaiveDate| {
         let midnight = day.and_time(NaiveTime::MIN).and_utc().timestamp_millis();
@@ -64,7 +69,7 @@ fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
     Some((first(day)?, first(day.checked_add_days(Days::new(1))?)?))
 }
 
-/// Make a day, unless it is there.
+/// Creates the partition of a day, unless it exists.
 async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
     let Some((first, end)) = ids(day) else { return Ok(None) };
     let table = format!("job_log_{}", day.format("%Y%m%d"));
@@ -72,8 +77,8 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
-    // Held against other servers, and against rows that would come into the rest while those of the day leave it; not
-    // by a server that stands still.
+    // Locks out other servers, and inserts into the default partition while rows move. The timeouts
+    // end the lock of a stalled server.
     let lock = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
          set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
@@ -83,7 +88,8 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     if is_there(&mut *tx, &table).await? {
         return Ok(None);
     }
-    // Attached, not made as a partition: that would wait for everybody who reads or writes any log.
+    // Created as a table and then attached. Creating it as a partition would wait for all readers
+    // and writers of logs.
     let make = format!(
         "create table {table} (like job_log including all); \
          with moved as (delete from job_log_default \
@@ -96,7 +102,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     Ok(Some(day))
 }
 
-/// Whether a day has its partition, or another table has its name: one that was detached to be kept.
+/// Returns true if the day has a partition, or if a detached table has its name.
 async fn is_there(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Error> {
     let there = "select exists (select from pg_inherits \
                    where inhparent = 'job_log'::regclass and inhrelid = taken) \
@@ -156,7 +162,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_execution_is_in_the_partition_of_the_day_it_began() {
-        // given days that two servers made at once, and bytes that came for a day that had not been made
+        // given days that two servers created concurrently, and bytes of a day without a partition
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
         let early = begun("2026-10-02T23:59:59.999Z", 1);
@@ -165,18 +171,18 @@ mod tests {
         let (one, two) =
             tokio::join!(make(&database.pool, today, 30), make(&database.pool, today, 30));
         assert_eq!(one.unwrap().len() + two.unwrap().len(), 32);
-        // when executions of several days write, the early one too
+        // when executions of several days write, including the early one
         for (at, n) in [("2026-11-21T00:00:00Z", 2), ("2026-11-22T12:00:00Z", 3)] {
             store.append(begun(at, n), 0, Bytes::from_static(b"later")).await.unwrap();
         }
         store.append(early, 5, Bytes::from_static(b" still")).await.unwrap();
-        // then each is with its day, nothing is left in the rest, and nothing is to be made again
+        // then each row is in the partition of its day, and no partition is missing
         let with_rows = partitions(&database).await.into_iter().filter(|(_, rows)| *rows > 0);
         let expected = [("job_log_20261002", 2), ("job_log_20261121", 1), ("job_log_20261122", 1)];
         assert_eq!(with_rows.collect::<Vec<_>>(), expected.map(|(name, n)| (name.into(), n)));
         assert_eq!(store.read(early, 0..100).await.unwrap(), "early still");
         assert_eq!(make(&database.pool, today, 30).await.unwrap(), []);
-        // and what names an execution reads one partition only
+        // and a query for one execution reads one partition
         let sql =
             format!("explain (format text) select * from job_log where execution = '{early}'");
         let plan: Vec<String> = sqlx::query_scalar(&sql).fetch_all(&database.pool).await.unwrap();
@@ -185,7 +191,7 @@ mod tests {
         assert!(of_the_day > 0, "{plan}");
         assert_eq!(plan.matches("job_log_2026").count(), of_the_day, "{plan}");
         assert!(!plan.contains("job_log_default"), "{plan}");
-        // and a day that is dropped is gone, and nothing else
+        // and dropping a day removes only that day
         sqlx::query("drop table job_log_20261002").execute(&database.pool).await.unwrap();
         assert_eq!(store.length(early).await.unwrap(), 0);
         assert_eq!(store.length(begun("2026-11-21T00:00:00Z", 2)).await.unwrap(), 5);
@@ -193,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_day_that_was_detached_does_not_keep_later_days_in_the_rest() {
-        // given a day that an operator has detached, and bytes for it and for a later day
+        // given a day that an operator detached, and bytes of it and of a later day
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
         make(&database.pool, day("2026-10-02"), 0).await.unwrap();
@@ -202,7 +208,8 @@ mod tests {
         for (at, n) in [("2026-10-02T12:00:00Z", 1), ("2026-10-03T12:00:00Z", 2)] {
             store.append(begun(at, n), 0, Bytes::from_static(b"late")).await.unwrap();
         }
-        // when days are made, then the later one has its partition and the former stays readable
+        // when partitions are created, then the later day gets one and the detached day stays
+        // readable
         let made = make(&database.pool, day("2026-11-21"), 0).await.unwrap();
         assert_eq!(made, [day("2026-11-21"), day("2026-10-03")]);
         let kept = begun("2026-10-02T12:00:00Z", 1);

@@ -1,20 +1,20 @@
-//! The two headers that say what a chunk is: `Content-Range` and `Repr-Digest`.
+//! Headers of a log chunk: `Content-Range` and `Repr-Digest`.
 use std::ops::Range;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// `Content-Range: bytes FIRST-LAST/*`: which bytes of the stream the body is.
+/// `Content-Range: bytes FIRST-LAST/*`: the range of the stream in the body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentRange(pub Range<u64>);
 
-/// A header that cannot be read.
+/// Header that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Not `bytes FIRST-LAST/*`.
-    #[error("{0:?} is no range of a stream: expected `bytes FIRST-LAST/*`")]
+    #[error("invalid Content-Range {0:?}: expected `bytes FIRST-LAST/*`")]
     Range(String),
     /// Not `sha-256=:BASE64:`.
-    #[error("{0:?} is no digest: expected `sha-256=:BASE64:`")]
+    #[error("invalid Repr-Digest {0:?}: expected `sha-256=:BASE64:`")]
     Digest(String),
 }
 
@@ -32,13 +32,13 @@ impl std::str::FromStr for ContentRange {
     }
 }
 
-/// Digits only: no sign, no space.
+/// Parses digits only: no sign, no space.
 fn number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// The SHA-256 in a `Repr-Digest` header. Other algorithms beside it are passed over.
+/// Returns the SHA-256 of a `Repr-Digest` header. Ignores other algorithms in it.
 pub fn repr_digest(text: &str) -> Result<[u8; 32], HeaderError> {
     let refuse = || HeaderError::Digest(text.into());
     let member = text.split(',').find_map(|member| member.trim().strip_prefix("sha-256="));

@@ -1,23 +1,23 @@
-//! Where a chunk lies in a stream of which we have the first bytes.
+//! Placement of a chunk in a stream whose first bytes are stored.
 use std::ops::Range;
 
-/// How a chunk meets the stream.
+/// Overlap of a chunk with the stored stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Bytes of the stream that we have already: they must be equal. Empty for most chunks.
+    /// Range of the stream that is already stored and must be equal. Empty for most chunks.
     pub overlap: Range<u64>,
-    /// How many of the chunk's first bytes that is; what follows is new.
+    /// Number of the chunk's bytes in that range. The rest is new.
     pub known: usize,
 }
 
-/// The chunk starts after the end of what we have.
+/// The chunk starts after the end of the stored stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// How many bytes we have: where to go on.
+    /// Number of stored bytes, which is the offset of the next chunk.
     pub have: u64,
 }
 
-/// Place a chunk of `length` bytes at offset `start` in a stream of which we have `have` bytes.
+/// Places a chunk of `length` bytes at offset `start` in a stream with `have` stored bytes.
 pub fn place(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
     if start > have {
         return Err(Gap { have });
@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(place(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
     }
 
-    /// Chunks of one text, in any order, cut anywhere, some of them spoiled.
+    /// Generates chunks of one text in any order and size, some with a changed byte.
     fn chunks() -> impl Strategy<Value = Vec<(usize, usize, bool)>> {
         prop::collection::vec((0..64usize, 0..24usize, prop::bool::weighted(0.2)), 0..80)
     }

@@ -1,4 +1,4 @@
-//! Reading a stream: any range, or its end as it grows.
+//! Reads a range of a stream, or follows its end.
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
@@ -12,7 +12,7 @@ use super::{
 };
 
 impl LogStore {
-    /// The durable bytes in a range of offsets: fewer than asked for where the stream ends.
+    /// Returns the durable bytes of a range, fewer if the stream ends within it.
     pub async fn read(&self, execution: ExecutionId, range: Range<u64>) -> Result<Bytes, LogError> {
         let (from, to) = (clamp(range.start), clamp(range.end));
         let rows = sqlx::query(
@@ -36,14 +36,15 @@ impl LogStore {
         Ok(bytes.freeze())
     }
 
-    /// Wakes when the stream grows on this server. While it lives, the runner sends more often.
+    /// Returns a receiver that is notified when the stream grows on this server. While it exists,
+    /// the runner sends chunks more often.
     pub fn follow(&self, execution: ExecutionId) -> watch::Receiver<u64> {
-        // What is durable already is for `length` to say.
+        // `length` reports the bytes that are already durable.
         self.stream(execution).have.subscribe()
     }
 }
 
-/// Offsets are kept as signed numbers; no stream is that long.
+/// Converts an offset to the signed type of the database. No stream is long enough to exceed it.
 fn clamp(offset: u64) -> i64 {
     i64::try_from(offset).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The durable logs of executions, and the end of each stream in memory.
+//! Durable logs of executions, with the end of each stream cached in memory.
 use std::{
     collections::HashMap,
     io,
@@ -17,61 +17,61 @@ use super::{
     place::{Gap, place},
 };
 
-/// How many streams are read again at once, to know where they end.
+/// Maximum number of streams that are read concurrently to find their end.
 const REBUILDS: usize = 4;
-/// How much of one is in memory meanwhile.
+/// Number of bytes of such a stream in memory.
 const WINDOW: u64 = 1 << 20;
 
-/// Why a chunk was not taken.
+/// Reasons to reject a chunk.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// Bytes are missing before it.
-    #[error("stream ends at byte {have}, before the start of this chunk")]
+    /// Bytes before the chunk are missing.
+    #[error("the log ends at byte {have}, before this chunk; send the chunk at that offset")]
     Gap {
-        /// How many bytes we have.
+        /// Number of stored bytes.
         have: u64,
     },
-    /// Other bytes were written at the same offsets before.
-    #[error("other bytes were written there before")]
+    /// Different bytes are stored at the same offsets.
+    #[error("different bytes are stored at these offsets")]
     Divergence,
-    /// The stream is as long as it may be.
-    #[error("stream has reached its quota of {STREAM_MAX_BYTES} bytes")]
+    /// The stream has its maximum length.
+    #[error("the log has reached its quota of {STREAM_MAX_BYTES} bytes")]
     Quota,
-    /// The chunk is longer than a chunk may be.
-    #[error("chunk is longer than {CHUNK_MAX_BYTES} bytes")]
+    /// The chunk exceeds the size limit.
+    #[error("chunk is too large: the limit is {CHUNK_MAX_BYTES} bytes")]
     TooLarge,
-    /// Too many chunks wait for the disk.
-    #[error("too many chunks wait to be written")]
+    /// Too many chunks wait for the database.
+    #[error("too many chunks are waiting to be stored; try again")]
     Busy,
-    /// Another server wrote to this stream; it is read again at the next call.
-    #[error("another server wrote to this stream meanwhile")]
+    /// Another server wrote to this stream. The next call reads it again.
+    #[error("another server wrote to this log meanwhile; try again")]
     Moved,
     /// The data of the execution was erased, so its log accepts no more chunks.
     #[error("the log of this execution was erased")]
     Erased,
-    /// The group that the chunk was in failed.
-    #[error("chunk was not written: {0}")]
+    /// The write of the chunk's group failed.
+    #[error("cannot store the chunk: {0}")]
     Unwritten(String),
-    /// The database cannot be reached or refuses.
+    /// The database is unavailable or returned an error.
     #[error(transparent)]
     Database(#[from] sqlx::Error),
-    /// A stored chunk cannot be unpacked.
+    /// A stored chunk cannot be decompressed.
     #[error(transparent)]
     Damaged(#[from] io::Error),
 }
 
-/// How the stream meets what its runner said of it.
+/// Comparison of the stored stream with the runner's announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fit {
-    /// Bytes are still missing; this many are here.
+    /// Bytes are missing. Contains the number of stored bytes.
     Incomplete(u64),
-    /// Length and digest agree.
+    /// Length and digest match.
     Complete,
-    /// As long as announced or longer, and not the same bytes.
+    /// The stream is at least as long as announced, but differs.
     Mismatch,
 }
 
-/// The logs of all executions. Cheap to clone.
+/// Logs of all executions. Cheap to clone.
 #[derive(Clone)]
 pub struct LogStore {
     pub(super) pool: PgPool,
@@ -80,7 +80,7 @@ pub struct LogStore {
     rebuilds: Arc<Semaphore>,
 }
 
-/// An execution's stream. Its lock puts the chunks of one execution in order.
+/// Stream of one execution. Its lock orders the chunks.
 pub(super) struct Stream {
     tip: tokio::sync::Mutex<Option<Tip>>,
     pub(super) have: watch::Sender<u64>,
@@ -93,14 +93,14 @@ pub(super) struct Tip {
 }
 
 impl LogStore {
-    /// Start the task that writes. Needs a runtime.
+    /// Starts the task that writes. Requires a Tokio runtime.
     pub fn new(pool: PgPool) -> Self {
         let rebuilds = Arc::new(Semaphore::new(REBUILDS));
         LogStore { commits: committer::start(pool.clone()), pool, open: Arc::default(), rebuilds }
     }
 
-    /// Take the bytes of a chunk at offset `start`. Answers how many bytes of the stream are
-    /// durable. Sending the same bytes again changes nothing.
+    /// Stores the bytes of a chunk at offset `start`. Returns the number of durable bytes of the
+    /// stream. Repeating the same bytes changes nothing.
     pub async fn append(
         &self,
         execution: ExecutionId,
@@ -132,21 +132,21 @@ impl LogStore {
         next.take(&fresh);
         let (done, answer) = oneshot::channel();
         let chunk = Chunk { execution, start: tip.have, bytes: fresh, done };
-        // A chunk that finds no place leaves the stream's end as it is known: an overload that made
-        // every stream be read again would feed itself.
+        // A full queue must not clear the cached end: if an overload made every stream be read
+        // again, it would increase the load.
         let place = self.commits.try_reserve().map_err(|_| LogError::Busy)?;
-        // Until the answer is here nobody knows where the stream ends: if this call is dropped,
-        // the next one reads it from the database.
+        // The end of the stream is unknown until the write completes. If this call is dropped, the
+        // next one reads the end from the database.
         *slot = None;
         place.send(chunk);
-        answer.await.map_err(|_| LogError::Unwritten("server stops".into()))??;
+        answer.await.map_err(|_| LogError::Unwritten("the server is stopping".into()))??;
         let have = next.have;
         *slot = Some(next);
         stream.have.send_replace(have);
         Ok(have)
     }
 
-    /// How many bytes of the stream are durable, whichever server wrote them.
+    /// Number of durable bytes of the stream, regardless of the server that wrote them.
     pub async fn length(&self, execution: ExecutionId) -> Result<u64, LogError> {
         let end: Option<i64> = sqlx::query_scalar(
             "select end_offset from job_log where execution = $1 \
@@ -158,7 +158,7 @@ impl LogStore {
         Ok(end.unwrap_or(0).cast_unsigned())
     }
 
-    /// Hold the stream against the length and digest that its runner announced.
+    /// Compares the stream with the length and digest that its runner announced.
     pub async fn fit(
         &self,
         execution: ExecutionId,
@@ -173,15 +173,15 @@ impl LogStore {
         })
     }
 
-    /// Length and digest of what is durable.
+    /// Length and digest of the durable bytes.
     pub async fn measure(&self, execution: ExecutionId) -> Result<(u64, Digest), LogError> {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
         self.tip(execution, &stream, &mut slot).await?.measured()
     }
 
-    /// End the stream where it is, for every server: an empty chunk stands where the next one would
-    /// begin, so none can be added. Answers length and digest, which are the last.
+    /// Ends the stream for every server: an empty chunk at its end occupies the offset of the next
+    /// one. Returns the final length and digest.
     pub async fn end(&self, execution: ExecutionId) -> Result<(u64, Digest), LogError> {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
@@ -210,8 +210,8 @@ impl LogStore {
         Err(LogError::Moved)
     }
 
-    /// Forget what was written, so that the runner can send the stream from its start. A stream that
-    /// was ended stays as it is.
+    /// Deletes the stored bytes so that the runner can send the stream again. A stream that was
+    /// ended stays unchanged.
     pub async fn rewind(&self, execution: ExecutionId) -> Result<(), LogError> {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
@@ -227,15 +227,15 @@ impl LogStore {
         Ok(())
     }
 
-    /// Rejects all further chunks of these executions, at every server. A barrier has to wait for chunks in flight;
-    /// [`LogStore::erase`] removes the stored ones.
+    /// Rejects all further chunks of these executions, at every server. A barrier must wait for
+    /// chunks in flight; [`LogStore::erase`] removes the stored ones.
     pub async fn mark_erased(&self, executions: &[String]) -> Result<(), sqlx::Error> {
         let mark = "insert into erased_execution select unnest($1::text[]) on conflict do nothing";
         sqlx::query(mark).bind(executions).execute(&self.pool).await?;
         Ok(())
     }
 
-    /// Delete what these executions wrote. Their marks stay.
+    /// Deletes the logs of these executions. They stay marked as erased.
     pub async fn erase(&self, executions: &[String]) -> Result<(), sqlx::Error> {
         let erase = "delete from job_log where execution = any($1)";
         sqlx::query(erase).bind(executions).execute(&self.pool).await?;
@@ -253,13 +253,13 @@ impl LogStore {
         sqlx::query_scalar(left).bind(executions).fetch_one(&self.pool).await
     }
 
-    /// Whether somebody follows this stream now: then its runner should send more often.
+    /// Returns true if the stream has readers, so that its runner sends chunks more often.
     pub fn is_followed(&self, execution: ExecutionId) -> bool {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.get(&execution).is_some_and(|stream| stream.have.receiver_count() > 0)
     }
 
-    /// The stream is sealed: nothing will be appended, so its end need not be remembered.
+    /// Drops the cached end of a finalized stream.
     pub fn close(&self, execution: ExecutionId) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&execution);
     }
@@ -267,7 +267,7 @@ impl LogStore {
     pub(super) fn stream(&self, execution: ExecutionId) -> Arc<Stream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.contains_key(&execution) {
-            // What was only asked for once is not remembered for ever.
+            // Removes unused entries.
             open.retain(|_, stream| stream.is_used());
         }
         let new = || {
@@ -277,7 +277,7 @@ impl LogStore {
         Arc::clone(open.entry(execution).or_insert_with(new))
     }
 
-    /// The stream's end, read from the database when nobody knows it.
+    /// Returns the end of the stream, read from the database if it is not cached.
     async fn tip<'a>(
         &self,
         execution: ExecutionId,
@@ -287,9 +287,10 @@ impl LogStore {
         let tip = match slot.take() {
             Some(tip) => tip,
             None => {
-                // After a restart all streams are read again: a few at a time, and none as a whole.
+                // After a restart every stream is read again, a few at a time and in parts.
                 let turn = self.rebuilds.acquire().await;
-                let _turn = turn.map_err(|_| LogError::Unwritten("server stops".into()))?;
+                let _turn =
+                    turn.map_err(|_| LogError::Unwritten("the server is stopping".into()))?;
                 let mut tip = Tip::default();
                 loop {
                     let next = tip.have..tip.have + WINDOW;
@@ -308,7 +309,7 @@ impl LogStore {
 }
 
 impl Stream {
-    /// Whether somebody works with it, follows it, or will add to it.
+    /// Returns true if the stream is in use, has readers, or has a cached end.
     fn is_used(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
             || self.have.receiver_count() > 0
@@ -335,7 +336,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_chunk_that_finds_no_place_leaves_the_streams_end_known() {
-        // given a queue that is full, and a stream whose end is known
+        // given a full queue, and a stream with a cached end
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let (commits, _full) = mpsc::channel(1);
         let store = LogStore { commits, ..LogStore::new(pool) };
@@ -343,16 +344,16 @@ mod tests {
         let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let stream = store.stream(execution);
         *stream.tip.lock().await = Some(Tip::default());
-        // when a chunk comes
+        // when a chunk arrives
         let refused = store.append(execution, 0, Bytes::from_static(b"hello")).await;
-        // then it is to be sent again, and nothing has to be read for that
+        // then it must be sent again, and the cached end remains
         assert!(matches!(refused, Err(LogError::Busy)));
         assert!(stream.tip.lock().await.is_some());
     }
 
     #[tokio::test]
     async fn a_stream_is_full_to_the_byte_and_what_it_has_stays() {
-        // given a stream that has place for three bytes more, and nobody who writes
+        // given a stream with room for three bytes, and a full queue
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let (commits, _full) = mpsc::channel(1);
         let store = LogStore { commits, ..LogStore::new(pool) };
@@ -360,10 +361,10 @@ mod tests {
         let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let (stream, have) = (store.stream(execution), STREAM_MAX_BYTES - 3);
         *stream.tip.lock().await = Some(Tip { have, ..Tip::default() });
-        // when four come, and when three come
+        // when four bytes arrive, and then three
         let four = store.append(execution, have, Bytes::from_static(b"four")).await;
         let three = store.append(execution, have, Bytes::from_static(b"end")).await;
-        // then the four are too many, for good, and the three would be written
+        // then the four exceed the quota, and the three would be stored
         assert!(matches!(four, Err(LogError::Quota)), "{four:?}");
         assert!(matches!(three, Err(LogError::Busy)), "{three:?}");
         assert_eq!(stream.tip.lock().await.as_ref().map(|tip| tip.have), Some(have));

@@ -3,11 +3,11 @@ use sqlx::Row as _;
 
 use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
 
-/// What waits for a user.
+/// Items that wait for a user.
 pub struct Open {
     /// Number of plans that wait for an approval.
     pub approvals: u64,
-    /// Time since the oldest of them was requested. 0 without any.
+    /// Time since the oldest of them was requested, or 0 if there is none.
     pub oldest_seconds: f64,
     /// Number of runners that are disconnected, were not stopped and are not revoked.
     pub disconnected: u64,

@@ -1,4 +1,4 @@
-//! Who runs Postgres: we ourselves, or an ordinary user when we are root.
+//! User that runs Postgres: the current user, or an unprivileged one if the server runs as root.
 use std::{
     fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown, lchown},
@@ -10,17 +10,17 @@ use tokio::process::Command;
 
 use super::{EmbeddedError, about, part};
 
-/// Who runs Postgres.
+/// User that runs Postgres.
 #[derive(Debug, Clone)]
 pub(super) enum Account {
-    /// The user who runs the server.
+    /// User that runs the server.
     Ourselves,
-    /// Another, because the server runs as root.
+    /// Another user, because the server runs as root.
     Other { uid: Uid, gid: Gid, name: String },
 }
 
 impl Account {
-    /// `postgres`, else `nobody`, when we are root.
+    /// Chooses `postgres` or else `nobody` if the server runs as root.
     pub(super) fn choose() -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
             return Ok(Account::Ourselves);
@@ -31,7 +31,8 @@ impl Account {
         Ok(Account::Other { uid: user.uid, gid: user.gid, name: user.name })
     }
 
-    /// Whose the cluster of a data directory is, else whose the directory is: root leaves there what its owner can use.
+    /// Returns the owner of the cluster in a data directory, or else the owner of the directory.
+    /// Files that root creates there must be usable for the owner.
     pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
             return Ok(Account::Ourselves);
@@ -39,7 +40,7 @@ impl Account {
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let cluster = part(&data, "postgres");
         for path in [&cluster, &data] {
-            // Never through a link: it may lead to what is another user's.
+            // Never follows a symbolic link, because its target may belong to another user.
             let found = match fs::symlink_metadata(path) {
                 Ok(found) => found,
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
@@ -51,7 +52,7 @@ impl Account {
             }
             return match User::from_uid(uid).ok().flatten() {
                 Some(user) => Ok(Account::Other { uid, gid: user.gid, name: user.name }),
-                // A cluster that is there runs without a name.
+                // An existing cluster can run under a user id without a name.
                 None if path == &cluster => Ok(Account::Other { uid, gid, name: uid.to_string() }),
                 None => {
                     let data = path.display().to_string();
@@ -62,7 +63,8 @@ impl Account {
         Account::choose()
     }
 
-    /// The same command, run by this account, away from our terminal's signals.
+    /// Creates a command that runs as this user, in a process group that terminal signals do not
+    /// reach.
     pub(super) fn command(&self, binary: &Path) -> Command {
         let mut command = Command::new(binary);
         command.process_group(0).env_remove("PGDATA").env("LC_ALL", "C").current_dir("/");
@@ -72,7 +74,7 @@ impl Account {
         command
     }
 
-    /// Give a path to this account.
+    /// Changes the owner of a path to this user.
     pub(super) fn own(&self, path: &Path) -> Result<(), EmbeddedError> {
         match self {
             Account::Ourselves => Ok(()),
@@ -82,8 +84,8 @@ impl Account {
         }
     }
 
-    /// Whether this account gets to the data directory. The directory itself is ours and is opened for
-    /// passing through; what is above it is somebody else's decision.
+    /// Checks that this user can reach the data directory. Changes the mode of the directory itself
+    /// if necessary, but not that of its parents.
     pub(super) fn can_enter(&self, data: &Path) -> Result<(), EmbeddedError> {
         let Account::Other { name, .. } = self else { return Ok(()) };
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
@@ -115,14 +117,14 @@ impl Account {
     }
 }
 
-/// Give a file that was just opened in a data directory to whose the directory is: what root makes there must be open
-/// to who works there later.
+/// Changes the owner of a newly opened file to that of the data directory, so that its user can
+/// access files that root created.
 pub(super) fn give(file: &fs::File, data: &Path) -> io::Result<()> {
     if !geteuid().is_root() {
         return Ok(());
     }
     let (owner, found) = (fs::metadata(data)?, file.metadata()?);
-    // One with another name elsewhere is not ours to give away.
+    // A file with a hard link elsewhere may belong to another user.
     if found.uid() == 0 && owner.uid() != 0 && found.nlink() == 1 {
         fchown(file, Some(owner.uid()), Some(owner.gid()))?;
     }

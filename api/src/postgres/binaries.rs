@@ -1,4 +1,4 @@
-//! Where the Postgres binaries of this machine are.
+//! Location of the Postgres binaries on this machine.
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -8,15 +8,15 @@ use tokio::process::Command;
 
 use super::EmbeddedError;
 
-/// Names the directory of the binaries, when it is not where others are.
+/// Environment variable that names the directory of the binaries.
 pub const BIN_ENV: &str = "STEAD_PG_BIN";
 
-/// Where Debian keeps one directory per major version.
+/// Directory in which Debian installs each major version.
 pub(super) const DEBIAN: &str = "/usr/lib/postgresql";
-/// The oldest that we are tried on.
+/// Oldest supported major version.
 const OLDEST: u32 = 14;
 
-/// What is needed of a Postgres installation.
+/// Binaries of a Postgres installation.
 #[derive(Debug, Clone)]
 pub(super) struct Binaries {
     pub(super) initdb: PathBuf,
@@ -25,10 +25,10 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// `STEAD_PG_BIN`, else `PATH`, else the newest of Debian's.
+    /// Searches `STEAD_PG_BIN`, or else `PATH`, or else the newest version in Debian's directory.
     pub(super) async fn find() -> Result<Binaries, EmbeddedError> {
         let directory = match env::var_os(BIN_ENV) {
-            // What was named and is wrong is an error, not a reason to take another.
+            // A wrong `STEAD_PG_BIN` is an error and not replaced by another directory.
             Some(named) => Some(PathBuf::from(named)).filter(|named| complete(named)),
             None => candidates().into_iter().find(|directory| complete(directory)),
         };
@@ -47,7 +47,7 @@ impl Binaries {
 
 pub(super) fn candidates() -> Vec<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    // A link in PATH leads to the directory where initdb finds what belongs to it.
+    // initdb finds its files relative to the target of a link in PATH.
     let linked = env::split_paths(&path)
         .filter_map(|directory| fs::canonicalize(directory.join("postgres")).ok())
         .filter_map(|binary| binary.parent().map(Path::to_path_buf));
@@ -75,7 +75,7 @@ pub(super) async fn major(postgres: &Path) -> Result<u32, EmbeddedError> {
     version(&said).ok_or_else(|| EmbeddedError::NoVersion { binary: binary(), said })
 }
 
-/// `postgres (PostgreSQL) 15.18 (Debian …)`, `postgres (PostgreSQL) 18beta1`.
+/// Parses output like `postgres (PostgreSQL) 15.18 (Debian …)` or `postgres (PostgreSQL) 18beta1`.
 fn version(said: &str) -> Option<u32> {
     let number = said.split("(PostgreSQL) ").nth(1)?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! The files of the cluster and the database inside it.
+//! Files of the cluster, and the database in it.
 use std::{
     fs,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _},
@@ -9,30 +9,31 @@ use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::{Account, Binaries, EmbeddedError, about, part};
 
-/// The cluster's superuser; only the supervisor connects as it.
+/// Superuser of the cluster, which only the supervisor uses.
 const SUPERUSER: &str = "postgres";
-/// Owns the tables: migrations and rebuilds.
+/// Owner of the tables, for migrations and rebuilds.
 pub(super) const OWNER: &str = "stead_owner";
-/// Inserts and selects: the server.
+/// Role of the server, with limited privileges.
 pub(super) const APP: &str = "stead_app";
-/// The one database.
+/// Name of the database.
 const DATABASE: &str = "stead";
-/// A socket's path may have 107 bytes; `/.s.PGSQL.5432` comes behind the directory.
+/// Maximum length of the socket directory. A socket path may have 107 bytes, including
+/// `/.s.PGSQL.5432`.
 const LONGEST_SOCKET_DIRECTORY: usize = 90;
 
-/// A cluster on disk, made and owned.
+/// Existing cluster with its owner.
 pub(super) struct Cluster {
     pub(super) directory: PathBuf,
     pub(super) log: PathBuf,
     pub(super) sockets: PathBuf,
-    /// There while the files that `initdb` wrote may not be on the disk.
+    /// Marker that exists while the files of `initdb` may not be on the disk.
     unsynced: PathBuf,
     pub(super) binaries: Binaries,
     pub(super) account: Account,
 }
 
 impl Cluster {
-    /// The cluster of a data directory; made when there is none, whole or not at all.
+    /// Opens the cluster of a data directory. Creates it atomically if there is none.
     pub(super) async fn open(
         data: &Path,
         binaries: Binaries,
@@ -66,19 +67,19 @@ impl Cluster {
     async fn make(&self, draft: &Path) -> Result<(), EmbeddedError> {
         if draft.exists() {
             if draft.join("global/pg_control").exists() && !self.unsynced.exists() {
-                // A cluster that was brought to the disk and worked in: only its new name was lost with the power.
+                // The cluster was synced and used, and only its rename was lost in a power failure.
                 return self.name(draft);
             }
-            // A start that was killed in the middle of this.
+            // An earlier start was killed during the creation.
             fs::remove_dir_all(draft).map_err(about(draft.display()))?;
         }
         private_directory(draft, &self.account)?;
         let mut initdb = self.account.command(&self.binaries.initdb);
         initdb.arg("--pgdata").arg(draft).args(["--username", SUPERUSER, "--encoding", "UTF8"]);
-        // Only who can enter the private socket directory gets as far as being asked, and nobody comes
-        // over the network.
+        // The private socket directory controls access, so local connections need no password.
+        // Network connections are rejected.
         initdb.args(["--no-locale", "--auth-local", "trust", "--auth-host", "reject"]);
-        // Made durable while Postgres starts; the marker makes sure of it, whatever happens meanwhile.
+        // The files are synced while Postgres starts. The marker ensures this even after a crash.
         initdb.arg("--no-sync");
         fs::write(&self.unsynced, "").map_err(about(self.unsynced.display()))?;
         keep_names(&self.unsynced)?;
@@ -95,7 +96,8 @@ impl Cluster {
         keep_names(&self.directory)
     }
 
-    /// Bring what `initdb` wrote to the disk; `None` when it is there. Harmless beside a running Postgres.
+    /// Starts a sync of the files of `initdb`. Returns `None` if they are already on the disk. Safe
+    /// while Postgres runs.
     pub(super) fn sync(&self) -> Result<Option<Sync>, EmbeddedError> {
         if !self.unsynced.exists() {
             return Ok(None);
@@ -107,7 +109,7 @@ impl Cluster {
         Ok(Some(Sync { child, marker: self.unsynced.clone() }))
     }
 
-    /// The roles and the database, when they are not there yet.
+    /// Creates the roles and the database, unless they exist.
     pub(super) async fn set_up(&self) -> Result<(), EmbeddedError> {
         let root = self.connect_as(SUPERUSER).database("postgres");
         let mut root = PgConnection::connect_with(&root).await?;
@@ -125,7 +127,7 @@ impl Cluster {
         Ok(root.close().await?)
     }
 
-    /// How to connect as one of the roles.
+    /// Connection options for one of the roles.
     pub(super) fn connect_as(&self, role: &str) -> PgConnectOptions {
         PgConnectOptions::new_without_pgpass()
             .socket(&self.sockets)
@@ -135,13 +137,13 @@ impl Cluster {
             .application_name("stead")
     }
 
-    /// The same as a URL.
+    /// Connection URL for one of the roles.
     pub(super) fn url(&self, role: &str) -> String {
         let host = self.sockets.display().to_string().replace('%', "%25").replace('/', "%2F");
         format!("postgres://{role}@{host}:5432/{DATABASE}")
     }
 
-    /// Whether Postgres takes connections.
+    /// Returns true if Postgres accepts connections.
     pub(super) async fn answers(&self) -> bool {
         let root = self.connect_as(SUPERUSER).database("postgres");
         match PgConnection::connect_with(&root).await {
@@ -151,7 +153,7 @@ impl Cluster {
     }
 }
 
-/// Files on their way to the disk.
+/// Sync of the cluster's files in progress.
 pub(super) struct Sync {
     child: tokio::process::Child,
     marker: PathBuf,
@@ -164,20 +166,21 @@ impl Sync {
             let said = format!("initdb --sync-only: {ended}");
             return Err(EmbeddedError::Initdb { said });
         }
-        // Its name too, which is in the directory above and which `initdb` knows nothing of.
+        // Also syncs the directory above, which contains the cluster's name and which `initdb` does
+        // not sync.
         keep_names(&self.marker)?;
         fs::remove_file(&self.marker).map_err(about(self.marker.display()))
     }
 }
 
-/// Bring the names beside a path to the disk: a new file or a new name may be lost with the power until then.
+/// Syncs the directory of a path. Until then a new file or a rename may be lost in a power failure.
 fn keep_names(path: &Path) -> Result<(), EmbeddedError> {
     let Some(above) = path.parent() else { return Ok(()) };
     let synced = fs::File::open(above).and_then(|directory| directory.sync_all());
     synced.map_err(about(above.display()))
 }
 
-/// `DATA/run`, or a directory with a shorter name where that one would be too long for a socket.
+/// Returns `DATA/run`, or a directory with a shorter path if that one is too long for a socket.
 fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedError> {
     let near = part(data, "run");
     let sockets = if near.as_os_str().len() <= LONGEST_SOCKET_DIRECTORY {
@@ -191,7 +194,7 @@ fn socket_directory(data: &Path, account: &Account) -> Result<PathBuf, EmbeddedE
     Ok(sockets)
 }
 
-/// A directory that only this account enters; one of the same name that is somebody else's is refused.
+/// Creates a directory that only this user can enter. Rejects an existing one of another user.
 fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => account.own(path),
@@ -207,13 +210,13 @@ fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError
             }
             let root = nix::unistd::geteuid().is_root() && found.uid() == 0;
             if ours && root {
-                // A start that was killed between making it and giving it away.
+                // An earlier start was killed before it changed the owner.
                 return account.own(path);
             }
             let why = if ours {
-                "is another user's: run stead as that user, if the data directory is theirs"
+                "is owned by another user: run stead as that user if the data directory is theirs"
             } else {
-                "exists and is not a private directory of ours"
+                "exists and is not a private directory of this user"
             };
             Err(about(path.display())(std::io::Error::other(why)))
         }

@@ -1,4 +1,4 @@
-//! One server per data directory: a lock that the kernel gives back however the holder ends.
+//! Lock of a data directory for one server. The kernel releases it when the process ends.
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
@@ -13,35 +13,34 @@ use nix::{
 
 use super::account;
 
-/// In a data directory that is being restored: what is unpacked on the way, and the sign that it is not whole.
+/// Directory that exists during a restore. It holds unpacked files and marks the data directory as
+/// incomplete.
 pub const RESTORING: &str = "restoring";
 
-/// The right to work in a data directory, held until it is dropped.
+/// Exclusive access to a data directory, held until it is dropped.
 pub struct DataLock(#[expect(dead_code, reason = "held, not read")] Flock<File>);
 
-/// Why a data directory cannot be worked in.
+/// Reasons why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another server works in it.
+    /// Another server uses it.
     #[error("{data} is in use by process {pid}: stop it, or choose another directory with --data")]
     InUse { data: String, pid: String },
-    /// A restore began in it and did not end.
+    /// A restore into it was interrupted.
     #[error(
-        "a restore into {data} did not come to its end: remove what is in that directory, and restore again"
+        "the restore into {data} did not complete; remove the contents of the directory, and restore again"
     )]
     HalfRestored { data: String },
-    /// There is something in it, and a restore takes only an empty one.
-    #[error(
-        "{data} is not empty ({found} is in it): restore into a directory that is empty or not there yet"
-    )]
+    /// It contains files, and a restore requires an empty directory.
+    #[error("{data} is not empty: it contains {found}; restore into an empty or new directory")]
     NotEmpty { data: String, found: String },
-    /// It cannot be made or written.
-    #[error("{path}: {reason}")]
+    /// It cannot be created or written.
+    #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
 }
 
 impl DataLock {
-    /// Make the directory if need be and take it.
+    /// Locks the directory. Creates it if necessary.
     ///
     /// # Errors
     /// [`LockError`].
@@ -53,8 +52,8 @@ impl DataLock {
         DataLock::hold(data)
     }
 
-    /// Take an empty directory, and mark it: until [`DataLock::restored`] nobody else can take it, also when this
-    /// process is killed.
+    /// Locks an empty directory and marks it as incomplete. Until [`DataLock::restored`] every other
+    /// attempt fails, even if this process is killed.
     ///
     /// # Errors
     /// [`LockError`].
@@ -66,12 +65,12 @@ impl DataLock {
             return Err(LockError::NotEmpty { data: data.display().to_string(), found });
         }
         let marker = data.join(RESTORING);
-        // Made, not found: of two at once one is refused.
+        // The creation fails if the marker exists, so only one of two concurrent restores succeeds.
         fs::DirBuilder::new().mode(0o700).create(&marker).map_err(at(&marker))?;
         DataLock::hold(data)
     }
 
-    /// The directory is whole.
+    /// Removes the marker after a complete restore.
     ///
     /// # Errors
     /// [`LockError::Io`].
@@ -85,7 +84,7 @@ impl DataLock {
         let path: PathBuf = data.join("lock");
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        // Through no link: root opens it in directories of others, too.
+        // Never follows a symbolic link, because root also opens directories of other users.
         let opened = options.custom_flags(OFlag::O_NOFOLLOW.bits()).open(&path);
         let file = opened.map_err(at(&path))?;
         account::give(&file, data).map_err(at(&path))?;
@@ -105,7 +104,7 @@ impl DataLock {
 }
 
 fn make(data: &Path) -> Result<(), LockError> {
-    // Others pass through to what is theirs; they see no list of what is here.
+    // Other users can pass through to their own subdirectories, but cannot list this one.
     fs::DirBuilder::new().recursive(true).mode(0o711).create(data).map_err(at(data))
 }
 
@@ -125,10 +124,10 @@ mod tests {
         let held = DataLock::take_empty(&data).unwrap();
         let again = DataLock::take_empty(&data).err().unwrap().to_string();
         assert!(again.contains("is not empty"), "{again}");
-        // As kill -9 leaves it.
+        // State after kill -9.
         drop(held);
         let refusal = DataLock::take(&data).err().unwrap().to_string();
-        assert!(refusal.contains("did not come to its end"), "{refusal}");
+        assert!(refusal.contains("did not complete"), "{refusal}");
 
         let data = dir.path().join("other");
         let held = DataLock::take_empty(&data).unwrap();

@@ -1,15 +1,17 @@
-//! A private Postgres, for whoever brought none: found on the machine, owned by one data directory.
+//! Private Postgres of one data directory, for installations without an external database.
 //!
 //! ```text
-//! DATA/            0711, held by a lock that names its holder
-//!   postgres/      the cluster, owned by an ordinary user (Postgres refuses to run as root)
-//!   postgres.log   what it says; above 64 MiB a start puts it aside as postgres.log.old
-//!   run/           0700, its socket; nothing listens on a port
-//!   restoring/     only while a restore fills the directory: nothing starts in it
+//! DATA/            0711, locked by a file that names its process
+//!   postgres/      the cluster, owned by an unprivileged user (Postgres refuses to run as root)
+//!   postgres.log   its log; above 64 MiB a start renames it to postgres.log.old
+//!   run/           0700, its socket; no TCP port is open
+//!   restoring/     only while a restore fills the directory: no server starts in it
 //! ```
 //!
-//! A start finds the binaries, makes the cluster once, adopts a postgres that a killed server left behind
-//! (or stops one that does not answer), and waits until it takes connections. A stop ends it cleanly.
+//! A start finds the binaries and creates the cluster once. It adopts a Postgres that a killed
+//! server
+//! left running, or stops one that is unresponsive. Then it waits until Postgres accepts
+//! connections.
 mod account;
 mod binaries;
 mod cluster;
@@ -37,103 +39,99 @@ pub use self::{
     tools::{Access, Tools},
 };
 
-/// Where our tables are.
+/// Schema of the server's tables.
 const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHEMA)];
 
-/// A postgres that runs for this process.
+/// Private Postgres that runs for this process.
 pub struct Embedded {
     cluster: Cluster,
     postmaster: Postmaster,
     sync: Option<Sync>,
 }
 
-/// Why there is no private Postgres. Each says what to do.
+/// Reasons why there is no private Postgres, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum EmbeddedError {
-    /// The machine has none.
+    /// Postgres is not installed.
     #[error(
-        "no Postgres found (looked at {BIN_ENV}, PATH and {looked}): apt-get install postgresql, or \
-         set DATABASE_URL to use one that runs elsewhere"
+        "no Postgres found in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql, or set DATABASE_URL to an existing database"
     )]
     NotInstalled { looked: String },
-    /// A binary does not say what it is.
-    #[error("{binary} did not tell its version: {said}")]
+    /// The version of a binary cannot be determined.
+    #[error("cannot read the version of {binary}: unexpected output: {said}")]
     NoVersion { binary: String, said: String },
-    /// Too old to be asked.
-    #[error("{binary} is Postgres {found}; 14 or newer is needed")]
+    /// The version is too old.
+    #[error("{binary} is Postgres {found}; install version 14 or newer")]
     TooOld { binary: String, found: u32 },
-    /// The cluster was made by another major version.
+    /// Another major version created the cluster.
     #[error(
-        "{data} was made by Postgres {made_by}, and {binary} is Postgres {found}: set {BIN_ENV} to the \
-         directory of the Postgres {made_by} binaries"
+        "{data} was created by Postgres {made_by}, and {binary} is Postgres {found}; set {BIN_ENV} to the directory of the Postgres {made_by} binaries"
     )]
     OtherVersion { data: String, made_by: u32, binary: String, found: u32 },
-    /// Root may not run it, and nobody else may see the directory.
+    /// Root may not run Postgres, and the other user cannot enter the directory.
     #[error(
-        "{blocked} cannot be entered by the user {user}, who must run Postgres because root may not: \
-         chmod o+x {blocked}, or choose another directory with --data"
+        "{blocked} cannot be entered by user {user}, which must run Postgres because root may not; run chmod o+x {blocked}, or choose another directory with --data"
     )]
     Unreachable { blocked: String, user: String },
-    /// There is no ordinary user to run it.
-    #[error("there is neither a user postgres nor a user nobody to run Postgres, and root may not")]
+    /// There is no unprivileged user to run Postgres.
+    #[error("cannot run Postgres as root: there is no user postgres or nobody; create one of them")]
     NoAccount,
-    /// The directory's owner would have to make the cluster, and `initdb` takes no user without a name.
+    /// The owner of the directory would create the cluster, and `initdb` requires a user with a
+    /// name.
     #[error(
-        "{data} belongs to the user id {uid}, which has no name on this machine, and Postgres would have to run as \
-         it: give the directory to a user of this machine (chown)"
+        "cannot run Postgres as the owner of {data}: user id {uid} has no name on this machine; change the owner with chown"
     )]
     Nameless { data: String, uid: u32 },
-    /// `initdb` said no.
-    #[error("the database cluster could not be made: {said}")]
+    /// `initdb` failed.
+    #[error("cannot create the database cluster: {said}")]
     Initdb { said: String },
-    /// It ended before it took a connection.
-    #[error("Postgres ended while starting; the end of {log}: {tail}")]
+    /// Postgres ended before it accepted a connection.
+    #[error("Postgres ended while starting; last lines of {log}: {tail}")]
     Ended { log: String, tail: String },
-    /// It runs and does not answer.
-    #[error("Postgres did not take connections within {seconds} s; see {log}")]
+    /// Postgres does not accept connections.
+    #[error("Postgres did not accept connections within {seconds} s; see {log}")]
     Slow { seconds: u64, log: String },
-    /// It does not end.
+    /// Postgres does not stop.
     #[error(
-        "process {pid}, the Postgres of this data directory, does not end: kill it and start again"
+        "cannot stop process {pid}, the Postgres of this data directory; kill it and start again"
     )]
     Stuck { pid: i32 },
-    /// It runs and refuses what we ask.
-    #[error("Postgres refused to be set up: {0}")]
+    /// Postgres rejected the setup.
+    #[error("cannot set up Postgres: {0}")]
     Setup(#[from] sqlx::Error),
-    /// There are no programs for a server of that version.
+    /// There are no client programs of that version.
     #[error(
-        "{program} of Postgres {major} is not on this machine (looked at {BIN_ENV}, PATH and {looked}): \
-         apt-get install postgresql-client-{major}, or set {BIN_ENV} to the directory that has it"
+        "cannot find {program} of Postgres {major} in {BIN_ENV}, PATH and {looked}; run apt-get install postgresql-client-{major}, or set {BIN_ENV} to its directory"
     )]
     NoTool { program: &'static str, major: u32, looked: &'static str },
-    /// A URL that is none.
-    #[error("the database URL cannot be read: {0}")]
+    /// The database URL is invalid.
+    #[error("invalid database URL: {0}")]
     Url(String),
-    /// One of Postgres's programs said no.
+    /// A Postgres program failed.
     #[error("{program} failed: {said}")]
     Tool { program: &'static str, said: String },
-    /// There is no cluster here, or nobody runs it.
+    /// There is no cluster in this directory.
     #[error(
-        "{data} has no private Postgres: set DATABASE_OWNER_URL to the database of this server"
+        "{data} has no private Postgres; set DATABASE_OWNER_URL to the database of this server"
     )]
     NoCluster { data: String },
     /// The log has a format that this program does not read.
     #[error(transparent)]
     Log(#[from] event_log::LogError),
-    /// A file or a process could not be dealt with.
+    /// An operation on a file or process failed.
     #[error("{what}: {reason}")]
     Io { what: String, reason: io::Error },
 }
 
-/// An I/O error with what it was about.
+/// Adds its subject to an I/O error.
 fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> EmbeddedError {
     let what = what.to_string();
     move |reason| EmbeddedError::Io { what, reason }
 }
 
 impl Embedded {
-    /// Start the Postgres of a data directory, whatever state the last server left it in. The caller
-    /// holds the directory's [`DataLock`].
+    /// Starts the Postgres of a data directory, also after a crash. The caller holds the directory's
+    /// [`DataLock`].
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -141,8 +139,8 @@ impl Embedded {
         Embedded::start_as(data, Account::choose()?).await
     }
 
-    /// The same for a directory that may be another user's: what root starts and makes in it is theirs, so that they
-    /// can go on with it.
+    /// Starts the Postgres of a data directory that may belong to another user. Files that root
+    /// creates there get the owner of the directory.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -160,10 +158,11 @@ impl Embedded {
         Ok(Embedded { cluster, postmaster, sync })
     }
 
-    /// How the owner of the tables reaches the Postgres of a data directory that a server runs.
+    /// Connection options of the tables' owner for the Postgres that a server runs in a data
+    /// directory.
     ///
     /// # Errors
-    /// [`EmbeddedError::NoCluster`] when the directory has none.
+    /// [`EmbeddedError::NoCluster`] if the directory has none.
     pub async fn running(data: &Path) -> Result<PgConnectOptions, EmbeddedError> {
         if !Embedded::is_in(data) {
             return Err(EmbeddedError::NoCluster { data: data.display().to_string() });
@@ -172,12 +171,12 @@ impl Embedded {
         Ok(cluster.connect_as(cluster::OWNER).options(SEARCH_PATH))
     }
 
-    /// Whether a data directory has a cluster of its own.
+    /// Returns true if the data directory contains a cluster.
     pub fn is_in(data: &Path) -> bool {
         part(data, "postgres").join("PG_VERSION").exists()
     }
 
-    /// Wait until a cluster that was just made is on the disk. Nothing is acknowledged before.
+    /// Waits until a new cluster is on the disk. No request is acknowledged before.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -188,7 +187,7 @@ impl Embedded {
         }
     }
 
-    /// Start it again after it ended by itself; it recovers what was committed.
+    /// Restarts Postgres after a crash. It recovers all committed transactions.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -197,32 +196,33 @@ impl Embedded {
         Ok(())
     }
 
-    /// How the server connects: may insert and select events, never change them.
+    /// Connection options of the server, whose role may insert and select events but not change
+    /// them.
     pub fn app(&self) -> PgConnectOptions {
         self.cluster.connect_as(cluster::APP).options(SEARCH_PATH)
     }
 
-    /// How migrations and rebuilds connect.
+    /// Connection options for migrations and rebuilds.
     pub fn owner(&self) -> PgConnectOptions {
         self.cluster.connect_as(cluster::OWNER).options(SEARCH_PATH)
     }
 
-    /// The same two as a person would write them, app first.
+    /// Connection URLs of the server's role and of the owner's role.
     pub fn urls(&self) -> (String, String) {
         (self.cluster.url(cluster::APP), self.cluster.url(cluster::OWNER))
     }
 
-    /// The process id of the postmaster.
+    /// Process id of the postmaster.
     pub fn pid(&self) -> i32 {
         self.postmaster.pid()
     }
 
-    /// Comes back when Postgres has ended though nobody asked it to.
+    /// Waits until Postgres ends unexpectedly.
     pub async fn ended(&mut self) {
         self.postmaster.ended().await;
     }
 
-    /// End it: open transactions are rolled back, what is committed is on disk.
+    /// Stops Postgres. Open transactions are rolled back, and committed ones are on the disk.
     ///
     /// # Errors
     /// [`EmbeddedError::Stuck`].
@@ -232,7 +232,7 @@ impl Embedded {
     }
 }
 
-/// The one that runs already, else a new one.
+/// Adopts a running Postgres, or starts a new one.
 async fn running(cluster: &Cluster) -> Result<Postmaster, EmbeddedError> {
     match Postmaster::left_behind(cluster).await? {
         Some(running) => Ok(running),
@@ -240,7 +240,7 @@ async fn running(cluster: &Cluster) -> Result<Postmaster, EmbeddedError> {
     }
 }
 
-/// Where the pieces are inside a data directory.
+/// Path of a part of the data directory.
 fn part(data: &Path, name: &str) -> PathBuf {
     data.join(name)
 }

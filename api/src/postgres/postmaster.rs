@@ -1,4 +1,4 @@
-//! The postgres process: started, adopted, stopped.
+//! Postgres process: start, adoption and stop.
 use std::{
     fs,
     os::unix::fs::OpenOptionsExt as _,
@@ -19,27 +19,28 @@ use super::{
     account::{self, Account},
 };
 
-/// Crash recovery replays what was not checkpointed; minutes at the very worst.
+/// Timeout of a start. Crash recovery takes minutes in the worst case.
 const START: Duration = Duration::from_secs(300);
-/// How long a postgres that was left behind may take to answer before it is stopped.
+/// Timeout after which an adopted Postgres that accepts no connections is stopped.
 const ADOPT: Duration = Duration::from_secs(60);
-/// How long children of a killed postgres are waited for.
+/// Timeout of the wait for children of a killed Postgres.
 const CHILDREN: Duration = Duration::from_secs(30);
-/// How large its log may be before a start puts it aside.
+/// Size of the log file above which a start renames it.
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The parent of all Postgres processes of one cluster.
+/// Parent of all Postgres processes of one cluster.
 pub(super) struct Postmaster {
     pid: Pid,
-    /// Absent when a former server started it.
+    /// Child process, or `None` if an earlier server started it.
     child: Option<Child>,
-    /// Where its cluster is, and so where it works.
+    /// Directory of the cluster, which is its working directory.
     directory: PathBuf,
 }
 
 impl Postmaster {
-    /// The postgres that a killed server left running, if it still answers; one that does not is stopped.
+    /// Returns the Postgres that a killed server left running, if it accepts connections. Stops it
+    /// otherwise.
     pub(super) async fn left_behind(cluster: &Cluster) -> Result<Option<Self>, EmbeddedError> {
         let file = cluster.directory.join("postmaster.pid");
         let Some(pid) = pid_in(&file) else { return Ok(None) };
@@ -50,23 +51,24 @@ impl Postmaster {
         let since = Instant::now();
         while since.elapsed() < ADOPT && found.runs() {
             if cluster.answers().await {
-                info!(pid = pid.as_raw(), "Using the Postgres that the last server left running");
+                info!(pid = pid.as_raw(), "Adopted the Postgres that the last server left running");
                 return Ok(Some(found));
             }
             sleep(LOOK * 5).await;
         }
-        warn!(pid = pid.as_raw(), "Stopping a Postgres that was left running and does not answer");
+        warn!(pid = pid.as_raw(), "Stopping an unresponsive Postgres that was left running");
         found.stop(Duration::from_secs(10)).await?;
         Ok(None)
     }
 
-    /// Start one and wait until it takes connections. After a kill the children of the killed one may need
-    /// a moment to notice, and until then Postgres refuses to start.
+    /// Starts Postgres and waits until it accepts connections. After a kill, Postgres refuses to
+    /// start until the children of the killed process have ended.
     pub(super) async fn start(cluster: &Cluster) -> Result<Self, EmbeddedError> {
         let since = Instant::now();
         loop {
-            // Postgres itself knows stale files, and by them whether children of the killed one are still at
-            // work on its memory. Only when nobody is, and yet something has the number, are they in the way.
+            // Postgres itself detects stale files, and children of the killed process that still
+            // use its memory. The files only prevent a start if no child runs but another process
+            // has the same id.
             let worked_in = is_worked_in(&cluster.directory);
             if !worked_in {
                 forget_gone(cluster)?;
@@ -85,7 +87,8 @@ impl Postmaster {
         let mut options = fs::OpenOptions::new();
         options.create(true).append(true);
         if let Account::Other { .. } = &cluster.account {
-            // Through no link: we are root, and the directory may be another's.
+            // Never follows a symbolic link: the server is root, and the directory may belong to
+            // another user.
             options.custom_flags(OFlag::O_NOFOLLOW.bits());
         }
         let log = options.open(&cluster.log).map_err(about(cluster.log.display()))?;
@@ -95,7 +98,8 @@ impl Postmaster {
         let mut command = cluster.account.command(&cluster.binaries.postgres);
         command.arg("-D").arg(&cluster.directory).arg("-k").arg(&cluster.sockets);
         let settings = ["listen_addresses=", "port=5432", "unix_socket_permissions=0700"];
-        // An append that is tried again says in one line why; its statement of many kilobytes tells nobody more.
+        // A conflicting append logs one line. Its statement of many kilobytes would add no
+        // information.
         let quiet =
             ["logging_collector=off", "max_connections=64", "log_min_error_statement=panic"];
         for setting in settings.into_iter().chain(quiet) {
@@ -128,7 +132,7 @@ impl Postmaster {
 
     fn runs(&mut self) -> bool {
         match &mut self.child {
-            // A child that nobody waits for stays in the process table.
+            // A child that ended stays in the process table until it is waited for.
             Some(child) => matches!(child.try_wait(), Ok(None)),
             None => is_postgres_of(self.pid, &self.directory),
         }
@@ -147,13 +151,14 @@ impl Postmaster {
         }
     }
 
-    /// Fast shutdown; after `patience` an immediate one, from which the next start recovers.
+    /// Requests a fast shutdown, and after `timeout` an immediate one, from which the next start
+    /// recovers.
     pub(super) async fn stop(&mut self, patience: Duration) -> Result<(), EmbeddedError> {
         for signal in [Signal::SIGINT, Signal::SIGQUIT] {
             if !self.runs() {
                 return Ok(());
             }
-            // Gone meanwhile is what we want.
+            // The process may have ended meanwhile.
             let _ = kill(self.pid, signal);
             let since = Instant::now();
             while since.elapsed() < patience {
@@ -162,13 +167,13 @@ impl Postmaster {
                 }
                 sleep(LOOK).await;
             }
-            warn!(pid = self.pid.as_raw(), "Postgres does not end after {signal}");
+            warn!(pid = self.pid.as_raw(), signal = %signal, "Postgres does not stop after a signal");
         }
         Err(EmbeddedError::Stuck { pid: self.pid.as_raw() })
     }
 }
 
-/// Begin a log anew when it is too large; the one before it is kept.
+/// Renames a log file that is too large, and keeps one older file.
 pub(super) fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
     match fs::metadata(log) {
         Ok(found) if found.len() > limit => fs::rename(log, log.with_extension("log.old")),
@@ -186,13 +191,13 @@ fn ended(cluster: &Cluster) -> EmbeddedError {
     EmbeddedError::Ended { log: cluster.log.display().to_string(), tail }
 }
 
-/// Remove the files by which Postgres would take another process, or one that ended and that nobody has
-/// waited for, for the postgres that was killed.
+/// Removes files that would make Postgres mistake another process, or a zombie, for the killed
+/// Postgres.
 fn forget_gone(cluster: &Cluster) -> Result<(), EmbeddedError> {
     let socket = cluster.sockets.join(".s.PGSQL.5432.lock");
     for file in [cluster.directory.join("postmaster.pid"), socket] {
         if let Some(pid) = pid_in(&file).filter(|pid| runs(*pid)) {
-            info!(pid = pid.as_raw(), file = %file.display(), "Removing a file of a Postgres that ended");
+            info!(pid = pid.as_raw(), file = %file.display(), "Removing a file of a stopped Postgres");
             fs::remove_file(&file).map_err(about(file.display()))?;
         }
     }
@@ -202,7 +207,7 @@ fn forget_gone(cluster: &Cluster) -> Result<(), EmbeddedError> {
 fn pid_in(file: &Path) -> Option<Pid> {
     let text = fs::read_to_string(file).ok()?;
     let pid: i32 = text.lines().next()?.trim().parse().ok()?;
-    // A negative number means a single-user backend, which nobody here starts.
+    // A negative number marks a single-user backend, which Stead never starts.
     (pid > 0).then(|| Pid::from_raw(pid))
 }
 
@@ -210,14 +215,14 @@ fn runs(pid: Pid) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
-/// Whether any process works in this directory, as all of a cluster's do.
+/// Returns true if any process has this working directory, as all processes of a cluster have.
 fn is_worked_in(directory: &Path) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let mut places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     places.any(|place| place == directory)
 }
 
-/// A postmaster works in its cluster's directory.
+/// Returns true if the process is a Postgres with this working directory.
 fn is_postgres_of(pid: Pid, directory: &Path) -> bool {
     let process = Path::new("/proc").join(pid.to_string());
     let name = fs::read_to_string(process.join("comm")).unwrap_or_default();

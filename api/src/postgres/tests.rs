@@ -1,4 +1,4 @@
-//! On a real Postgres, killed for real.
+//! Tests with a real Postgres that is really killed.
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -11,7 +11,7 @@ async fn owner(running: &Embedded) -> PgConnection {
     PgConnection::connect_with(&running.owner()).await.unwrap()
 }
 
-/// A data directory that the postgres user may enter; `tempdir` makes one that only we may.
+/// Creates a data directory that the postgres user can enter. `tempdir` creates a private one.
 fn data() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o711))
@@ -41,13 +41,13 @@ async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
     sqlx::query("insert into public.kept values (2)").execute(&mut db).await.unwrap();
     drop(db);
 
-    // Postgres itself is killed: its pid file is stale, its shared memory is in the way.
+    // Kills Postgres: its pid file is stale, and its shared memory remains.
     let killed = running.pid();
     let mut running = running;
     kill(Pid::from_raw(killed), Signal::SIGKILL).unwrap();
     running.ended().await;
     assert!(data.join("postgres/postmaster.pid").exists());
-    // As `stead up` does it; whoever was connected is cut.
+    // Restarts it like `stead up`. Existing connections are lost.
     running.restart().await.unwrap();
     assert_ne!(running.pid(), killed);
     let mut db = owner(&running).await;
@@ -64,7 +64,7 @@ async fn a_postgres_that_a_killed_server_left_behind_is_adopted_and_stopped() {
     let _held = DataLock::take(&data).unwrap();
     let left = Embedded::start(&data).await.unwrap();
     let pid = left.pid();
-    // As kill -9 of the server leaves it: nobody waits for the child, and it runs on.
+    // State after kill -9 of the server: Postgres continues to run, and nothing waits for it.
     std::mem::forget(left);
     let adopted = Embedded::start(&data).await.unwrap();
     assert_eq!(adopted.pid(), pid);
@@ -81,7 +81,10 @@ async fn a_cluster_of_another_version_is_refused_by_name() {
     Embedded::start(&data).await.unwrap().stop().await.unwrap();
     std::fs::write(data.join("postgres/PG_VERSION"), "9\n").unwrap();
     let refusal = Embedded::start(&data).await.err().unwrap().to_string();
-    assert!(refusal.contains("was made by Postgres 9") && refusal.contains(BIN_ENV), "{refusal}");
+    assert!(
+        refusal.contains("was created by Postgres 9") && refusal.contains(BIN_ENV),
+        "{refusal}"
+    );
 }
 
 #[test]
@@ -97,14 +100,14 @@ fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
     let account = Account::choose().unwrap();
     let refusal = account.can_enter(&closed.join("data")).unwrap_err().to_string();
     assert!(refusal.contains(&format!("{} cannot be entered", closed.display())), "{refusal}");
-    // The data directory itself is ours to open.
+    // The server may change the mode of the data directory itself.
     std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
     let data = closed.join("data");
     std::fs::set_permissions(&data, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     account.can_enter(&data).unwrap();
 }
 
-/// Root restores and backs up what a service's user runs; nothing of it may be shut to that user.
+/// Root restores and backs up the data of a service user, who must be able to access the result.
 #[tokio::test]
 async fn what_root_starts_in_the_directory_of_another_user_is_theirs() {
     use std::os::unix::fs::MetadataExt as _;
@@ -123,12 +126,12 @@ async fn what_root_starts_in_the_directory_of_another_user_is_theirs() {
         let found = std::fs::metadata(data.join(name)).unwrap();
         assert_eq!(found.uid(), user.uid.as_raw(), "{name}");
     }
-    // Who serves as root makes files that are root's: refused, and told why.
+    // A server that runs as root would create files of root, so it is rejected with the reason.
     if nix::unistd::User::from_name("postgres").ok().flatten().is_some() {
         let refusal = Embedded::start(&data).await.err().unwrap().to_string();
         assert!(refusal.contains("run stead as that user"), "{refusal}");
     }
-    // One that runs is found, whoever its user is.
+    // A running one is found, regardless of its user.
     let running = Embedded::start_for_owner(&data).await.unwrap();
     let options = Embedded::running(&data).await.unwrap();
     PgConnection::connect_with(&options).await.unwrap().close().await.unwrap();
@@ -147,7 +150,7 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     projections::rebuild(&owner, "runners", |_| {}).await.unwrap();
     let mut app = PgConnection::connect_with(&running.app()).await.unwrap();
     sqlx::query("select 1 from projection_runners").fetch_all(&mut app).await.unwrap();
-    // Days of job logs are the owner's to make and to drop; whoever serves writes into them.
+    // Only the owner may create and drop partitions of job logs. The server's role writes to them.
     let (day, next) = ("2026-11-21".parse().unwrap(), "2026-11-22".parse().unwrap());
     assert_eq!(crate::logs::days::make(&owner, day, 0).await.unwrap(), [day]);
     let serving = sqlx::PgPool::connect_with(running.app()).await.unwrap();
@@ -175,7 +178,7 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
     running.stop().await.unwrap();
 }
 
-/// A rename that never came to the disk, of a cluster that did and was worked in.
+/// given a cluster that was synced and used, but whose rename was lost
 #[tokio::test]
 async fn a_cluster_whose_name_was_lost_with_the_power_is_not_thrown_away() {
     let dir = data();

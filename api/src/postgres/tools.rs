@@ -1,4 +1,4 @@
-//! Postgres's own programs, of the version of the server that they are used on.
+//! Postgres client programs, in the version of the server that they access.
 use std::{
     ffi::OsString,
     fs,
@@ -14,20 +14,20 @@ use tokio::process::{Child, Command};
 
 use super::{BIN_ENV, EmbeddedError, about, binaries};
 
-/// A database, for us and for Postgres's programs.
+/// Access to a database for the server and for client programs.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// How we connect.
+    /// Connection options of the server.
     pub options: PgConnectOptions,
-    /// How they are told to: in the environment, because everybody can read a command line.
+    /// Environment variables for client programs, because all users can read a command line.
     environment: Vec<(&'static str, OsString)>,
 }
 
 impl Access {
-    /// By its URL.
+    /// Parses a database URL.
     ///
     /// # Errors
-    /// [`EmbeddedError::Url`]. What is wrong with it is said without it: it may have a password.
+    /// [`EmbeddedError::Url`]. The message omits the URL, because it may contain a password.
     pub fn of_url(url: &str) -> Result<Access, EmbeddedError> {
         let wrong = |_| EmbeddedError::Url("expected postgres://USER@HOST/DATABASE".into());
         let options = event_log::connect::options(url).map_err(|error| wrong(error.to_string()))?;
@@ -44,14 +44,14 @@ impl Access {
                 "sslrootcert" | "ssl-root-cert" | "ssl-ca" => tell("PGSSLROOTCERT", &value),
                 "sslcert" | "ssl-cert" => tell("PGSSLCERT", &value),
                 "sslkey" | "ssl-key" => tell("PGSSLKEY", &value),
-                // The rest is in the options, or is of no use to a program.
+                // Other parameters are part of the options, or irrelevant for client programs.
                 _ => {}
             }
         }
         Ok(access)
     }
 
-    /// One that asks for no password.
+    /// Access without a password.
     pub fn of(options: PgConnectOptions) -> Access {
         let host = match options.get_socket() {
             Some(directory) => directory.clone().into_os_string(),
@@ -85,34 +85,34 @@ impl Access {
         Ok(connection.close().await?)
     }
 
-    /// One connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// If the database does not answer.
+    /// The database is unavailable.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
     }
 }
 
-/// Where the programs for one major version are.
+/// Client programs of one major version.
 #[derive(Debug, Clone)]
 pub struct Tools {
     directory: PathBuf,
 }
 
 impl Tools {
-    /// Those for the server at the other end of a connection: looked for where the private Postgres's binaries are,
-    /// among all versions that are there.
+    /// Finds the programs for the server of a connection, in the same directories as the binaries of
+    /// the private Postgres.
     ///
     /// # Errors
-    /// [`EmbeddedError::NoTool`] names the version.
+    /// [`EmbeddedError::NoTool`], which names the version.
     pub async fn of(server: &mut PgConnection) -> Result<(Tools, u32), EmbeddedError> {
         let version = "select current_setting('server_version_num')::int / 10000";
         let major: i32 = sqlx::query_scalar(version).fetch_one(server).await?;
         let major = u32::try_from(major).unwrap_or(0);
         let program = "pg_dump";
         let named = std::env::var_os(BIN_ENV).map(PathBuf::from);
-        // Clients may be installed without a server: then PATH has them and nothing beside them.
+        // Client programs may be installed without a server, in PATH only.
         let path = std::env::var_os("PATH").unwrap_or_default();
         let linked = std::env::split_paths(&path)
             .filter_map(|directory| fs::canonicalize(directory.join(program)).ok())
@@ -127,7 +127,7 @@ impl Tools {
         Err(EmbeddedError::NoTool { program, major, looked: binaries::DEBIAN })
     }
 
-    /// Start one on a database. It ends with us.
+    /// Starts a program with access to a database. It ends with this process.
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -147,17 +147,17 @@ impl Tools {
     }
 }
 
-/// One of Postgres's programs at work.
+/// Running client program.
 pub struct Running {
     program: &'static str,
     child: Child,
 }
 
 impl Running {
-    /// Wait for its end.
+    /// Waits until the program ends.
     ///
     /// # Errors
-    /// [`EmbeddedError::Tool`] with what it said.
+    /// [`EmbeddedError::Tool`] with its error output.
     pub async fn end(self) -> Result<(), EmbeddedError> {
         let program = self.program;
         let done = self.child.wait_with_output().await.map_err(about(program))?;

@@ -9,7 +9,8 @@ const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// One year of HSTS, for clients that reach the listener by TLS.
 const HSTS: &str = "max-age=31536000";
 
-/// Adds the headers. `https`: callers reach the listener by TLS, the server's or a proxy's.
+/// Adds the headers. `https` is true if clients reach the listener by TLS, of the server or of a
+/// proxy.
 pub fn secure(mut response: Response, https: bool) -> Response {
     let headers = response.headers_mut();
     set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");

@@ -1,4 +1,5 @@
-//! Every route × every kind of caller: who gets as far as the handler. A contract: a hole shows as a diff.
+//! Contract test of access control: for every route, the callers that reach the handler. A missing
+//! check appears as a difference in the golden file.
 use std::fmt::Write as _;
 
 use chrono::TimeDelta;
@@ -17,7 +18,7 @@ use ulid::Ulid;
 use super::tests::operations;
 use crate::{auth::secret, server::testing::Started};
 
-/// A principal with one role, or with none, and a token.
+/// Token of a new principal with one role or none.
 async fn principal(started: &Started, role: Option<Role>) -> String {
     let (app, clear) = (started.app(), secret::token());
     let sha256 = secret::digest(&clear).unwrap();
@@ -40,14 +41,14 @@ async fn principal(started: &Started, role: Option<Role>) -> String {
     clear
 }
 
-/// Names and tokens of everybody who might knock.
+/// Names and tokens of all kinds of callers.
 async fn callers(started: &Started) -> Vec<(&'static str, String)> {
     let app = started.app();
     let (runner, mode, now) = (RunnerId(Ulid::new()), RunnerMode::Install, app.now());
     let (job, execution) = (JobId(Ulid::new()), ExecutionId(Ulid::new()));
     let (fence, deadline) = (Fence { epoch: 1, position: 1 }, now + TimeDelta::hours(1));
     vec![
-        ("nobody", String::new()),
+        ("anonymous", String::new()),
         ("no-role", principal(started, None).await),
         ("viewer", principal(started, Some(Role::Viewer)).await),
         ("auditor", principal(started, Some(Role::Auditor)).await),
@@ -59,7 +60,7 @@ async fn callers(started: &Started) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The path with something in the place of each variable.
+/// Path with a value for each variable.
 fn filled(path: &str) -> String {
     let ids = [
         ("{app}", "app_"),
@@ -87,7 +88,7 @@ fn filled(path: &str) -> String {
         .replace("{sha256}", &"0".repeat(64))
 }
 
-/// Who is let in where: a dash is 401 or 403.
+/// Table of the callers that each route accepts. A dash stands for 401 or 403.
 async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) -> String {
     let (callers, mut table) = (callers(started).await, String::new());
     for (verb, path) in routes {
@@ -116,19 +117,19 @@ async fn nobody_gets_further_than_they_may() {
     let people = matrix(&started, &started.server.ready.control, control.clone()).await;
     golden("routes/control-callers.txt", &people);
     for line in people.lines() {
-        for outsider in [" nobody", " no-role", " runner", " job", " enrolment"] {
+        for outsider in [" anonymous", " no-role", " runner", " job", " enrolment"] {
             let cells = line.split_once("  ").unwrap().1;
-            assert!(!cells.contains(outsider), "{outsider} gets in: {line}");
+            assert!(!cells.contains(outsider), "{outsider} reaches the handler: {line}");
         }
     }
     let agents = operations(&super::runner_api().1);
     let runners = matrix(&started, &started.server.ready.runner, agents).await;
     golden("routes/runner-callers.txt", &runners);
-    // These four prove who calls in their bodies.
+    // These four routes authenticate by the body.
     let open = ["/enrol ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
     for line in runners.lines().filter(|line| open.iter().all(|open| !line.contains(open))) {
-        for outsider in [" nobody", " viewer", " owner", " enrolment"] {
-            assert!(!line.contains(outsider), "{outsider} gets in: {line}");
+        for outsider in [" anonymous", " viewer", " owner", " enrolment"] {
+            assert!(!line.contains(outsider), "{outsider} reaches the handler: {line}");
         }
     }
     started.server.stop().await;

@@ -1,4 +1,4 @@
-//! What is behind which door, as files that change only on purpose.
+//! Routes of each listener, compared with golden files.
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use domain::testing::golden;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::*;
 use crate::auth::roles::{ROUTES, listed};
 
-/// Method and path of every operation of a document.
+/// Method and path of every operation in a document.
 pub(super) fn operations(document: &OpenApi) -> Vec<(String, String)> {
     let document = serde_json::to_value(document).unwrap();
     let paths = document["paths"].as_object().cloned().unwrap_or_default();
@@ -50,7 +50,7 @@ fn the_documents_are_the_ones_that_are_kept() {
     }
 }
 
-/// The same, whatever order another crate's features give to objects.
+/// Sorts members, because features of other crates can change their order.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Object(members) => {

@@ -1,4 +1,4 @@
-//! Bytes that a report names by digest, because they are too long for an event.
+//! Uploads of data that is too long for an event. A report names it by digest.
 use axum::{
     body::Bytes,
     extract::{DefaultBodyLimit, FromRequest as _, Request, State},
@@ -20,10 +20,10 @@ use crate::{
     state::App,
 };
 
-/// The longest blob of a report.
+/// Maximum size of a blob in a report.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Keep bytes of an execution under their digest. Keeping them twice is keeping them once.
+/// Store bytes of an execution under their digest. Idempotent.
 #[utoipa::path(put, path = "/runner/v1/blobs/{sha256}", tag = "work",
     params(("sha256" = String, Path), ("Execution" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
@@ -45,7 +45,10 @@ pub async fn put(
     let room = upload::room(&app.pool, by, &named, quota).await?;
     let bytes = read(&app, request, room, quota).await?;
     if blob::digest(&bytes).map_err(Problem::internal)? != named {
-        return Err(Problem::new(Code::Invalid, "the bytes are not what their digest says"));
+        return Err(Problem::new(
+            Code::Invalid,
+            "the bytes do not match the digest in the path; send the bytes of that digest",
+        ));
     }
     match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
@@ -54,15 +57,15 @@ pub async fn put(
             Err(Problem::new(Code::Fenced, "the data of this execution was erased"))
         }
         Err(NotStored::Busy) => {
-            let detail = "another upload of this runner is being stored: send this one again";
+            let detail = "another upload of this runner is in progress; send this one again";
             Err(Problem::new(Code::RateLimited, detail).retry_after(1))
         }
     }
 }
 
-/// The body, if there is room for it: what no quota has room for is refused before it is read.
+/// Reads the body if the quotas have room for it. Rejects a larger one before reading it.
 async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Result<Bytes, Problem> {
-    let too_large = || Problem::new(Code::TooLarge, "a blob has at most 8 MiB");
+    let too_large = || Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB");
     let length = request.headers().get(CONTENT_LENGTH);
     let length: Option<u64> = length.and_then(|value| value.to_str().ok()?.parse().ok());
     if length.is_some_and(|length| length > MAX_BYTES as u64) {
@@ -83,7 +86,7 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
             over(app, limit, quota)
         }
         (StatusCode::PAYLOAD_TOO_LARGE, _) => too_large(),
-        _ => Problem::new(Code::BadRequest, "the body ended early"),
+        _ => Problem::new(Code::BadRequest, "the request body ended early; send it again"),
     })
 }
 

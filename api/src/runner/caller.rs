@@ -1,4 +1,4 @@
-//! What every call of a runner shares: its place in the log, its allowance, and that it is known here.
+//! Shared parts of every runner call: metadata, rate limit, and loading the runner.
 use domain::{
     ids::RunnerId,
     job::{Job, Origin},
@@ -16,7 +16,7 @@ use crate::{
     state::App,
 };
 
-/// Whether a job is for a runner like this one.
+/// Returns true if the job may run on a runner like this one.
 pub fn may_have(runner: &Runner, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,
@@ -24,14 +24,14 @@ pub fn may_have(runner: &Runner, job: &Job) -> bool {
     })
 }
 
-/// What the log says beside the events that a call of a runner causes.
+/// Metadata of the events that a runner's call causes.
 pub fn call(runner: &Runner, route: &'static str) -> Call {
     let meta = Meta::new(runner.actor(), Ulid::new().to_string());
     Call::of(Meta { route: Some(route.into()), ..meta })
 }
 
-/// A runner takes most refusals for the last word. That others changed the same thing at the same
-/// moment is none: it should simply ask again.
+/// Converts a conflict into a problem that the runner retries. Runners treat most other problems as
+/// final.
 pub fn again(problem: Problem) -> Problem {
     if problem.code == Code::Conflict {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
@@ -40,22 +40,26 @@ pub fn again(problem: Problem) -> Problem {
     }
 }
 
-/// Take one call of the runner's allowance.
+/// Counts one call against the runner's rate limit.
 pub fn allow(app: &App, runner: &Runner, calls: Calls) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {
-        Problem::new(Code::RateLimited, "the runner calls too often").retry_after(seconds)
+        Problem::new(Code::RateLimited, "the runner exceeds its rate limit; retry later")
+            .retry_after(seconds)
     })
 }
 
-/// Make sure that this server knows the runner: one query in the life of the server. From then on
-/// the log's tail keeps it current.
+/// Loads the runner into the dispatcher. This takes one query per process, and afterwards the tail
+/// of the log keeps the entry current.
 pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
     if app.dispatch.desk().roster.get(id).is_some() {
         return Ok(());
     }
     let loaded = app.engine.log().reload::<aggregate::Runner>(&id.to_string()).await?;
     if loaded.state.identity.is_none() {
-        return Err(Problem::new(Code::TokenUnknown, "the runner is not known here"));
+        return Err(Problem::new(
+            Code::TokenUnknown,
+            "unknown runner; enrol again with a new token",
+        ));
     }
     let now = app.dispatch.moment().instant;
     let mut desk = app.dispatch.desk();

@@ -1,4 +1,4 @@
-//! Take an offered job. One claim, one winner: the job decides.
+//! Claims of offered jobs. The job aggregate decides, so each job has exactly one winner.
 use axum::{Json, extract::State};
 use domain::{
     ids::{ExecutionId, JobId},
@@ -19,7 +19,7 @@ use crate::{
     state::App,
 };
 
-/// Take an offered job. Repeating the call with the same claim id gives the same answer.
+/// Claim an offered job. A repeated call with the same claim id returns the same response.
 #[utoipa::path(put, path = "/runner/v1/jobs/{job}/claim", tag = "work", request_body = Claim,
     params(("job" = String, Path)),
     responses((status = 200, body = Claimed), (status = "4XX", body = schemas::problem::Problem)))]
@@ -31,18 +31,19 @@ pub async fn claim(
 ) -> Answer<Claimed> {
     caller::allow(&app, &runner, Calls::Report)?;
     let server_epoch = serve(&app, &runner, &ask).await?;
-    // An offer is a hint, and may have lapsed meanwhile: any runner that may have the job may claim it. What
-    // its agent cannot do it was never offered.
+    // An offer is a hint and may have expired. Any runner that may have the job can claim it,
+    // unless its session does not accept the kind.
     if app.dispatch.takes(runner.id, job) == Some(false) {
-        let detail = "the session does not take jobs of this kind";
+        let detail = "the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }
-    // What there is to do is read while the claim is on its way to the disk.
+    // Reads the manifest while the claim is being committed.
     let taking = take(&app, &runner, job, &ask, server_epoch);
     let (taken, manifest) = tokio::join!(taking, grant::manifest(&app, job));
     let (held, position) = match taken {
-        // A call of the same session may have reached another server, which serves it now. If the
-        // session is still the newest it is served here again; otherwise it is over.
+        // A call of the same session may have reached another server, which owns the session now.
+        // If the session is still the newest, this server takes it back. Otherwise the session is
+        // superseded.
         Err(moved) if moved.code == Code::SessionSuperseded => {
             app.dispatch.disown(runner.id);
             let server_epoch = serve(&app, &runner, &ask).await?;
@@ -54,7 +55,7 @@ pub async fn claim(
     grant::answer(&app, job, (&held, position), manifest?, seen).await.map(Json)
 }
 
-/// That the session is the runner's newest and this server's.
+/// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
 async fn serve(app: &App, runner: &Runner, ask: &Claim) -> Result<u64, Problem> {
     match app.dispatch.check(runner.id, ask.session_id, ask.generation) {
         Err(SessionRefusal::Unknown) => {
@@ -65,8 +66,8 @@ async fn serve(app: &App, runner: &Runner, ask: &Claim) -> Result<u64, Problem> 
     }
 }
 
-/// The session was the newest a moment ago. Whether it still is, the next try tells; a runner that is told that it is
-/// not ends for good.
+/// Converts a second ownership change into a problem that the runner retries. The session may still
+/// be the newest, and a runner stops permanently when its session is superseded.
 fn moved_again(problem: Problem) -> Problem {
     if problem.code == Code::SessionSuperseded {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
@@ -75,7 +76,7 @@ fn moved_again(problem: Problem) -> Problem {
     }
 }
 
-/// The execution that has the job now, and a position that includes its claim.
+/// Claims the job. Returns its execution and a position that includes the claim.
 async fn take(
     app: &App,
     runner: &Runner,
@@ -89,8 +90,7 @@ async fn take(
         server: app.dispatch.server().to_string(),
         server_epoch,
     };
-    // A newer session, or another server that took this one over, moves the guarded row: then the
-    // claim is in nobody's name any more.
+    // A newer session or another server changes the guarded row, and the claim fails.
     let call =
         Call { sessions: vec![guard], ..caller::call(&runner, "/runner/v1/jobs/{job}/claim") };
     let done = app.engine.transact(&call, move |unit| {
@@ -108,11 +108,14 @@ async fn taken(
     ask: &Claim,
     execution: ExecutionId,
 ) -> Result<Execution, Problem> {
-    // Loading the runner guards its stream: a revocation cannot be overtaken by this claim.
+    // Loading the runner guards its stream, so a concurrent revocation makes this claim fail.
     let standing = unit.load::<aggregate::Runner>(runner.id).await?;
     let (revoked, works) = (standing.revoked, standing.takes_work());
     if revoked {
-        return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
+        return Err(Problem::new(
+            Code::RunnerRevoked,
+            "the runner was revoked; enrol again with a new token",
+        ));
     }
     let loaded = unit.load::<Job>(job).await?;
     let again = loaded
@@ -128,7 +131,7 @@ async fn taken(
         return Err(refusal(&state, refused));
     }
     let held = unit.load::<Job>(job).await?.execution().cloned();
-    held.ok_or_else(|| Problem::internal("a claimed job has no execution"))
+    held.ok_or_else(|| Problem::internal("claimed job has no execution"))
 }
 
 fn refusal(state: &JobState, error: JobError) -> Problem {
@@ -138,7 +141,7 @@ fn refusal(state: &JobState, error: JobError) -> Problem {
         JobState::Ended {
             outcome: Outcome::Succeeded | Outcome::Failed | Outcome::Lost, ..
         }
-        // This very claim was given up, and the job waits for another one.
+        // This claim was declared lost, and the job is queued again.
         | JobState::Queued { .. } => Code::Expired,
         JobState::Claimed(_) | JobState::Running(_) | JobState::OutcomeUnknown(_) => {
             Code::ClaimedByOther

@@ -1,5 +1,5 @@
-//! A runner comes to be known: its token is used, the runner exists, and the install has what its
-//! stack gave out, in one commit.
+//! Enrolment of a runner: redeems the token, creates the runner and records the stack outputs of
+//! the install, in one commit.
 use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
@@ -29,7 +29,7 @@ use crate::{
     usecases::{enrolments, stack},
 };
 
-/// Enrol a runner with a single-use token. The same token and key again give the same answer.
+/// Enrol a runner with a single-use token. The same token and key return the same response.
 #[utoipa::path(post, path = "/runner/v1/enrol", tag = "identity", request_body = Enrol,
     responses((status = 200, body = Enrolled), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn enrol(
@@ -49,7 +49,7 @@ pub async fn enrol(
     Ok(Json(Enrolled { runner, mode, install, log_id, keys, server_time }))
 }
 
-/// Let it in, once.
+/// Redeems the token and creates the runner.
 async fn admit(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let token = enrolments::id_of(&ask.token).ok_or_else(unknown)?;
     let new = RunnerId(Ulid::new());
@@ -76,7 +76,7 @@ async fn admitted(
     let install = purpose(&known, ask.mode)?;
     let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
     if unit.tell::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
-        // It came in before, and its answer was lost.
+        // The request was handled before, and its response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown)?;
         return Ok((runner, install));
     }
@@ -96,14 +96,15 @@ async fn admitted(
     Ok((new, install))
 }
 
-/// An install provisions itself when its runner has enrolled. What it then reads of the stack has to be there now,
-/// while whoever starts the runner is looking.
+/// Checks the stack outputs that the provision run requires. An install is provisioned when its
+/// runner enrols, so an error must appear now, while the operator starts the runner.
 async fn can_be_provisioned(app: &App, unit: &mut Unit, id: InstallId) -> Result<(), Problem> {
     let install = unit.load::<Install>(id).await?.clone();
     let of = install.app.filter(|_| !install.was_begun && !install.deprovisioned);
     let Some(of) = of else { return Ok(()) };
     let state = unit.load::<AppState>(of).await?;
-    // What cannot be read is the provision's to say: nobody who starts a runner can mend it.
+    // An unreadable config fails the provision run instead: an operator who starts a runner cannot
+    // fix it.
     let Ok(published) = published(state, install.config_version) else { return Ok(()) };
     let bundle = published.bundle.clone();
     match app.configs.get(&app.pool, &bundle).await {
@@ -130,20 +131,20 @@ fn purpose(issue: &Issue, mode: RunnerMode) -> Result<Option<InstallId>, Problem
         (Purpose::Build, RunnerMode::Build) => Ok(None),
         (Purpose::Install { .. }, RunnerMode::Build) => Err(Problem::new(
             Code::Invalid,
-            "the token is for an install: start the runner with --mode install",
+            "the token is for an install; start the runner with --mode install",
         )),
         (Purpose::Build, RunnerMode::Install) => Err(Problem::new(
             Code::Invalid,
-            "the token is for a build runner: start the runner with --mode build",
+            "the token is for a build runner; start the runner with --mode build",
         )),
     }
 }
 
 fn unknown() -> Problem {
-    Problem::new(Code::TokenUnknown, "the enrolment token is not known here")
+    Problem::new(Code::TokenUnknown, "unknown enrolment token; create a new one")
 }
 
-/// What can be said without knowing anything.
+/// Validates the request without any stored state.
 fn check(ask: &Enrol) -> Result<(), Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &str, message: &str| {
@@ -154,18 +155,27 @@ fn check(ask: &Enrol) -> Result<(), Problem> {
         hex::decode(text).ok()?.try_into().ok().filter(|key| hex::encode(key) == text)
     };
     if key(&ask.identity_key).and_then(|key| VerifyingKey::from_bytes(&key).ok()).is_none() {
-        wrong("identity_key", "an Ed25519 public key is 64 hexadecimal digits in lower case");
+        wrong("identity_key", "must be an Ed25519 public key: 64 lower-case hexadecimal digits");
     }
     match (ask.mode, &ask.encryption_key) {
         (RunnerMode::Install, Some(sealing)) if key(sealing).is_some() => {}
         (RunnerMode::Build, None) => {}
         (RunnerMode::Install, _) => {
-            wrong("encryption_key", "an X25519 public key is 64 hexadecimal digits in lower case");
+            wrong(
+                "encryption_key",
+                "must be an X25519 public key: 64 lower-case hexadecimal digits",
+            );
         }
-        (RunnerMode::Build, Some(_)) => wrong("encryption_key", "a build runner has none"),
+        (RunnerMode::Build, Some(_)) => {
+            wrong("encryption_key", "must be absent for a build runner")
+        }
     }
     if ask.mode == RunnerMode::Build && !ask.stack_outputs.is_empty() {
-        wrong("stack_outputs", "a build runner has no stack: start it without --stack-output");
+        wrong("stack_outputs", "must be empty for a build runner; start it without --stack-output");
     }
-    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid("this cannot enrol", errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(Problem::invalid("invalid enrolment request", errors))
+    }
 }

@@ -1,4 +1,4 @@
-//! What a runner says while it works: numbered, heard once, in its order.
+//! Reports of a runner about an execution: numbered, and applied once and in order.
 mod keys;
 mod plan;
 mod statement;
@@ -33,7 +33,7 @@ use crate::{
     usecases::steps::shortened,
 };
 
-/// Hear a report. Repeating it changes nothing.
+/// Report progress or the result of an execution. A repeated report changes nothing.
 #[utoipa::path(post, path = "/runner/v1/jobs/{job}/events", tag = "work", request_body = Report,
     params(("job" = String, Path)),
     responses((status = 200, body = ReportAnswer), (status = 202, body = ReportAnswer),
@@ -47,10 +47,10 @@ pub async fn report(
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, Calls::Report)?;
     if headers.contains_key(EXECUTION) && execution::named(&headers)? != ask.execution {
-        let detail = "the header `Execution` and the report name different executions";
+        let detail = "the header `Execution` and the report name different executions; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
-    // A stranger's word renews no lease and makes nobody look for a log.
+    // A report about another runner's job must neither renew a lease nor cause a read of the log.
     let allowed = execution::may_report(&app, &runner, job, ask.execution).await;
     strange::forged(&app, &runner, (job, ask.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &ask.body {
@@ -80,7 +80,8 @@ pub async fn report(
     Ok((status, Json(answer)).into_response())
 }
 
-/// An artifact is this job's own and it is here: what a build says goes to customers. Gives its size.
+/// Checks that an artifact belongs to this job and is in the registry, because customers receive
+/// what a build reports. Returns its size.
 async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
     let Artifact { repository, digest, .. } = artifact;
@@ -89,17 +90,19 @@ async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem>
             let manifest = app.manifests.get(app, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
-        // Another kind of job makes none; the job itself says so.
+        // The job aggregate rejects artifacts of other kinds of jobs.
         Some(_) | None => return Ok(artifact.size_bytes),
     };
     if own.as_deref() != Some(repository) {
         let own = own.unwrap_or_default();
-        return Err(invalid(format!("repository must be {own}, where this job pushes to")));
+        return Err(invalid(format!("invalid repository: this job pushes to {own}")));
     }
     let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
     let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;
     let (Some(image), Some(size)) = (image, app.registry.size(&place, digest).await) else {
-        let detail = format!("PUT /v2/{repository}/manifests/{digest} before the report of it");
+        let detail = format!(
+            "the artifact is not in the registry; PUT /v2/{repository}/manifests/{digest}, then repeat the report"
+        );
         return Err(invalid(detail));
     };
     Ok(image.blobs().fold(size, |size, blob| size.saturating_add(blob.size)))
@@ -118,7 +121,8 @@ pub(super) async fn hear(
         let (ask, seal, signed) = (ask.clone(), seal.clone(), signed.clone());
         Box::pin(async move {
             let answer = heard(unit, &runner, job, (ask, signed)).await?;
-            // With the last word, when the log is all here: one commit, one wait for the disk.
+            // Finalizes a complete log in the commit of the final report, which saves a second wait
+            // for the disk.
             if let (Ok(_), Some(Seal::Ready(log))) = (&answer, seal) {
                 finish::tell(unit, job, log).await?;
             }
@@ -128,7 +132,8 @@ pub(super) async fn hear(
     done.await.map_err(caller::again)?.answer
 }
 
-/// The answer; or the refusal of a last word that came too late, and is kept.
+/// Applies a report. Returns the response, or the rejection of a late final report, which is
+/// recorded as well.
 async fn heard(
     unit: &mut Unit,
     runner: &Runner,
@@ -147,8 +152,8 @@ async fn heard(
         };
         unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
-    // What is kept as signed was signed by the key of that very position: a new one may have come since it was checked.
-    // Nor does it stand behind a revocation: the call may have been let in a moment before.
+    // A stored signature must be by the key that is current at the position of its event. The
+    // runner may have replaced its key, or may have been revoked, since the request was checked.
     let by_former = match (&signed, &ask.body) {
         (Some(signed), _) => keys::of_now(unit, runner).await?.hex != signed.key,
         (None, ReportBody::Plan(plan)) => {
@@ -160,7 +165,7 @@ async fn heard(
         (None, _) => false,
     };
     if by_former {
-        return Err(keys::is_former(runner, "the report"));
+        return Err(keys::is_former(runner, "report"));
     }
     let (execution, seq) = (ask.execution, ask.seq);
     match words::said(ask.body) {
@@ -168,7 +173,7 @@ async fn heard(
             let (said, kept) = (report.clone(), signed.clone());
             let command = JobCommand::Report { execution, seq, report: said, signed: kept };
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
-                // How it ended is kept, also when it comes too late to count.
+                // A late result no longer counts, but is recorded.
                 let noted = match report {
                     Said::Finished(result) => {
                         let late = JobCommand::NoteLateResult { execution, seq, result, signed };
@@ -185,7 +190,8 @@ async fn heard(
                 return if noted { Ok(Err(refused)) } else { Err(refused) };
             }
         }
-        // Progress of a cancel is for the eye; it still has to come from who has the job.
+        // The progress of a cancellation is only displayed, but it must come from the current
+        // execution.
         None => {
             let loaded = unit.load::<Job>(job).await?;
             if loaded.execution().is_none_or(|held| held.id != execution) {
@@ -204,7 +210,8 @@ async fn heard(
 
 fn refusal(job: &Job, error: JobError) -> Problem {
     match error {
-        // Late, or somebody else's turn: the outcome stands, and the runner keeps what it has.
+        // The report is late or from a superseded execution: the outcome stands, and the runner
+        // keeps its files.
         JobError::Fenced { .. } | JobError::AlreadyEnded { .. } => execution::stale(job),
         other => other.into(),
     }

@@ -1,4 +1,4 @@
-//! The fence: what belongs to an execution is taken only while it has the job.
+//! Fencing of executions: calls of an execution are accepted only while it holds the job.
 use std::time::Duration;
 
 use axum::http::HeaderMap;
@@ -16,40 +16,42 @@ use crate::{
     state::App,
 };
 
-/// How often it is looked whether this server has heard of a claim, and how long it takes to look again.
+/// Checks whether this server has seen a claim, and the wait between them.
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The execution that a call belongs to.
+/// Execution that a call names in its header.
 pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
     let header = headers.get(EXECUTION).and_then(|value| value.to_str().ok());
     let named = header.and_then(|value| value.trim().parse().ok());
     named.ok_or_else(|| {
-        Problem::new(Code::BadRequest, "send the header `Execution` with the id of the execution")
+        Problem::new(Code::BadRequest, "missing header `Execution`; send the id of the execution")
     })
 }
 
-/// 412: another execution has the job, or it is over. The runner stops reporting and keeps its files.
+/// Problem with status 412: another execution holds the job, or it is complete. The runner stops
+/// reporting and keeps its files.
 pub fn stale(job: &Job) -> Problem {
     let state = dispatch::state(job);
-    let detail = format!("the execution does not have the job any more, which is {state}");
+    let detail = format!("the execution no longer holds the job, which is {state}");
     Problem::new(Code::Fenced, detail).with("job_state", state)
 }
 
-/// That this job is one of the runner's: of its install, and not in the hands of another runner.
+/// Checks that the job belongs to the runner's install and that the execution is not of another
+/// runner.
 pub fn its_own(runner: &Runner, job: &Job, execution: ExecutionId) -> Result<(), Problem> {
     if job.work.is_none() {
-        return Err(Problem::not_found("the job"));
+        return Err(Problem::not_found("job"));
     }
     let anothers = job.runner_of(execution).is_some_and(|by| by != runner.id);
     if anothers || !caller::may_have(runner, job) {
-        return Err(Problem::new(Code::Forbidden, "the job is not this runner's"));
+        return Err(Problem::new(Code::Forbidden, "the job does not belong to this runner"));
     }
     Ok(())
 }
 
-/// That the execution is or was this runner's: only then is anything of it looked for. What it still
-/// may say is for the job to decide.
+/// Checks that the execution is or was the runner's, before any of its data is read. The job
+/// aggregate decides whether the report is accepted.
 pub async fn may_report(
     app: &App,
     runner: &Runner,
@@ -61,7 +63,7 @@ pub async fn may_report(
     if has_had(&known, execution) {
         return Ok(());
     }
-    // The claim may be a moment old, or another server's.
+    // This server may not have seen a recent claim, or one of another server.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     its_own(runner, &loaded, execution)?;
     if has_had(&loaded, execution) { Ok(()) } else { Err(stale(&loaded)) }
@@ -76,7 +78,7 @@ fn has_had(job: &Job, execution: ExecutionId) -> bool {
     current == Some(execution) || job.lost.iter().any(|lost| lost.id == execution)
 }
 
-/// That the runner has this execution now, whatever its job. A claim that is a moment old is waited for.
+/// Checks that the runner holds this execution, of any job. Waits for a recent claim to arrive.
 pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Result<(), Problem> {
     for _ in 0..LOOKS {
         if app.dispatch.works_on(runner.id, execution) {
@@ -84,13 +86,14 @@ pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Resu
         }
         tokio::time::sleep(LOOK).await;
     }
-    Err(Problem::new(Code::Fenced, "the runner does not have this execution"))
+    Err(Problem::new(Code::Fenced, "the runner does not hold this execution"))
 }
 
-/// That the execution may add to its log: it has the job, or it ended the job and its log is open.
+/// Checks that the execution may append to its log: it holds the job, or it ended the job and its
+/// log is not finalized.
 ///
-/// What this server has heard is enough for a yes; a no is checked at the database, because the claim
-/// may be a moment old, or another server's.
+/// The dispatch state is enough to accept. Before a rejection the stream is read, because this
+/// server may not have seen a recent claim, or one of another server.
 pub async fn may_log(
     app: &App,
     runner: &Runner,

@@ -1,4 +1,4 @@
-//! The seal: an execution that is over has a log whose length and digest are in the log of events.
+//! Finalizes the log of an ended execution: records its length and digest in the event log.
 use domain::{
     ids::{ExecutionId, JobId},
     job::{FinalizedLog, Job, JobCommand, JobError},
@@ -14,19 +14,19 @@ use crate::{
     state::App,
 };
 
-/// What can be said of a log when its execution ends.
+/// State of a log when its execution ends.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Seal {
-    /// It is all here: it is sealed in the commit of the last word.
+    /// Complete. Finalized in the commit of the final report.
     Ready(FinalizedLog),
-    /// Bytes are missing; so many are here.
+    /// Incomplete, with the number of stored bytes.
     Incomplete(u64),
-    /// It is not what was announced.
+    /// Differs from the announced digest.
     Mismatch,
 }
 
-/// Hold the log of an execution against its last word. `None`: this is no last word, or there is a
-/// log and nothing was announced.
+/// Compares the stored log with the final report. Returns `None` if the report is not final, or if
+/// a refused job has an unannounced log.
 pub async fn look(
     app: &App,
     execution: ExecutionId,
@@ -48,7 +48,7 @@ pub async fn look(
 async fn announced(app: &App, execution: ExecutionId, last: &Finished) -> Result<Seal, Problem> {
     let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
     let sha256 = sha256.parse().map_err(|error| {
-        Problem::new(Code::Invalid, format!("log_sha256 cannot be read: {error}"))
+        Problem::new(Code::Invalid, format!("cannot parse log_sha256: {error}"))
     })?;
     let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
     Ok(match app.logs.fit(execution, length_bytes, &sha256).await? {
@@ -61,23 +61,24 @@ async fn announced(app: &App, execution: ExecutionId, last: &Finished) -> Result
     })
 }
 
-/// A job that was refused before it started has mostly written nothing.
+/// Finalizes an empty log, which most refused jobs have.
 async fn unwritten(app: &App, execution: ExecutionId) -> Result<Option<Seal>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
     Ok((length_bytes == 0).then_some(Seal::Ready(log)))
 }
 
-/// Seal a log as a part of something larger.
+/// Finalizes a log within a larger unit of work.
 pub async fn tell(unit: &mut Unit, job: JobId, log: FinalizedLog) -> Result<(), Problem> {
     match unit.ask::<Job>(job, JobCommand::FinalizeLog(log)).await? {
-        // It was sealed without its end before; what is in the log of events stands.
+        // The log was already finalized as incomplete, and its recorded state stands.
         Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
         Err(refused) => Err(refused.into()),
     }
 }
 
-/// What is left to do when the last word is in the log of events. `Some`: bytes are missing.
+/// Completes the work after the final report is committed. Returns the number of stored bytes if
+/// bytes are missing.
 pub async fn settle(
     app: &App,
     job: JobId,
@@ -89,12 +90,13 @@ pub async fn settle(
             app.logs.close(execution);
             Ok(None)
         }
-        // Sealed without its end, or with other bytes: nothing can be mended any more.
+        // The log is already finalized, as incomplete or with other bytes, and cannot change any
+        // more.
         Seal::Incomplete(_) | Seal::Mismatch if is_sealed(app, job, execution).await? => Ok(None),
         Seal::Incomplete(have) => Ok(Some(have)),
         Seal::Mismatch => {
             app.logs.rewind(execution).await?;
-            let detail = "the bytes that are here have another digest; send the log from its start";
+            let detail = "the stored bytes have another digest; send the log again from offset 0";
             Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))
         }
     }
@@ -105,14 +107,14 @@ async fn is_sealed(app: &App, job: JobId, execution: ExecutionId) -> Result<bool
     Ok(loaded.logs.iter().any(|log| log.execution == execution))
 }
 
-/// Nobody sends the rest any more: seal what is there.
+/// Finalizes a log whose rest will not arrive.
 pub async fn seal_incomplete(
     app: &App,
     meta: Meta,
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
-    // What is measured must stay what it is: a chunk that is on its way finds the end.
+    // The measured bytes must not change, so the log is closed for further chunks first.
     let (length_bytes, sha256) = app.logs.end(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
     let call = Call::of(meta);

@@ -1,7 +1,7 @@
-//! What a claim is answered with: what to do, who may do it now, and that the log says so.
+//! Response to a claim: the manifest, the grant, and proofs that the log contains the claim.
 //!
-//! The manifest and the grant are the same bytes however often the claim is repeated; token,
-//! checkpoint and proofs may be newer.
+//! A repeated claim returns the same bytes of the manifest and the grant. The token, checkpoint and
+//! proofs may be newer.
 use std::time::Duration;
 
 use domain::{
@@ -28,12 +28,12 @@ use crate::{
     state::App,
 };
 
-/// How long a claim waits for this server to hear of it.
+/// Timeout of the wait until this server has read the claim.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// How long a claim waits for the dispatcher before the database is asked.
+/// Timeout of the wait for the dispatcher before the claim is read from the database.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// Everything that the runner needs to start, and to believe us.
+/// Builds the response to a claim. The runner can verify it and start.
 pub async fn answer(
     app: &App,
     job: JobId,
@@ -41,7 +41,8 @@ pub async fn answer(
     manifest: Envelope,
     seen: Option<&str>,
 ) -> Result<Claimed, Problem> {
-    // The dispatcher hears of the claim when we do, and has it in memory a moment later.
+    // The dispatcher receives the claim at the same time and usually has it in memory a moment
+    // later.
     let _late = timeout(A_MOMENT, app.dispatch.has_taken(position)).await;
     let claimed = claimed(app, job, held).await?;
     let head = head(app, claimed.position).await?;
@@ -72,20 +73,20 @@ pub async fn answer(
     })
 }
 
-/// A tree head that has the claim in it, and whose proofs can be made here.
+/// Returns a tree head that includes the claim and for which this server can build proofs.
 async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     let log = app.engine.log();
-    // A claim that another server wrote may be ahead of what this one knows.
+    // Another server may have written the claim, ahead of the position that this server has read.
     let known = timeout(CATCH_UP, log.reached(position));
     let late = |_| {
-        let detail = "this server has not caught up with the claim yet; try again";
+        let detail = "this server has not read the claim yet; try again";
         Problem::new(Code::ProjectionLag, detail).retry_after(1)
     };
     known.await.map_err(late)??;
     Ok(log.head())
 }
 
-/// The `job.claimed` event of this execution, as the log holds it.
+/// Stored `job.claimed` event of this execution.
 async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Problem> {
     if let Some(claimed) = app.dispatch.claim(job, held.id) {
         return Ok(claimed);
@@ -97,15 +98,15 @@ async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Prob
             return Ok(stored);
         }
     }
-    Err(Problem::internal(format!("{job} has no claim by {}", held.id)))
+    Err(Problem::internal(format!("{job} has no claim of {}", held.id)))
 }
 
-/// What the job is to do, signed.
+/// Signed manifest of the job.
 pub async fn manifest(app: &App, job: JobId) -> Result<Envelope, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let digest = work.ok_or_else(|| Problem::not_found(job))?.manifest;
     let payload = blob::get(&app.pool, &digest).await?;
-    let missing = || Problem::internal(format!("the manifest {digest} of {job} is not kept"));
+    let missing = || Problem::internal(format!("manifest {digest} of {job} is missing"));
     Ok(dsse::sign(
         MANIFEST_TYPE,
         &payload.ok_or_else(missing)?,
@@ -126,7 +127,7 @@ async fn grant(
     Ok(envelope)
 }
 
-/// The digest of the grant of this execution, as it would be given now.
+/// Digest of the grant of this execution, computed from current data.
 pub async fn digest(app: &App, job: JobId, held: &Execution) -> Result<Digest, Problem> {
     let claimed = claimed(app, job, held).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
@@ -153,7 +154,7 @@ async fn payload(
         runner: held.runner,
         runner_key: runner.key().cloned().unwrap_or_default(),
         fence,
-        // The claim's own moment, so that a repeated claim gets the same bytes.
+        // The time of the claim, so that a repeated claim gets the same bytes.
         issued_at: claimed.recorded_at,
         deadline: held.deadline,
     };
@@ -161,7 +162,7 @@ async fn payload(
 }
 
 async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inclusion, Problem> {
-    let unread = || Problem::internal("the version of a claim is no number");
+    let unread = || Problem::internal("event version of a claim is not a number");
     let leaf = claimed.computed_leaf().ok_or_else(unread)?;
     let path = app.engine.log().inclusion(claimed.position, head.size).await;
     let path = path.map_err(unproved)?;
@@ -172,8 +173,8 @@ async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inc
     })
 }
 
-/// That our log still holds everything that the runner has seen. A runner that saw more than there is
-/// decides for itself: it gets no proof, because there is none.
+/// Returns a proof that the log still contains everything that the runner has seen. There is none
+/// if the runner saw a longer log than this one, and the runner decides how to react.
 async fn consistency(
     app: &App,
     seen: Option<&str>,
@@ -190,7 +191,8 @@ async fn consistency(
     Ok(Some(Consistency { from: seen.size, path: path.iter().map(hex::encode).collect() }))
 }
 
-/// A database that does not answer is not our mistake; a proof that cannot be made is.
+/// Converts a log error. An unavailable database is a temporary problem, and a proof that cannot be
+/// built is an internal error.
 fn unproved(error: LogError) -> Problem {
     match error {
         LogError::Proof(error) => Problem::internal(error),

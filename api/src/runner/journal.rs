@@ -1,4 +1,4 @@
-//! The newest signed head of a runner's journal: kept for its customer, who sees by it whether the end is missing.
+//! Latest signed head of a runner's journal. It lets the customer detect a truncated journal.
 use domain::{ids::RunnerId, runner as aggregate};
 use ed25519_dalek::VerifyingKey;
 use proof::dsse::{self, Envelope};
@@ -10,18 +10,18 @@ use sqlx::Row as _;
 
 use crate::{problem::Problem, state::App};
 
-/// The longest head that is kept.
+/// Maximum size of a stored head.
 const HEAD_BYTES: usize = 4 * 1024;
-/// The longest name of a journal.
+/// Maximum length of a journal id.
 const NAME_BYTES: usize = 64;
-/// So many journals of one runner are kept: it begins another one when its directory was lost.
+/// Number of journals kept per runner. A runner starts another one when it loses its directory.
 const JOURNALS: i64 = 8;
 
-/// Keep a head, if it is this runner's. One that is wrong is no reason to refuse what came with it: a job that is done
-/// must not stay undone for it.
+/// Stores a head if it is this runner's. An invalid head does not fail the request that contains
+/// it, because the result of a job must not be lost.
 pub async fn told(app: &App, runner: RunnerId, head: &Envelope) {
     if let Err(why) = keep(app, runner, head).await {
-        tracing::warn!(runner.id = %runner, "The head of {runner}'s journal is not kept: {why}");
+        tracing::warn!(runner.id = %runner, error = %why, "Cannot store the head of a journal");
     }
 }
 
@@ -35,13 +35,13 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
     let head: JournalHead = serde_json::from_slice(&payload).map_err(text)?;
     let json = serde_json::to_string(envelope).map_err(text)?;
     if head.version != 1 || head.runner != runner {
-        return Err("it is of another runner, or of a later version".into());
+        return Err("it belongs to another runner or has a later version".into());
     }
     if json.len() > HEAD_BYTES || head.journal_id.len() > NAME_BYTES {
-        return Err("it is longer than a head can be".into());
+        return Err("it exceeds the size limit".into());
     }
     let entries = i64::try_from(head.entries).map_err(text)?;
-    // The next one covers this one: nobody waits for the disk.
+    // A later head includes this one, so the write need not wait for the disk.
     sqlx::query(
         "with unhurried as (select set_config('synchronous_commit', 'off', true)), \
          old as (delete from runner_journal where runner = $1 and journal_id in ( \
@@ -65,7 +65,7 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
     Ok(())
 }
 
-/// The heads that are kept of a runner, the newest first.
+/// Stored journal heads of a runner, the newest first.
 pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem> {
     let rows = sqlx::query(
         "select journal_id, entries, head::text as head, received_at from runner_journal \

@@ -1,4 +1,4 @@
-//! A chunk of an execution's output: taken at its offset, acknowledged when it is durable.
+//! Log chunks of an execution: stored at their offset, and acknowledged when durable.
 use axum::{
     Json,
     body::Bytes,
@@ -20,10 +20,10 @@ use crate::{
     state::App,
 };
 
-/// How often a runner sends while somebody reads along.
+/// Interval between chunks while the log has readers.
 const FOLLOWED_MS: u64 = 250;
 
-/// Add to a log.
+/// Append a chunk to a log.
 #[utoipa::path(patch, path = "/runner/v1/jobs/{job}/log", tag = "work",
     params(("job" = String, Path), ("Execution" = String, Header),
         ("Content-Range" = String, Header), ("Repr-Digest" = String, Header)),
@@ -54,25 +54,31 @@ pub async fn append(
     Ok(answer(&app, job, execution, have))
 }
 
-/// The bytes of a chunk and where they belong, if they arrived whole.
+/// Returns the offset and bytes of a chunk, if they arrived intact.
 fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
     let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let range = text(header::CONTENT_RANGE).unwrap_or_default();
     let ContentRange(range) = range.parse().map_err(|error: HeaderError| Problem::from(error))?;
     let coding = text(header::CONTENT_ENCODING);
     let coding = Coding::of(coding).ok_or_else(|| {
-        Problem::new(Code::UnsupportedMediaType, "send chunks as they are, as zstd or as gzip")
+        Problem::new(
+            Code::UnsupportedMediaType,
+            "unsupported content encoding; send chunks uncompressed, as zstd or as gzip",
+        )
     })?;
     let bytes = decode(coding, body)
-        .map_err(|error| Problem::new(Code::BadRequest, format!("the chunk is damaged: {error}")))?
-        .ok_or_else(|| Problem::new(Code::TooLarge, "a chunk has at most 256 KiB"))?;
+        .map_err(|error| {
+            Problem::new(Code::BadRequest, format!("cannot decompress the chunk: {error}"))
+        })?
+        .ok_or_else(|| Problem::new(Code::TooLarge, "chunk is too large: the limit is 256 KiB"))?;
     if bytes.len() as u64 != range.end - range.start {
-        let detail = format!("the chunk has {} bytes, its range another number", bytes.len());
+        let detail =
+            format!("the chunk has {} bytes, but Content-Range names another length", bytes.len());
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let digest = repr_digest(text(HeaderName::from_static(REPR_DIGEST)).unwrap_or_default())?;
     if Sha256::digest(&bytes).as_slice() != digest {
-        let detail = "the chunk is not what its Repr-Digest says; send it again";
+        let detail = "the chunk does not match its Repr-Digest; send it again";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok((range.start, bytes))
@@ -97,8 +103,8 @@ fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response 
 
 fn too_long(rejection: BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        Problem::new(Code::TooLarge, "a chunk has at most 256 KiB")
+        Problem::new(Code::TooLarge, "chunk is too large: the limit is 256 KiB")
     } else {
-        Problem::new(Code::BadRequest, "the body ended early")
+        Problem::new(Code::BadRequest, "the request body ended early; send it again")
     }
 }

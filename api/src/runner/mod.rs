@@ -1,15 +1,16 @@
-//! The Runner API: what agents call, in the order of a runner's life.
+//! Runner API, in the order in which an agent calls it.
 //!
 //! | module | call |
 //! |---|---|
-//! | [`enrol`], [`token`], [`rekey`] | who it is |
-//! | [`session`] | one life of the agent's process, and what becomes of the work of the life before |
-//! | [`poll`] | the one idle call |
-//! | [`claim`] | take a job: manifest, grant and proofs |
-//! | [`events`], [`log`], [`blob`] | what it says while it works |
+//! | [`enrol`], [`token`], [`rekey`] | identity of a runner |
+//! | [`session`] | session of an agent process, and recovery of the previous one's executions |
+//! | [`poll`] | long poll |
+//! | [`claim`] | claim a job: manifest, grant and proofs |
+//! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |
 //!
-//! Every call may be repeated. A runner touches only jobs of its own install, and what belongs to an
-//! execution is refused with 412 once another one, or nobody, has the job.
+//! Every call is idempotent. A runner can access only jobs of its own install. Calls of an
+//! execution
+//! that no longer holds its job are rejected with 412.
 use axum::extract::DefaultBodyLimit;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -38,7 +39,7 @@ pub mod token;
 
 pub use finish::seal_incomplete;
 
-/// Compression never makes a chunk much longer than it is.
+/// Compression adds at most this much to an incompressible chunk.
 const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;
 
 /// All routes of the Runner API.

@@ -1,4 +1,4 @@
-//! The one idle call.
+//! Long poll.
 use std::time::Duration;
 
 use axum::{
@@ -21,14 +21,14 @@ use crate::{
     state::App,
 };
 
-/// The query of a poll.
+/// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 pub struct Wait {
-    /// Seconds to wait for news; the server may wait less.
+    /// Seconds to wait for directives; the server may wait less.
     wait: Option<u64>,
 }
 
-/// Wait for something to do.
+/// Wait for directives.
 #[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(Wait), request_body = Poll,
     responses((status = 200, body = PollAnswer), (status = 204),
         (status = "4XX", body = schemas::problem::Problem)))]
@@ -50,7 +50,7 @@ pub async fn poll(
     })
 }
 
-/// What is kept while a runner waits: nothing of its call but this.
+/// Future that waits for directives. It keeps nothing else of the request in memory.
 async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
     match app.dispatch.park(runner, &ask, wait).await {
         Ok(Polled::Nothing) => StatusCode::NO_CONTENT.into_response(),
@@ -62,7 +62,7 @@ async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response
     }
 }
 
-/// A sign of life; a session that this server does not know is looked for in the database, once.
+/// Records the contact. A session that this server does not know is looked up in the database once.
 async fn touch(app: &App, runner: &Runner, ask: &Poll) -> Result<Touched, Problem> {
     match app.dispatch.touch(runner.id, ask) {
         Err(SessionRefusal::Unknown) => {

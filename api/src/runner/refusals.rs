@@ -1,4 +1,4 @@
-//! What sessions and logs refuse, as problems.
+//! Converts errors of sessions and logs into problems.
 use crate::{
     dispatch::SessionRefusal,
     logs::{HeaderError, LogError},
@@ -9,7 +9,8 @@ impl From<SessionRefusal> for Problem {
     fn from(refusal: SessionRefusal) -> Problem {
         let code = match refusal {
             SessionRefusal::Superseded => Code::SessionSuperseded,
-            // Nobody has its place: a runner that is told otherwise ends for good.
+            // No newer session exists. If the response were `superseded`, the runner would stop
+            // permanently.
             SessionRefusal::Unknown => Code::SessionUnknown,
             SessionRefusal::Unsure => Code::SessionJournalRequired,
             SessionRefusal::Revoked => Code::RunnerRevoked,
@@ -34,7 +35,7 @@ impl From<LogError> for Problem {
                     Some(last) => {
                         problem.header(axum::http::header::RANGE, format!("bytes=0-{last}"))
                     }
-                    // Nothing is kept: without a range the runner goes back to the start.
+                    // No bytes are stored. Without a range the runner starts from offset 0.
                     None => problem,
                 }
             }
@@ -44,8 +45,8 @@ impl From<LogError> for Problem {
             LogError::Erased => Problem::new(Code::Fenced, said),
             LogError::Busy | LogError::Moved => Problem::new(Code::Busy, said).retry_after(1),
             LogError::Unwritten(reason) => {
-                tracing::warn!(reason = %reason, "A log chunk was not written: {reason}");
-                let detail = "the database does not answer; try again";
+                tracing::warn!(error = %reason, "Cannot store a log chunk");
+                let detail = "database unavailable; try again";
                 Problem::new(Code::Unavailable, detail).retry_after(2)
             }
             LogError::Database(error) => error.into(),

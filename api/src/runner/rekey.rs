@@ -1,4 +1,5 @@
-//! A runner makes itself a new identity key: the one that it has vouches for it, and it proves to have both.
+//! Replacement of a runner's identity key. The former key authorizes the new one, and the runner
+//! proves that it has both.
 use axum::{Json, extract::State};
 use domain::runner::{Runner, RunnerCommand};
 use schemas::runner::{RekeyAsk, Rekeyed};
@@ -12,8 +13,9 @@ use crate::{
     state::App,
 };
 
-/// Replace the identity key. What the former key signs is good for nothing from then on. The same new key again
-/// gives the same answer: a runner that lost it asks again with both keys that it may have.
+/// Replace the identity key. Signatures by the former key are invalid afterwards. A repeated call
+/// with the same new key returns the same response, so a runner that lost the response can retry
+/// with both keys.
 #[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyAsk,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(

@@ -1,4 +1,4 @@
-//! What becomes of the executions of an agent's former life, decided from what its journal proves.
+//! Recovers the executions of an agent's previous session from its journal.
 use std::collections::HashSet;
 
 use domain::{
@@ -10,8 +10,9 @@ use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
 use super::caller;
 use crate::{auth::Runner, problem::Problem, state::App};
 
-/// Decide each entry of a journal, and each execution that the journal does not know. What was claimed in
-/// this very session is none of it: then the opening was on its way twice, and is older than the claim.
+/// Decides on each journal entry, and on each execution that the journal does not contain. Skips
+/// executions that were claimed in this same session: a duplicate of the opening request can arrive
+/// after such a claim.
 pub async fn resume(
     app: &App,
     runner: &Runner,
@@ -39,7 +40,7 @@ pub async fn resume(
     Ok(answers)
 }
 
-/// What an entry of a journal means.
+/// Result for one journal entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Decision {
     action: ResumeAction,
@@ -51,7 +52,7 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
     let held = job.execution().filter(|held| held.runner == runner);
     let current = held.filter(|held| match entry.execution {
         Some(execution) => execution == held.id,
-        // The claim's answer never arrived: only the claim's own key says which one it was.
+        // The response to the claim never arrived, so only the claim id identifies the execution.
         None => entry.claim_id == held.claim_id,
     });
     let Some(current) = current else {
@@ -62,7 +63,7 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
     let (action, loss_reason) = match entry.state {
         ExecutionState::Alive => (ResumeAction::Resume, None),
         ExecutionState::Exited => (ResumeAction::Report, None),
-        // Only the journal of the claim can prove that there was no child.
+        // Only the journal that contains the claim can prove that no process was started.
         ExecutionState::NeverSpawned if same_journal && !current.started => {
             (ResumeAction::Abandon, Some(LossReason::NeverSpawned))
         }
@@ -74,7 +75,7 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
     Decision { action, execution: Some(current.id), lost }
 }
 
-/// The job has ended by this execution, and its log is not complete yet.
+/// Returns true if this execution ended the job and its log is not complete yet.
 fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
     match (&job.state, entry.state) {
         (State::Ended { execution: Some(ended), .. }, ExecutionState::Exited) => {
@@ -107,11 +108,11 @@ async fn lose(
     execution: ExecutionId,
     loss_reason: LossReason,
 ) -> Result<(), Problem> {
-    tracing::warn!(job.id = %job, execution.id = %execution, "{} is back without {execution} of {job}", runner.id);
+    tracing::warn!(runner.id = %runner.id, job.id = %job, execution.id = %execution, "Runner reconnected without an execution that it held");
     let call = caller::call(runner, "/runner/v1/sessions");
     let lost = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
-            // It may have reported, or been given up, a moment ago: then there is nothing to lose.
+            // The execution may have reported, or may have been declared lost, in the meantime.
             unit.ask::<Job>(job, JobCommand::DeclareLost { execution, loss_reason })
                 .await
                 .map(|_| ())

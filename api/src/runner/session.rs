@@ -1,4 +1,4 @@
-//! One life of an agent's process: the newest one wins.
+//! Sessions of agent processes: the newest one wins.
 use std::time::Duration;
 
 use axum::{Extension, Json, extract::State, http::StatusCode};
@@ -25,26 +25,28 @@ use crate::{
     state::App,
 };
 
-/// More sessions of other hosts, other journals or agents that both live than this in [`FLAPPING`] are no restarts
-/// any more: two agents share one key.
+/// Number of suspicious openings within [`FLAPPING`] that are still tolerated. An opening is
+/// suspicious if it comes from another host, has another journal, or arrives while the previous
+/// process is alive. More of them mean that two agents share a key.
 const SESSIONS_MOST: usize = 3;
-/// So many names under which sessions were opened are kept. An opening is taken for up to ten minutes, and two agents
-/// that share a key open many in that time.
+/// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
+/// up to ten minutes, and two agents that share a key open many sessions in that time.
 const OPENINGS: i32 = 256;
-/// How long they are counted.
+/// Period in which suspicious openings are counted.
 const FLAPPING: Duration = Duration::from_secs(600);
 
-/// What the database says of a session that was just opened.
+/// Row of a session that was just opened.
 struct Row {
     generation: u64,
     server_epoch: u64,
-    /// Whether the journal is the one of the life before.
+    /// True if the journal is the same as in the previous session.
     same_journal: bool,
-    /// Whether the life before was another host's, or this host's before it started anew.
+    /// True if the previous session had another boot id or another journal.
     another: bool,
 }
 
-/// Begin a life. Says what to do with each execution of the life before. Asking again gives the same session.
+/// Open a session. The response contains an action for each execution of the previous session. A
+/// repeated call returns the same session.
 #[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn open(
@@ -55,7 +57,7 @@ pub async fn open(
     if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
         let ProtocolRange { min, max } = ask.protocol;
         let detail = format!(
-            "the runner speaks versions {min} to {max} of the protocol and this server speaks {PROTOCOL}"
+            "the runner supports protocol versions {min} to {max}, and this server supports {PROTOCOL}; install a matching version"
         );
         let problem = Problem::new(Code::ProtocolUnsupported, detail);
         return Err(problem.with("protocol", serde_json::json!({"min": PROTOCOL, "max": PROTOCOL})));
@@ -92,7 +94,7 @@ pub async fn open(
     }))
 }
 
-/// End a life in order: the runner is `stopped` at once, and nothing is offered to it any more.
+/// Close a session. The runner is `stopped` immediately and gets no more offers.
 #[utoipa::path(delete, path = "/runner/v1/sessions/{session}", tag = "session",
     params(("session" = String, Path)),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
@@ -109,7 +111,7 @@ pub async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Records that a runner ended in order, unless another session of it exists by now.
+/// Records that a runner stopped, unless it has opened another session meanwhile.
 async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), Problem> {
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
@@ -121,10 +123,11 @@ async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), P
     told.await.map(|_| ()).map_err(caller::again)
 }
 
-/// The newest session wins, whatever server the former one was with: both numbers grow, so that
-/// neither a call of the former nor a commit in its name gets through any more. A session that is asked for
-/// again is the same one if it is still the newest; otherwise it never comes back, whatever server is asked: the
-/// row itself knows under which names it was opened.
+/// Writes the session row. The newest session wins, regardless of the server of the previous one.
+/// Its generation and epoch grow, so calls of the previous session and commits on its behalf fail.
+///
+/// A repeated opening returns the same session while that is the newest. Later every server rejects
+/// it, because the row lists the ids of past sessions.
 async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
@@ -167,7 +170,8 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     })
 }
 
-/// Put the session where polls find it. Answers how many there were lately, if there were too many.
+/// Adds the session to the dispatcher. Returns the number of recent suspicious openings if there
+/// were too many.
 fn seat(
     app: &App,
     runner: &Runner,
@@ -186,10 +190,12 @@ fn seat(
     let now = app.dispatch.moment().instant;
     let mut desk = app.dispatch.desk();
     let former = desk.roster.get(runner.id).and_then(|known| known.session.as_ref());
-    // A copy of the directory on the same host has the same journal; but who was ended does not wait for work.
+    // A copy of the directory on the same host has the same journal, but an agent process that has
+    // ended does not wait in a long poll.
     let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
     let known = desk.seat(runner.id, session, now)?;
-    // An agent that comes back with the same journal on the same host is no second one, however often.
+    // An agent that restarts with the same journal on the same host is not a clone, regardless of
+    // the number of restarts.
     if !row.another && !twin {
         return None;
     }
@@ -199,16 +205,16 @@ fn seat(
     if lately <= SESSIONS_MOST {
         return None;
     }
-    // Said once: it takes as many again before it is said again.
+    // Resets the counter, so that the next record requires as many openings again.
     known.opened.clear();
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
 }
 
-/// Say to the log what is worth a line: it is back, or there are two of it.
+/// Records that the runner reconnected, or that its key may be in use twice.
 async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), Problem> {
     settle::returned(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
-    tracing::warn!(runner.id = %runner.id, "{} opened {sessions} sessions in 10 min: is its key used twice?", runner.id);
+    tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; its key may be in use twice");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
     let said = app.engine.transact(&call, move |unit| {
         let alert = RunnerCommand::SuspectClone { sessions };
@@ -217,8 +223,9 @@ async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), 
     said.await.map(|_| ()).map_err(caller::again)
 }
 
-/// Serve a session that another server opened, or this one in an earlier life. What its agent can
-/// do is not in the database: until it opens a new one it is taken to do all that suits its mode.
+/// Takes over a session that another server opened, or this one before a restart. The capabilities
+/// are not in the database. Until the next opening, the session is assumed to accept all kinds that
+/// suit its mode.
 pub async fn adopt(
     app: &App,
     runner: &Runner,
@@ -247,7 +254,7 @@ pub async fn adopt(
     Ok(())
 }
 
-/// Why a session is not the one that the database has.
+/// Returns the reason why the database has another session.
 async fn why_not(
     app: &App,
     runner: RunnerId,

@@ -1,4 +1,4 @@
-//! What a sign of life changes in the log: edges only, and most calls have none.
+//! Records state transitions that a runner's contact causes. Most calls cause none.
 use domain::{
     actor::Actor,
     job::{Job, JobCommand},
@@ -8,14 +8,14 @@ use domain::{
 use super::caller;
 use crate::{auth::Runner, dispatch::Touched, problem::Problem, state::App};
 
-/// Tell the jobs and the runner that the silence is over. When the database does not answer, the next
-/// call tries again: a runner is never refused for it.
+/// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
+/// call succeeds anyway and the next call retries.
 pub async fn settle(app: &App, runner: &Runner, touched: Touched, why: Option<&str>) {
     if touched == Touched::default() {
         return;
     }
     if let Err(problem) = edges(app, runner, touched, why).await {
-        tracing::warn!(runner.id = %runner.id, reason = %problem.detail, "The return of {} is not in the log yet: {}", runner.id, problem.detail);
+        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, trying again");
     }
 }
 
@@ -29,7 +29,8 @@ async fn edges(
     for (job, execution) in touched.reattach {
         let told = app.engine.transact(&call, move |unit| {
             Box::pin(async move {
-                // It may have lost the job meanwhile: its next report will hear so.
+                // The execution may have lost the job meanwhile, and its next report is rejected
+                // then.
                 unit.ask::<Job>(job, JobCommand::Reattach { execution }).await.map(|_| ())
             })
         });
@@ -40,7 +41,7 @@ async fn edges(
     }
     if let Some(off) = touched.switched {
         let (id, side) = (runner.id, Side::Customer);
-        let reason = why.unwrap_or("switched off on the spot").to_string();
+        let reason = why.unwrap_or("disabled on its host").to_string();
         let told = app.engine.transact(&call, move |unit| {
             let by = Actor::Runner(id);
             let command = match off {
@@ -54,7 +55,7 @@ async fn edges(
     Ok(())
 }
 
-/// Tell the runner that it is back, if it was told that it is silent.
+/// Records that the runner reconnected, if it was recorded as disconnected.
 pub async fn returned(app: &App, runner: &Runner) -> Result<(), Problem> {
     let silent = app
         .dispatch

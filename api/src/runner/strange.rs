@@ -1,4 +1,4 @@
-//! What is refused, changes nothing, and is worth a line of the log all the same.
+//! Records suspicious calls that were rejected.
 use domain::{
     ids::{ExecutionId, JobId},
     job::{Job, JobCommand},
@@ -12,8 +12,8 @@ use crate::{
     state::App,
 };
 
-/// Note that a runner spoke of a job that is not its own, or signed what is not so, if that is why it was refused.
-/// However often it does so, the log has few lines of it.
+/// Records a forgery attempt if the call was rejected for that reason: a report on another runner's
+/// job, or a false statement. The number of records is limited.
 pub async fn forged<T>(
     app: &App,
     runner: &Runner,
@@ -30,27 +30,27 @@ pub async fn forged<T>(
     };
     let Some(calls) = calls else { return Err(refused) };
     let id = runner.id;
-    tracing::warn!(runner.id = %id, job.id = %job, calls, "{id} spoke of {job} what is not its to say: {}", refused.detail);
+    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %refused.detail, "Rejected a forged report of a runner");
     let call = caller::call(runner, "/runner/v1/jobs/{job}");
     let told = app.engine.transact(&call, move |unit| {
         let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
         Box::pin(unit.tell::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = told.await {
-        // The refusal is what counts. A runner that goes on is said again after a while.
-        tracing::warn!(runner.id = %id, reason = %problem.detail, "That is not in the log: {}", problem.detail);
+        // The rejection is what matters. Continued attempts are recorded later.
+        tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
     Err(refused)
 }
 
-/// Note that a runner sent other bytes for a place of a log that is kept already: once for each execution.
+/// Records that a runner sent different bytes for stored log bytes, once per execution.
 pub async fn diverged(
     app: &App,
     runner: &Runner,
     (job, execution): (JobId, ExecutionId),
     offset_bytes: u64,
 ) -> Result<(), Problem> {
-    tracing::warn!(job.id = %job, execution.id = %execution, "The log of {execution} was rewritten by its runner at {offset_bytes}");
+    tracing::warn!(job.id = %job, execution.id = %execution, offset_bytes, "Runner sent different bytes for stored log bytes");
     let call = caller::call(runner, "/runner/v1/jobs/{job}/log");
     let told = app.engine.transact(&call, move |unit| {
         let note = JobCommand::NoteDivergence { execution, offset_bytes };

@@ -1,4 +1,5 @@
-//! A short token for a signed word: 15 minutes, verified without a query from then on.
+//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes and
+//! verified without a query.
 use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},
@@ -14,7 +15,7 @@ use crate::{
     state::App,
 };
 
-/// Prove who calls by a signature; get an access token for the session that it names.
+/// Get an access token for a session, authenticated by a signed assertion.
 #[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenAsk,
     responses((status = 200, body = TokenAnswer), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(
@@ -37,7 +38,7 @@ pub async fn token(
     Ok(Json(TokenAnswer { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
 }
 
-/// The runner that an assertion says to be of, as the log knows it now. Nothing is proven yet.
+/// Runner that an assertion names, as loaded from the log. The signature is not verified yet.
 pub(super) struct Signer {
     pub id: RunnerId,
     pub identity: Identity,
@@ -48,20 +49,23 @@ impl Signer {
     pub(super) async fn of(app: &App, assertion: &str) -> Result<Signer, Problem> {
         let id = Assertions::subject(assertion)?;
         let runner = app.engine.log().reload::<Runner>(&id.to_string()).await?.state;
-        let unknown = || Problem::new(Code::AssertionInvalid, "the runner is not known here");
+        let unknown = || Problem::new(Code::AssertionInvalid, "unknown runner; enrol it first");
         let identity = runner.identity.clone().ok_or_else(unknown)?;
         Ok(Signer { id, identity, revoked: runner.revoked })
     }
 
-    /// Said only to who has proven to be the runner.
+    /// Rejects a revoked runner. Call it only after the signature was verified.
     pub(super) fn not_revoked(&self) -> Result<(), Problem> {
         if self.revoked {
-            return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
+            return Err(Problem::new(
+                Code::RunnerRevoked,
+                "the runner was revoked; enrol again with a new token",
+            ));
         }
         Ok(())
     }
 
-    /// What its tokens are good for.
+    /// Scope of the runner's tokens.
     pub(super) fn scope(&self) -> (RunnerMode, Option<InstallId>) {
         (self.identity.mode, self.identity.install)
     }

@@ -1,4 +1,4 @@
-//! What goes on without being asked, in one list: the views that ride in an append, and the loops.
+//! Inline projections and background loops of a server.
 use std::sync::Arc;
 
 use event_log::{Stored, SyncView};
@@ -19,15 +19,16 @@ use crate::{
     state::App,
 };
 
-/// The views that are written by the append statement.
+/// Projections that are written in the append statement.
 pub(super) fn views() -> Vec<Arc<dyn SyncView>> {
     projections::sync_views()
 }
 
-/// Input of the tasks that was opened before the server: the log's tail, grants and answers to keep.
+/// Inputs of the tasks that exist before the server: the log's tail, and the queues of grants and
+/// responses.
 pub(super) type Inputs = (Receiver<Arc<[Stored]>>, Left<Vec<u8>>, Left<Answer>);
 
-/// Fill what the loops keep in memory, then start them. Each ends when the server stops.
+/// Loads the state of the loops and starts them. Each ends when the server stops.
 pub(super) async fn start(
     app: &App,
     loops: &mut JoinSet<()>,

@@ -1,8 +1,8 @@
-//! One server from start to stop.
+//! Lifecycle of one server.
 //!
 //! ```text
-//! lock ─▶ doors open ─▶ keys ─▶ log ─▶ who may call ─▶ first owner ─▶ loops ─▶ doors serve
-//! stop ─▶ polls and streams answer ─▶ doors close ─▶ loops end ─▶ connections close
+//! lock ─▶ bind listeners ─▶ keys ─▶ log ─▶ principals ─▶ first owner ─▶ loops ─▶ serve
+//! stop ─▶ long polls and streams return ─▶ listeners close ─▶ loops end ─▶ connections close
 //! ```
 mod loops;
 mod options;
@@ -42,75 +42,76 @@ use crate::{
     state::{App, Clock, Inner, system_clock},
 };
 
-/// How long the loops may take to come to an end.
+/// Timeout for the end of the loops.
 const LOOPS_END: Duration = Duration::from_secs(5);
-/// How long a connection to the database may be idle before it is asked whether it is alive.
+/// Idle time after which a database connection is checked before use.
 const UNTESTED: Duration = Duration::from_secs(1);
 
-/// A server that takes calls.
+/// Running server.
 pub struct Server {
-    /// Its parts.
+    /// Parts of the server.
     pub app: App,
-    /// Where it is and how to log in.
+    /// Addresses and login instructions.
     pub ready: Ready,
     doors: JoinSet<()>,
     loops: JoinSet<()>,
 }
 
-/// Why the server does not start. Each says what to do.
+/// Reasons why the server cannot start, each with a remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A door does not open.
+    /// A listener cannot be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// A key cannot be used.
+    /// A key is unusable.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// The registry cannot be used.
+    /// The registry is unusable.
     #[error(transparent)]
     Registry(#[from] ArtifactError),
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The database does not answer.
-    #[error("the database does not answer: {0}")]
+    /// The database is unavailable.
+    #[error("database unavailable: {0}")]
     Database(#[from] sqlx::Error),
-    /// A view cannot be brought up to date.
-    #[error("a view cannot be brought up to date: {0}")]
+    /// A projection cannot be updated to this version.
+    #[error("cannot update a projection: {0}")]
     Views(#[from] RebuildError),
-    /// There is no first owner.
-    #[error("the first owner could not be made: {0}")]
+    /// The first owner cannot be created.
+    #[error("cannot create the first owner: {0}")]
     Owner(#[from] BootstrapError),
-    /// What the loops need could not be read.
-    #[error("the server's memory could not be filled: {}", .0.detail)]
+    /// The state of the loops cannot be loaded.
+    #[error("cannot load the server's state: {}", .0.detail)]
     Loops(Box<Problem>),
     /// A file cannot be written.
-    #[error("{path}: {reason}")]
+    #[error("cannot access {path}: {reason}")]
     File { path: String, reason: std::io::Error },
 }
 
 impl Server {
-    /// Start. The caller holds the data directory's lock.
+    /// Starts the server. The caller holds the data directory's lock.
     ///
     /// # Errors
-    /// [`StartError`]; nothing is left running.
+    /// [`StartError`]; no task is left running.
     pub async fn start(options: Options) -> Result<Server, StartError> {
         Server::start_with(options, system_clock()).await
     }
 
-    /// The same, by another clock.
+    /// Starts the server with another clock.
     async fn start_with(options: Options, clock: Clock) -> Result<Server, StartError> {
-        // The doors first: a port in use is the commonest mistake, and costs nothing to find out.
+        // Binds the listeners first: a port in use is the most common error and is cheap to detect.
         let (control, runner) = options.open_doors().await?;
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::ring(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
-        // A pool tries again and again, and then says only that it took too long.
+        // A pool would retry and then report only a timeout.
         options.database.connect().await?.close().await?;
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)
             .acquire_timeout(Duration::from_secs(5))
-            // One that was used a moment ago is not asked first whether it is alive: that is a round trip a query.
+            // A recently used connection is not checked before use, because that costs a round trip
+            // per query.
             .test_before_acquire(false)
             .before_acquire(|connection, about| {
                 Box::pin(async move {
@@ -134,7 +135,10 @@ impl Server {
         let log = EventLog::open(pool.clone(), log_options).await?;
         let again = log.ring().rewrap(&pool).await?;
         if again > 0 {
-            info!(keys = again, "Rewrapped subject keys by the new key: the former key is unused");
+            info!(
+                keys = again,
+                "Rewrapped subject keys with the new key; the former key is unused"
+            );
         }
         let (people, tail) = (People::default(), log.tail());
         people.load(&log, &pool).await?;
@@ -153,9 +157,9 @@ impl Server {
             auth::another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;
-        // Keys may be mounted read-only. Then `stead keys list` shows fingerprints only.
+        // The directory may be mounted read-only. `stead keys list` then shows fingerprints only.
         if let Err(error) = keys.speak_for(log.log_id()) {
-            warn!("The keys' directory does not keep whose they are: {error}");
+            warn!(error = %error, "Cannot record the log of these keys in their directory");
         }
         let tokens = Tokens::new(&keys.current(), log.log_id());
         let ready = Ready::of(&config, &keys, &log, owner);
@@ -192,25 +196,27 @@ impl Server {
         let mut loops = JoinSet::new();
         let filled = loops::start(&app, &mut loops, (tail, grants, answered)).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
-        // The first owner was appended a moment ago: no call comes before it is known.
+        // The first owner was just appended and must be known before the first request.
         app.people.caught_up(app.log().position()).await;
         let doors = serve(&app, &options, control, runner)?;
-        info!(control = %ready.control, runner = %ready.runner, "Taking calls");
+        info!(control = %ready.control, runner = %ready.runner, "Accepting connections");
         Ok(Server { app, ready, doors, loops })
     }
 
-    /// Waits until a background task has failed for good: the process should end. Returns the task's name.
+    /// Waits until a background task has failed permanently, after which the process should end.
+    /// Returns the name of the task.
     pub async fn failed(&self) -> &'static str {
         self.app.tasks.failed().await
     }
 
-    /// Stop: parked calls are answered, open ones end, the loops finish what they are at.
+    /// Stops the server: long polls return, open requests end, and loops complete their current
+    /// work.
     pub async fn stop(mut self) {
         self.app.stopping.cancel();
         while self.doors.join_next().await.is_some() {}
         let ended = timeout(LOOPS_END, async { while self.loops.join_next().await.is_some() {} });
         if ended.await.is_err() {
-            warn!("A loop did not end in time; its consumer goes on from its last position");
+            warn!("A loop did not end in time; its consumer will continue at its last position");
             self.loops.shutdown().await;
         }
         if let Some(owner) = &self.app.owner {
@@ -247,7 +253,7 @@ fn serve(
     Ok(doors)
 }
 
-/// Where a server keeps what it is called among servers on one database.
+/// Reads the name of this server among those of one database from its data directory.
 fn server_name(data: &std::path::Path) -> Result<String, StartError> {
     let path: PathBuf = data.join("server.id");
     let at = |reason| StartError::File { path: path.display().to_string(), reason };

@@ -1,4 +1,4 @@
-//! What a server is told at its start.
+//! Start options of a server.
 use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -13,64 +13,65 @@ use crate::{
     state::Config,
 };
 
-/// What a server is told at its start.
+/// Start options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Keys, registry, owner token. Locked by the caller.
+    /// Data directory with keys, registry and owner token. Locked by the caller.
     pub data: PathBuf,
-    /// The database, as the role that inserts and selects.
+    /// Database connection as the role that inserts and selects.
     pub database: PgConnectOptions,
-    /// The same, as the role that owns the tables: rebuilds need it.
+    /// Database connection as the owner of the tables, which rebuilds require.
     pub owner: Option<PgConnectOptions>,
-    /// The most connections to it.
+    /// Maximum number of database connections.
     pub connections: u32,
-    /// Where people call.
+    /// Listen address of the Control API.
     pub control: SocketAddr,
-    /// Where runners call.
+    /// Listen address of the Runner API.
     pub runner: SocketAddr,
-    /// How people reach that, when it is not the same.
+    /// Public URL of the Control API, if it differs.
     pub control_url: Option<String>,
-    /// How runners reach that, when it is not the same.
+    /// Public URL of the Runner API, if it differs.
     pub runner_url: Option<String>,
-    /// Speak TLS with this.
+    /// Certificate for TLS.
     pub certificate: Option<Certificate>,
-    /// On which doors.
+    /// Listeners that use TLS.
     pub tls_for: TlsFor,
-    /// A proxy in front of us ends TLS.
+    /// True if a proxy terminates TLS.
     pub behind_proxy: bool,
-    /// Most unauthenticated connections of one address to each listener. `None`: a sixteenth of all.
+    /// Maximum number of unauthenticated connections per address on each listener. `None`: a
+    /// sixteenth of all connections.
     pub address_connections: Option<usize>,
-    /// The most bytes of one blob of an artifact.
+    /// Maximum size of an artifact blob in bytes.
     pub max_blob_bytes: u64,
-    /// Most bytes that runners may upload for their reports.
+    /// Limits on the bytes that runners may upload for their reports.
     pub uploads: event_log::upload::Quota,
-    /// Make one more owner and write their token into the data directory.
+    /// Creates an additional owner and writes its token to the data directory.
     pub recover_owner: bool,
-    /// Where archives of the log are; where nobody says so, below the data directory.
+    /// Directory of the log's archives. `None`: a directory in the data directory.
     pub archives: Option<PathBuf>,
-    /// How many positions a partition of the log has.
+    /// Number of positions per partition of the log.
     pub partition_events: u64,
 }
 
-/// Where archives of the log are: where somebody said, else below the data directory.
+/// Directory of the log's archives: the given one, or one in the data directory.
 pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
     said.map_or_else(|| data.join("archives"), Path::to_path_buf)
 }
 
-/// Which doors speak TLS when there is a certificate.
+/// Listeners that use TLS if there is a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsFor {
     /// Both.
     #[default]
     Both,
-    /// The people's.
+    /// Listener of the Control API.
     Control,
-    /// The runners'.
+    /// Listener of the Runner API.
     Runner,
 }
 
 impl Options {
-    /// A small server without TLS on free ports of loopback, for tests and measurements.
+    /// Options of a small server without TLS on free loopback ports, for tests and benchmarks.
     pub fn on_loopback(data: PathBuf, database: PgConnectOptions) -> Options {
         let free = SocketAddr::from(([127, 0, 0, 1], 0));
         Options {
@@ -94,7 +95,8 @@ impl Options {
         }
     }
 
-    /// Files that connections to the database take: the pool's, the table owner's, and those of rebuilds.
+    /// Number of files that database connections need: those of the pool, of the table owner, and
+    /// of rebuilds.
     pub(super) fn database_files(&self) -> u64 {
         2 * u64::from(self.connections) + 16
     }
@@ -118,7 +120,7 @@ impl Options {
     }
 
     pub(super) async fn open_doors(&self) -> Result<(Door, Door), ListenError> {
-        // A certificate that cannot be used is found out before anything is open.
+        // Detects an unusable certificate before any listener is open.
         self.certificate.as_ref().map(listen::acceptor).transpose()?;
         let (control, runner) = (self.control_tls().is_some(), self.runner_tls().is_some());
         let plain = self.behind_proxy;

@@ -1,27 +1,30 @@
-//! What the owner of the tables does before servers start.
+//! Preparation of the database by the owner of the tables, before servers start.
 use event_log::{Source, migrate::MigrateError};
 use projections::RebuildError;
 use sqlx::PgPool;
 
-/// Why the tables are not as the server needs them.
+/// Reasons why the tables cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// A migration did not run.
+    /// A migration failed.
     #[error(transparent)]
     Migrate(#[from] MigrateError),
-    /// A view could not be made again.
+    /// A rebuild of a projection failed.
     #[error(transparent)]
     Rebuild(#[from] RebuildError),
-    /// The database does not answer or refused.
-    #[error("the database refused: {0}")]
+    /// The database is unavailable or returned an error.
+    #[error("database error: {0}")]
     Database(#[from] sqlx::Error),
-    /// Runners have seen that epoch already, or a later one.
-    #[error("the epoch is {now}: raise it to a higher one than any runner has seen")]
+    /// The new epoch is not higher than the current one.
+    #[error(
+        "the epoch is already {now}; raise it above the highest epoch that any runner has seen"
+    )]
     Epoch { now: i64 },
 }
 
-/// Say that the log was restored or moved: runners accept an earlier position only in a higher epoch,
-/// each when its customer says so. What is on its way into the log is sent again.
+/// Raises the epoch after the log was restored or moved. Runners accept an earlier position only
+/// in a higher epoch, and only with their customer's approval. Raising the fencing counter makes
+/// concurrent appends retry.
 ///
 /// # Errors
 /// [`PrepareError`].
@@ -35,8 +38,9 @@ pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
     Err(PrepareError::Epoch { now })
 }
 
-/// Bring tables, their privileges and views up to date. As often as one likes. Gives the migrations that ran. Without the
-/// server's keys and its archives a view of what is sealed, or in them only, cannot be made again.
+/// Updates tables, privileges and projections. Idempotent. Returns the migrations that ran. The
+/// source must include the server's keys and archives if a projection needs encrypted or archived
+/// events.
 ///
 /// # Errors
 /// [`PrepareError`].
@@ -61,7 +65,7 @@ mod tests {
             let refused = raise_epoch(&app.pool, wrong).await.unwrap_err();
             assert!(matches!(refused, PrepareError::Epoch { now: 7 }), "{refused}");
         }
-        // The next append meets the new epoch, and is written.
+        // The next append detects the new epoch and succeeds.
         started.held(domain::job::JobKind::Build, serde_json::json!({}), vec![]).await;
         assert_eq!(app.log().epoch(), 7);
     }

@@ -1,4 +1,4 @@
-//! What a server says when it takes calls: for a script one line, for a person where everything is.
+//! Startup output of a server: one line of JSON for scripts, and text for users.
 use std::{fmt, fs, io, path::Path, path::PathBuf};
 
 use event_log::EventLog;
@@ -6,28 +6,28 @@ use serde::Serialize;
 
 use crate::{auth::OWNER_TOKEN, keys::Keys, state::Config};
 
-/// Where everything is.
+/// Addresses and files of a running server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ready {
-    /// How people reach the Control API.
+    /// Public URL of the Control API.
     pub control: String,
-    /// How runners reach the Runner API.
+    /// Public URL of the Runner API.
     pub runner: String,
-    /// The data directory.
+    /// Data directory.
     pub data: PathBuf,
-    /// The log's id.
+    /// Id of the log.
     pub log_id: String,
-    /// What the enrol command names the server by.
+    /// Fingerprint of the manifest key, which the enrol command prints.
     pub fingerprint: String,
-    /// The file of the first owner's token; another server may have it.
+    /// File with the first owner's token. Absent if another server created it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner_token_file: Option<PathBuf>,
-    /// Whether that owner was made just now.
+    /// True if this start created the first owner.
     pub first_start: bool,
-    /// The private Postgres, as the role that inserts and selects.
+    /// URL of the private Postgres, with the server's role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
-    /// The process.
+    /// Process id.
     pub pid: u32,
 }
 
@@ -47,10 +47,10 @@ impl Ready {
         }
     }
 
-    /// Write it where a script waits for it, whole or not at all.
+    /// Writes the JSON atomically to a file that a script waits for.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let draft = path.with_extension("new");
         fs::write(&draft, serde_json::to_vec(self)?)?;
@@ -70,7 +70,7 @@ impl fmt::Display for Ready {
         writeln!(f, "  Key          {}", self.fingerprint)?;
         writeln!(f, "Log in:")?;
         let token = self.owner_token_file.as_ref().map(|file| file.display().to_string());
-        let token = token.unwrap_or_else(|| "FILE (with a token of an owner)".into());
+        let token = token.unwrap_or_else(|| "FILE (with the token of an owner)".into());
         write!(f, "  stead login --server {} --token-file {token}", self.control)
     }
 }

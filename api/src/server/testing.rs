@@ -1,4 +1,4 @@
-//! A whole server for the tests of this crate, on a fresh database of a real Postgres.
+//! Complete server for the tests of this crate, on a new database of a real Postgres.
 use std::path::Path;
 
 use chrono::TimeDelta;
@@ -16,7 +16,7 @@ use ulid::Ulid;
 use super::{Options, Server, StartError};
 use crate::state::{App, Clock, system_clock};
 
-/// A server and the directory that goes with it.
+/// Server with its data directory.
 pub struct Started {
     pub server: Server,
     pub data: tempfile::TempDir,
@@ -24,7 +24,7 @@ pub struct Started {
     pub database: String,
 }
 
-/// A job that an execution has, and its token.
+/// Job that an execution holds, with its token.
 pub struct Held {
     pub job: JobId,
     pub execution: ExecutionId,
@@ -32,12 +32,12 @@ pub struct Held {
 }
 
 impl Started {
-    /// On free loopback ports.
+    /// Starts a server on free loopback ports.
     pub async fn new() -> Started {
         Started::by(system_clock()).await
     }
 
-    /// The same, by another clock.
+    /// Starts a server with another clock.
     pub async fn by(clock: Clock) -> Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
@@ -45,7 +45,7 @@ impl Started {
         Started { server, data, http: client(), database: database.url }
     }
 
-    /// With other options.
+    /// Starts a server with other options.
     pub async fn with(change: impl FnOnce(&mut Options)) -> Started {
         let data = tempfile::tempdir().unwrap();
         let database = testing::fresh_database().await.unwrap();
@@ -55,17 +55,17 @@ impl Started {
         Started { server, data, http: client(), database: database.url }
     }
 
-    /// Another server on the same database, with the same archives and what unwraps the keys of subjects.
+    /// Starts another server on the same database, with the same archives and wrapping key.
     pub async fn beside(other: &Started) -> Started {
         Started::try_beside(other).await.unwrap()
     }
 
-    /// The same, where it may not start.
+    /// Starts another server, which may fail.
     pub async fn try_beside(other: &Started) -> Result<Started, StartError> {
         Started::beside_at(other, &other.database).await
     }
 
-    /// The same, with another way to the database.
+    /// Starts another server with another database URL.
     pub async fn beside_at(other: &Started, database: &str) -> Result<Started, StartError> {
         let data = tempfile::tempdir().unwrap();
         std::fs::create_dir(data.path().join("keys")).unwrap();
@@ -94,7 +94,7 @@ impl Started {
         std::fs::read_to_string(file).unwrap().trim().to_string()
     }
 
-    /// Queue a job with these inputs and artifacts, and claim it.
+    /// Queues a job with these inputs and artifacts, and claims it.
     pub async fn held(&self, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Held {
         let (app, job) = (self.app(), JobId(Ulid::new()));
         let manifest = manifest(job, kind, inputs, artifacts);
@@ -110,7 +110,7 @@ impl Started {
     }
 }
 
-/// Append what the job decides.
+/// Appends the events of the job's commands.
 pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
     let mut loaded = app.log().load::<Job>(&job.to_string()).await.unwrap();
     let (expected, mut events) = (loaded.version, vec![]);
@@ -125,13 +125,13 @@ pub async fn tell(app: &App, job: JobId, commands: Vec<JobCommand>) {
     app.log().append(commit).await.unwrap();
 }
 
-/// What a test's server is told.
+/// Start options of a test server.
 pub fn options(data: &Path, database: &str) -> Options {
     let database = event_log::connect::options(database).unwrap();
     Options::on_loopback(data.to_path_buf(), database)
 }
 
-/// A client that may meet servers with and without TLS.
+/// Creates a client for servers with and without TLS.
 pub fn client() -> reqwest::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
@@ -155,7 +155,7 @@ pub fn manifest(job: JobId, kind: JobKind, inputs: Value, artifacts: Vec<Artifac
     }
 }
 
-/// Work for a runner.
+/// Work of a build job.
 pub fn work(kind: JobKind, manifest: Digest) -> Work {
     let (app, component) = (AppId(Ulid::new()), ComponentId(Ulid::new()));
     let origin = Origin::Build { app, component, build: BuildId(Ulid::new()) };
@@ -163,7 +163,7 @@ pub fn work(kind: JobKind, manifest: Digest) -> Work {
     Work { kind, class, attempts, manifest, origin, deadline_ms: 60_000, queue_ttl_ms: 60_000 }
 }
 
-/// The inputs of a build of this repository.
+/// Inputs of a build of this repository.
 pub fn build_inputs(repository: &str, source: &Digest) -> Value {
     json!({"component": "x", "repository": repository, "source": source})
 }

@@ -1,4 +1,4 @@
-//! A whole server, through its doors.
+//! Tests of a complete server through its listeners.
 use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
@@ -23,7 +23,7 @@ async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
     assert!(!server.ready.first_start);
     assert_eq!((&server.ready.log_id, &server.ready.fingerprint), (&log_id, &key));
     assert_eq!(server.app.people.identify(token.trim(), server.app.now()).unwrap(), owner);
-    // The token is in no table, in clear.
+    // No table contains the token in plain text.
     let dump = "select string_agg(payload::text || metadata::text, '') from log_event";
     let dump: String = sqlx::query_scalar(dump).fetch_one(&server.app.pool).await.unwrap();
     assert!(dump.contains("access.principal_added") || dump.contains("principal_added"));
@@ -57,7 +57,7 @@ async fn both_doors_say_who_the_server_is_and_how_it_is() {
     assert!(schema["oneOf"].is_array(), "{schema}");
     let none = started.http.get(started.control("/v1/schemas/app-config/x")).send().await.unwrap();
     assert_eq!(none.status(), StatusCode::NOT_FOUND);
-    // Runners are not shown what the server counts.
+    // The Runner API does not expose metrics.
     let metrics = started.http.get(started.runner("/metrics")).send().await.unwrap();
     assert_eq!(metrics.status(), StatusCode::NOT_FOUND);
     let nothing = started.http.get(started.control("/nope")).send().await.unwrap();
@@ -93,7 +93,7 @@ async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
 async fn a_stop_answers_what_is_open_and_takes_nothing_new() {
     let started = Started::new().await;
     let url = started.control("/healthz");
-    // A connection that is kept alive, and one that says nothing.
+    // A keep-alive connection, and one that sends nothing.
     started.http.get(&url).send().await.unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/healthz").to_string();
     let silent = tokio::net::TcpStream::connect(&address).await.unwrap();
@@ -148,7 +148,7 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
     second.stop().await;
 }
 
-/// A run of an install of its own, whose only step waits for a word until then.
+/// Creates a run of a new install, whose only step waits for an approval until then.
 async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
     use domain::{
         actor::Actor,
@@ -237,7 +237,7 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
     };
     let expired = StepState::Skipped { reason: Skip::Expired };
     assert_eq!((&over.steps[0].state, over.outcome), (&expired, Some(Outcome::Expired)));
-    // The loop has looked, and of the other it is not yet time.
+    // The loop has run, and the other approval is not due yet.
     let waits = server.app.engine.load::<Run>(not_yet).await.unwrap();
     assert!(matches!(waits.steps[0].state, StepState::AwaitingApproval { .. }), "{waits:?}");
     server.stop().await;

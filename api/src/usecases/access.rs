@@ -1,4 +1,4 @@
-//! Who may do what: principals, their roles and tokens.
+//! Principals, their roles and tokens.
 use chrono::TimeDelta;
 use domain::{
     access::{Access, AccessCommand, IssuedToken, PrincipalKind, Role},
@@ -16,20 +16,21 @@ use crate::{
     state::App,
 };
 
-/// A token that was just made. Its text is shown once and kept nowhere.
+/// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
 pub struct Made {
-    /// For whom it speaks.
+    /// Owner of the token.
     pub principal: PrincipalId,
-    /// Names it.
+    /// Id.
     pub token: TokenId,
-    /// The secret.
+    /// Secret text.
     pub clear: String,
-    /// After this moment it is heard no more.
+    /// Time at which the token expires.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Make a service with one role, and a token for it. It is heard from the next call on.
+/// Creates a service principal with one role, and a token for it. The token is valid from the next
+/// request.
 pub async fn create(
     app: &App,
     call: &Call,
@@ -44,7 +45,7 @@ pub async fn create(
         None => None,
     };
     let issued = IssuedToken { token, sha256, expires_at };
-    // Before the principal is there: whoever sees it sees what it is called.
+    // The name is stored first, so that no reader sees the principal without it.
     if let Some(name) = &name {
         names::keep(&app.pool, principal, name, app.now()).await?;
     }
@@ -61,7 +62,7 @@ pub async fn create(
     let Done { position, events, .. } = match made.await {
         Ok(made) => made,
         Err(problem) => {
-            // Whether it was written may be in doubt. Who is there keeps the name.
+            // The commit may be in doubt. A principal that exists keeps its name.
             if principals::principal(&app.pool, principal).await?.is_none() {
                 names::forget(&app.pool, principal).await?;
             }
@@ -73,10 +74,10 @@ pub async fn create(
     Ok(Done { answer, position, events })
 }
 
-/// Call a principal this, or nothing but its id. Whether it was called otherwise.
+/// Sets or removes the name of a principal. Returns true if the name changed.
 ///
-/// A name can be forgotten also where no principal is: it is kept before the principal is made, and a server
-/// may end in between.
+/// A name can be removed even if no such principal exists. The name is stored before the principal
+/// is created, and the server may stop in between.
 pub async fn name(
     app: &App,
     principal: PrincipalId,
@@ -93,10 +94,11 @@ pub async fn name(
 }
 
 fn too_long() -> Problem {
-    Problem::new(Code::Invalid, "the token would live longer than time is counted")
+    Problem::new(Code::Invalid, "the token lifetime is too long; omit expires_in_s")
 }
 
-/// Make a token useless, from the next call on. The last one of an owner stays.
+/// Revokes a token, effective from the next request. Rejects this for the only valid token of the
+/// last owner.
 pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
@@ -105,8 +107,8 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
         let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
         async move {
             if is_last_of_an_owner(unit, (principal, token), &owners).await? {
-                let detail = "this is the only token by which an owner is heard; make another one \
-                              first: `stead tokens create --role owner`";
+                let detail = "this is the only valid token of an owner; create another one first: \
+                              `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
             unit.tell::<Access>(principal, revoke).await.map(drop)
@@ -118,7 +120,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
     Ok(told)
 }
 
-/// Let a principal do more, from the next call on.
+/// Grants a role to a principal, effective from the next request.
 pub async fn grant(
     app: &App,
     call: &Call,
@@ -134,7 +136,8 @@ pub async fn grant(
     Ok(told)
 }
 
-/// Let a principal do less, from the next call on. The last owner stays one.
+/// Revokes a role from a principal, effective from the next request. Rejects this for the only
+/// owner.
 pub async fn take_back(
     app: &App,
     call: &Call,
@@ -148,8 +151,8 @@ pub async fn take_back(
             let now = unit.now();
             let owns = role == Role::Owner && unit.load::<Access>(principal).await?.owns(now);
             if owns && !another_owns(unit, principal, &owners).await? {
-                let detail = "this is the only owner; make another one first: \
-                              `stead tokens create --role owner`";
+                let detail = "this is the only owner; create another one first: `stead tokens \
+                              create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
             unit.tell::<Access>(principal, take_back).await.map(drop)
@@ -161,7 +164,7 @@ pub async fn take_back(
     Ok(told)
 }
 
-/// Whether somebody else is heard as an owner.
+/// Returns true if another principal has the owner role and a valid token.
 async fn another_owns(
     unit: &mut Unit,
     principal: PrincipalId,
@@ -176,8 +179,8 @@ async fn another_owns(
     Ok(false)
 }
 
-/// Whether nobody could change anything any more without this token. What is read is guarded: of two owners
-/// who revoke each other at once, one is refused.
+/// Returns true if no owner would have a valid token without this one. The commit guards all
+/// streams that this reads. If two owners revoke each other concurrently, one of them is rejected.
 async fn is_last_of_an_owner(
     unit: &mut Unit,
     (principal, token): (PrincipalId, TokenId),

@@ -1,4 +1,5 @@
-//! A bundle becomes a config version: components are defined, what changed is built.
+//! Publishes bundles as config versions: defines their components and requests builds of changed
+//! sources.
 use std::{collections::BTreeMap, sync::Arc};
 
 use app_config::tree::SANDBOX;
@@ -20,42 +21,42 @@ use crate::{
     state::App,
 };
 
-/// What a sync came to, or would come to.
+/// Result of a sync or a dry run.
 #[derive(Debug, Clone)]
 pub struct Synced {
-    /// The app; absent when a dry run met a name that nobody has.
+    /// App. `None` if a dry run used the name of an app that does not exist.
     pub app: Option<AppId>,
-    /// The config version that has the bundle, or would have it.
+    /// Config version that has the bundle, or would have it.
     pub version: u32,
-    /// What the bundle is called.
+    /// Digest of the bundle.
     pub bundle: Digest,
-    /// The newest version already was this bundle.
+    /// True if the newest version already has this bundle.
     pub unchanged: bool,
-    /// Builds that were requested, by component.
+    /// Requested builds by component.
     pub builds: Vec<(String, BuildId)>,
-    /// The version before, if there was one.
+    /// Previous version, if any.
     pub before: Option<Arc<Config>>,
-    /// The number of the version before.
+    /// Number of the previous version.
     pub before_version: Option<u32>,
-    /// The bundle, read.
+    /// Parsed bundle.
     pub config: Arc<Config>,
-    /// Of a dry run: what it would lead to in installs, and how many were not looked at.
+    /// Impact of a dry run on installs, and the number of installs that were not planned.
     pub reach: (Vec<Reached>, u64),
 }
 
-/// How a sync is meant.
+/// Options of a sync.
 #[derive(Debug, Clone, Copy)]
 pub enum How {
-    /// Publish it.
+    /// Publish the bundle.
     Publish,
-    /// Change nothing: say what differs from this version, or from the newest.
+    /// Change nothing. Compare with the given version, or with the newest one.
     DryRun {
-        /// A published version.
+        /// Published version.
         against: Option<u32>,
     },
 }
 
-/// Publish a bundle (its tar, not compressed) under an app's name.
+/// Publishes a bundle, given as an uncompressed tar archive, for the app with this name.
 pub async fn sync(
     app: &App,
     call: &Call,
@@ -65,7 +66,8 @@ pub async fn sync(
 ) -> Result<Done<Synced>, Problem> {
     if !domain::name::is_valid(name) {
         let detail = format!(
-            "{name:?} is no app name: lower-case letters, digits, - and _, at most {} characters",
+            "{name:?} is not a valid app name: use lower-case letters, digits, - and _, at most \
+             {} characters",
             domain::name::LONGEST
         );
         return Err(Problem::new(Code::Invalid, detail));
@@ -76,7 +78,7 @@ pub async fn sync(
         let answer = dry_run(app, name, config, bundle, against).await?;
         return Ok(Done { answer, position: app.engine.log().position(), events: 0 });
     }
-    // Blobs before the event that names them.
+    // Blobs must exist before the event that refers to them.
     event_log::blob::put(&app.pool, &tar).await?;
     for (_, source) in sources(&config)? {
         event_log::blob::put(&app.pool, &source.tar).await?;
@@ -91,7 +93,7 @@ pub async fn sync(
         .await
 }
 
-/// What a sync would come to.
+/// Result that a sync would have.
 async fn dry_run(
     app: &App,
     name: &str,
@@ -113,7 +115,7 @@ async fn dry_run(
     Ok(synced)
 }
 
-/// The app of this name.
+/// Resolves the name or id of an app.
 pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
     if let Ok(id) = name.parse::<AppId>() {
         return Ok(id);
@@ -214,8 +216,8 @@ struct Part {
     is_new_build: bool,
 }
 
-/// One component of the new version: defined or changed, and built where its source changed or its
-/// last build failed.
+/// Defines or changes one component of the new version. Requests a build if its source changed or
+/// its last build failed.
 async fn part(
     unit: &mut Unit,
     app: AppId,
@@ -285,7 +287,7 @@ struct SourceTar {
     tar: Vec<u8>,
 }
 
-/// The module directories of a bundle, by component, the sandbox among them.
+/// Module directories of a bundle by component, including the sandbox.
 fn sources(config: &Config) -> Result<BTreeMap<String, SourceTar>, Problem> {
     let sandbox = config.app.sandbox.iter().map(|s| (SANDBOX, &s.module));
     let components = config.app.components.iter().map(|c| (c.name.as_str(), &c.module));

@@ -1,4 +1,4 @@
-//! How a component's source becomes an artifact.
+//! Builds: queue their jobs and complete them with the results.
 use domain::{
     app::App as AppState,
     build::{Build, BuildCommand, BuildFailure, State as BuildState},
@@ -15,7 +15,7 @@ use crate::{
     state::App,
 };
 
-/// Queue the job that makes the artifact. Asking twice is harmless.
+/// Queues the job that builds the artifact. Repeated calls have no effect.
 pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, Problem> {
     let app = app.clone();
     let engine = app.engine.clone();
@@ -27,12 +27,12 @@ pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, P
         .await
 }
 
-/// Tell the build what its job came to.
+/// Completes a build with the result of its job.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
 }
 
-/// The build cannot be made, or what its job came to cannot be taken in: it fails and says why.
+/// Fails a build whose manifest cannot be rendered or whose job result cannot be applied.
 pub async fn give_up(
     app: &App,
     call: &Call,
@@ -89,7 +89,7 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
         (Outcome::Succeeded, Some(artifact)) => BuildCommand::Succeed { artifact },
         (Outcome::Succeeded, None) => BuildCommand::Fail {
             reason: BuildFailure::NoArtifact,
-            detail: "the job succeeded and pushed no artifact".into(),
+            detail: "the job succeeded but pushed no artifact".into(),
         },
         (Outcome::Failed, _) => {
             BuildCommand::Fail { reason: BuildFailure::JobFailed, detail: detail() }

@@ -1,8 +1,8 @@
-//! Single-use tokens that let one runner in.
+//! Enrolment tokens: each one enrolls a single runner.
 //!
-//! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`: the ULID names the enrolment's stream,
-//! so that no table of tokens is needed, and the digits are 256 random bits. The log keeps the
-//! SHA-256 of the text only.
+//! The text is `stead_enrol_<ULID>_<64 hexadecimal digits>`. The ULID names the stream of the
+//! enrolment, so no table of tokens is needed. The digits are 256 random bits. The log stores only
+//! the SHA-256 of the text.
 use domain::{
     digest::Digest,
     enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, Issue, Purpose},
@@ -17,29 +17,29 @@ use crate::{
     state::App,
 };
 
-/// What every enrolment token starts with.
+/// Prefix of every enrolment token.
 const PREFIX: &str = "stead_enrol_";
-/// How long an enrolment token can be used.
+/// Lifetime of an enrolment token.
 pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
-/// A token that was just made. Its text is shown once and kept nowhere.
+/// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
 pub struct Issued {
-    /// Names the enrolment.
+    /// Id of the enrolment.
     pub id: TokenId,
-    /// The secret.
+    /// Secret text.
     pub token: String,
-    /// After this moment it lets nobody in.
+    /// Time at which the token expires.
     pub expires_at: domain::decider::Timestamp,
 }
 
-/// Make a token.
+/// Creates a token.
 pub async fn issue(app: &App, call: &Call, purpose: Purpose) -> Result<Done<Issued>, Problem> {
     let engine = &app.engine;
     engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
 }
 
-/// Take a token back that lets nobody in yet.
+/// Revokes a token that no runner has used yet.
 pub async fn revoke(
     app: &App,
     call: &Call,
@@ -59,8 +59,8 @@ pub async fn revoke(
                 (EnrolmentError::NotFound, _) => Problem::not_found(token),
                 (EnrolmentError::AlreadyUsed, Some(runner)) => {
                     let detail = format!(
-                        "the token has let {runner} in; if that is a stranger: \
-                         `stead runners revoke {runner}`"
+                        "{runner} already enrolled with this token; if you do not know this \
+                         runner, revoke it: `stead runners revoke {runner}`"
                     );
                     Problem::new(Code::EnrolmentUsed, detail)
                 }
@@ -72,7 +72,7 @@ pub async fn revoke(
     told.await
 }
 
-/// Make a token as a part of something larger.
+/// Creates a token within a larger unit of work.
 pub async fn tell(unit: &mut Unit, purpose: Purpose) -> Result<Issued, Problem> {
     let (id, token) = fresh();
     let expires_at = unit.now() + TTL;
@@ -81,14 +81,14 @@ pub async fn tell(unit: &mut Unit, purpose: Purpose) -> Result<Issued, Problem> 
     Ok(Issued { id, token, expires_at })
 }
 
-/// Which enrolment a token names; nothing if it is no enrolment token.
+/// Id in an enrolment token. `None` if the text is not an enrolment token.
 pub fn id_of(token: &str) -> Option<TokenId> {
     let (ulid, secret) = token.strip_prefix(PREFIX)?.split_once('_')?;
     let plain = secret.len() == 64 && secret.bytes().all(|b| b.is_ascii_hexdigit());
     plain.then(|| format!("{}{ulid}", TokenId::PREFIX).parse().ok()).flatten()
 }
 
-/// What the log keeps of a token.
+/// Digest of a token, as stored in the log.
 pub fn hash(token: &str) -> Result<Digest, Problem> {
     event_log::blob::digest(token.as_bytes()).map_err(Problem::internal)
 }

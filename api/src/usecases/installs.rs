@@ -1,4 +1,4 @@
-//! Installs: made, given inputs, moved between config versions.
+//! Installs: creation, inputs, config versions and enrolment.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
@@ -32,41 +32,42 @@ use crate::{
     state::App,
 };
 
-/// What is asked of a new install.
+/// Parameters of a new install.
 #[derive(Debug, Clone)]
 pub struct NewInstall {
-    /// Of which app.
+    /// App of the install.
     pub app: AppId,
-    /// Its name.
+    /// Name of the install.
     pub name: String,
-    /// The values that are given, by input.
+    /// Values of inputs.
     pub inputs: BTreeMap<String, String>,
-    /// Whether plans are applied without a person's word.
+    /// True if plans are applied without an approval.
     pub auto_approve: bool,
-    /// Whether the plans of its first provision, and of no later run, are applied without an approval.
+    /// True if only the plans of the first provision are applied without an approval.
     pub auto_approve_first: bool,
-    /// The config version it follows; the newest unless told.
+    /// Config version to deploy; the newest one if `None`.
     pub config_version: Option<u32>,
-    /// What the customer's stack gives out, as far as the vendor knows it.
+    /// Outputs of the customer's stack that the vendor already knows.
     pub stack_outputs: Outputs,
 }
 
-/// A new install, and the token for its runner.
+/// New install with the enrolment token for its runner.
 #[derive(Debug, Clone)]
 pub struct Created {
-    /// Its id.
+    /// Id of the install.
     pub install: InstallId,
-    /// The config version it follows.
+    /// Config version that the install follows.
     pub config_version: u32,
-    /// For the one command that the customer runs.
+    /// Enrolment token for the command that the customer runs.
     pub enrolment: Issued,
 }
 
-/// Make an install.
+/// Creates an install.
 pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Created>, Problem> {
     if !domain::name::is_valid(&new.name) {
         let detail = format!(
-            "{:?} is no install name: lower-case letters, digits, - and _, at most {} characters",
+            "{:?} is not a valid install name: use lower-case letters, digits, - and _, at most \
+             {} characters",
             new.name,
             domain::name::LONGEST
         );
@@ -95,7 +96,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let take = NameCommand::Take { owner: install.to_string() };
                 if let Err(NameError::Taken { owner }) = unit.ask::<Name>(stream, take).await? {
                     let said =
-                        format!("the name {:?} is taken by {owner}; choose another", new.name);
+                        format!("the name {:?} is taken by {owner}; choose another name", new.name);
                     return Err(Problem::new(Code::NameTaken, said));
                 }
                 let create = InstallCommand::Create {
@@ -121,29 +122,30 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
         .await
 }
 
-/// What is asked of an install that is there.
+/// Changes of an existing install.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
-    /// Inputs that are given.
+    /// Inputs to set.
     pub set: BTreeMap<String, String>,
-    /// Inputs that are taken back.
+    /// Inputs to remove.
     pub unset: BTreeSet<String>,
-    /// Outputs of the customer's stack that are given, or taken back.
+    /// Stack outputs to set, or to remove if `None`.
     pub stack_outputs: BTreeMap<String, Option<Value>>,
-    /// The config version that it is to follow.
+    /// Config version to follow.
     pub config_version: Option<u32>,
-    /// Config version whose inputs the install gets again; inputs that the command sets or unsets have precedence.
+    /// Config version whose earlier inputs the install gets again. `set` and `unset` have
+    /// precedence.
     pub inputs_of: Option<u32>,
-    /// Components that are enabled or disabled.
+    /// Components to enable or disable.
     pub components: BTreeMap<String, bool>,
-    /// Whether plans are applied without a person's word.
+    /// True if plans are applied without an approval.
     pub auto_approve: Option<bool>,
-    /// In the words of who asked.
+    /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Change what an install is given or follows; what that reaches is planned by a run in the same
-/// commit. No run: nothing is reached, or nothing was ever brought.
+/// Changes an install. A run in the same commit plans the impact. Returns `None` if the change has
+/// no impact, or if nothing has been deployed.
 pub async fn update(
     app: &App,
     call: &Call,
@@ -227,8 +229,8 @@ async fn change(
     chosen(&config, &after.inputs)?;
     leaves_what_goes(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
-    // What is there decides, and not what this request changed: an earlier one may have been denied.
-    // While a run brings things there is nothing more to ask for, or the change was refused.
+    // Plans from the actual state, because the run of an earlier change may have been denied.
+    // During a deploy, the commands above reject every change that requires a run.
     if !is_about_what_is_there || !is_there || after.is_bringing() {
         return Ok(None);
     }
@@ -245,7 +247,8 @@ async fn change(
     runs::tell(app, unit, install, wish, by).await
 }
 
-/// What the config no longer has is destroyed by the version that brought it, which needs its inputs.
+/// Checks the inputs for components that the config no longer has. The version that deployed such a
+/// component also destroys it, and requires its own inputs.
 async fn leaves_what_goes(
     app: &App,
     state: &AppState,
@@ -261,7 +264,8 @@ async fn leaves_what_goes(
         let brought = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
         passed(&brought, &after.inputs).map_err(|mut why| {
             why.detail = format!(
-                "{name} came with version {version} and is destroyed by it; until then leave the inputs that it needs"
+                "{name} was deployed by version {version}, which also destroys it; keep the \
+                 inputs that it requires until then"
             );
             why
         })?;
@@ -269,7 +273,8 @@ async fn leaves_what_goes(
     Ok(())
 }
 
-/// Make a new token for the install's runner: its first, or one in the place of a revoked one.
+/// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
+/// one.
 pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Issued>, Problem> {
     let engine = &app.engine;
     engine
@@ -294,7 +299,7 @@ pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Is
         .await
 }
 
-/// Accept a state of a component although a newer one, or one of another lineage, is known.
+/// Accepts a state of a component, even if a newer state or another lineage is known.
 pub async fn accept_state(
     app: &App,
     call: &Call,
@@ -318,7 +323,7 @@ pub async fn accept_state(
         .await
 }
 
-/// The install of this name or id.
+/// Resolves the name or id of an install.
 pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
     if let Ok(id) = name.parse::<InstallId>() {
         return Ok(id);
@@ -328,13 +333,13 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
     owner.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 
-/// Leave the name of an install that is deprovisioned to others.
+/// Releases the name of an install that is deprovisioned.
 pub(super) async fn release_name(unit: &mut Unit, install: InstallId) -> Result<(), Problem> {
     let state = unit.load::<Install>(install).await?;
     if state.deprovisioned {
         let stream = domain::name::stream("install", &state.name);
         let release = NameCommand::Release { owner: install.to_string() };
-        // Who has it now has taken it after this install left it.
+        // Another install may have taken the name after an earlier release.
         let _another_has_it = unit.ask::<Name>(stream, release).await?;
     }
     Ok(())

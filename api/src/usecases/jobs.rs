@@ -1,4 +1,4 @@
-//! Jobs: cancelled, resolved.
+//! Cancellation and resolution of jobs.
 use domain::{
     ids::{ExecutionId, JobId},
     job::{Job, JobCommand, Resolution},
@@ -11,7 +11,7 @@ use crate::{
     state::App,
 };
 
-/// Ask a job's runner to stop; with `force`, without patience.
+/// Requests that the runner cancels a job. With `force`, without a grace period.
 pub async fn cancel(
     app: &App,
     call: &Call,
@@ -24,7 +24,7 @@ pub async fn cancel(
     tell(app, call, job, command).await
 }
 
-/// Say what became of an execution that nobody can ask any more.
+/// Resolves an execution with an unknown outcome.
 pub async fn resolve(
     app: &App,
     call: &Call,
@@ -38,7 +38,7 @@ pub async fn resolve(
     tell(app, call, job, command).await
 }
 
-/// Tell a job something, and nothing else in the same commit.
+/// Handles one command of a job in its own commit.
 async fn tell(
     app: &App,
     call: &Call,

@@ -1,4 +1,4 @@
-//! What can be done: load, tell, save. Handlers and policies call these and nothing else writes.
+//! Use cases: load, decide, save. Handlers and policies call them, and nothing else appends events.
 pub mod access;
 pub mod apps;
 pub mod builds;

@@ -1,4 +1,4 @@
-//! What a config version would lead to in the installs of its app: the planner's own answer, for each of them.
+//! Impact of a config version: runs the planner for each install of the app.
 use std::{collections::BTreeMap, time::Duration};
 
 use app_config::{model::TriggerKind, tree::SANDBOX};
@@ -23,30 +23,32 @@ use crate::{
     usecases::{installs, toggles},
 };
 
-/// More installs than these are counted, not planned for.
+/// Maximum number of planned installs. Further ones are only counted.
 const MOST: u32 = 200;
 
-/// How long to wait for what was written before.
+/// Timeout for the projections to process recent events.
 const COURTESY: Duration = Duration::from_secs(2);
 
-/// What of an install would be planned.
+/// Planned changes of one install.
 #[derive(Debug, Clone)]
 pub struct Reached {
-    /// Which install.
+    /// Id of the install.
     pub install: InstallId,
-    /// Its name.
+    /// Name of the install.
     pub name: String,
-    /// The config version that it follows now.
+    /// Config version that the install follows now.
     pub config_version: u32,
-    /// Whether anything of it was brought.
+    /// True if anything of the install is provisioned.
     pub is_there: bool,
-    /// Names and what would be done with them, in that order; or why it cannot follow.
+    /// Planned operations in order, by component. An error explains why the install cannot use the
+    /// version.
     pub plans: Result<Vec<(String, Operation)>, String>,
-    /// Inputs that had another value when it last followed the version.
+    /// Inputs with another value than when the install last followed the version.
     pub inputs: Vec<InputDifference>,
 }
 
-/// The impact on one install, if its inputs are those of a config version that it followed before, or its own.
+/// Impact on one install, with its current inputs or those that it had at an earlier config
+/// version.
 pub async fn of_install(
     app: &App,
     install: InstallId,
@@ -71,14 +73,14 @@ pub async fn of_install(
     })
 }
 
-/// What every install would have planned, and how many installs were not looked at.
+/// Impact on every install, and the number of installs that were not planned.
 pub async fn reach(
     app: &App,
     of: AppId,
     config: &Config,
     published: &Published,
 ) -> Result<(Vec<Reached>, u64), Problem> {
-    // An install that was made a moment ago is one, too.
+    // Includes installs that were just created.
     let _ = app.views.wait_for(app.engine.log().position(), COURTESY).await;
     let rows = views::installs::page(&app.pool, Some(of), None, MOST).await?;
     let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
@@ -131,8 +133,8 @@ fn named(step: &StepSpec) -> Option<(String, Operation)> {
     }
 }
 
-/// What a bundle would be published as. Its builds have not been asked for: a plan looks at what decides a
-/// result, and never at them.
+/// Config version that publishing this bundle would create. Its builds do not exist; the planner
+/// ignores builds.
 pub fn as_published(state: &AppState, config: &Config, bundle: &Digest) -> Published {
     let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
     let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));

@@ -1,5 +1,5 @@
-//! What failed to build is built again. A build is one attempt and a config version names the builds that
-//! it deploys, so the new attempts make a new version of the same bundle.
+//! Retries failed builds. A build has one attempt, and a config version names the builds that it
+//! deploys. New attempts therefore require a new version of the same bundle.
 use domain::{
     app::{App as AppState, AppCommand, Published},
     build::{Build, BuildCommand, Order, State},
@@ -13,32 +13,38 @@ use crate::{
     state::App,
 };
 
-/// The new attempts.
+/// Result of a retry.
 #[derive(Debug, Clone)]
 pub struct Rebuilt {
-    /// Of which app.
+    /// App of the builds.
     pub app: AppId,
-    /// The config version that has them.
+    /// Config version with the new builds.
     pub version: u32,
-    /// One for each component whose build had failed.
+    /// New builds by component, one for each failed build.
     pub builds: Vec<(String, BuildId)>,
 }
 
-/// Build again what failed in the newest config version; `build` is one of it.
+/// Retries the failed builds of the newest config version, given one of them.
 pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<Rebuilt>, Problem> {
     app.engine.transact(call, move |unit| rebuild(unit, build).boxed()).await
 }
 
 async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
     let failed = failed_order(unit, build).await?;
-    let app = failed.ok_or_else(|| refused(format!("{build} has not failed")))?.app;
+    let app = failed
+        .ok_or_else(|| {
+            refused(format!("{build} has not failed; only a failed build can be retried"))
+        })?
+        .app;
     let state = unit.load::<AppState>(app).await?.clone();
     let Some(Published { config_version, bundle, mut components }) = state.latest().cloned() else {
         return Err(Problem::not_found(app));
     };
     if !components.iter().any(|part| part.build == build) {
-        let detail =
-            format!("{build} is not of the newest config version, {config_version}; sync the app");
+        let detail = format!(
+            "{build} does not belong to the newest config version, {config_version}; sync \
+                     the app instead"
+        );
         return Err(refused(detail));
     }
     let (version, mut builds) = (config_version + 1, Vec::new());
@@ -53,7 +59,7 @@ async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
     Ok(Rebuilt { app, version, builds })
 }
 
-/// What was ordered, of a build that failed.
+/// Returns the order of a build if it failed.
 async fn failed_order(unit: &mut Unit, build: BuildId) -> Result<Option<Order>, Problem> {
     let state = unit.load::<Build>(build).await?;
     let order = state.order.clone().ok_or_else(|| Problem::not_found(build))?;

@@ -1,4 +1,4 @@
-//! What the vendor tells a runner.
+//! Control of runners by the vendor.
 use domain::{
     ids::RunnerId,
     runner::{Runner, RunnerCommand, Side},
@@ -11,24 +11,24 @@ use crate::{
     state::App,
 };
 
-/// What a runner is told.
+/// Action on a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// Take nothing more until it is enabled.
+    /// Disable: it gets no jobs until it is enabled.
     Disable,
-    /// Take work again.
+    /// Enable.
     Enable,
-    /// Finish what there is and take no more.
+    /// Drain: it finishes its jobs and accepts no more.
     Drain,
-    /// Take work again after a drain.
+    /// Resume after a drain.
     Resume,
-    /// Make a new identity key.
+    /// Replace the identity key.
     Rekey,
-    /// Be heard no more.
+    /// Revoke permanently.
     Revoke,
 }
 
-/// Tell a runner. It holds from the next call of the runner on.
+/// Applies an action to a runner, effective from the runner's next request.
 pub async fn order(
     app: &App,
     call: &Call,

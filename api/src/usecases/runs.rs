@@ -1,4 +1,4 @@
-//! Runs: asked for, approved, denied, cancelled, tried again.
+//! Runs: request, approve, deny, cancel and retry.
 use std::collections::BTreeSet;
 
 use app_config::model::TriggerKind;
@@ -29,23 +29,23 @@ use crate::{
     state::App,
 };
 
-/// What is wished of an install.
+/// Requested run.
 #[derive(Debug, Clone)]
 pub struct Wish {
-    /// What is to be done.
+    /// Kind of the run.
     pub kind: RunKind,
-    /// Which components it is about.
+    /// Components in scope.
     pub scope: Scope,
-    /// The script, where the wish is one.
+    /// Name of the action, for a run of that kind.
     pub action: Option<String>,
-    /// Why.
+    /// Cause of the run.
     pub cause: Cause,
-    /// In the words of who asked.
+    /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Ask for a run. Nothing to do is refused; only where nothing is left of an install, it is deprovisioned
-/// without one.
+/// Requests a run. Rejects a run without changes. An exception is a deprovision with nothing left
+/// to destroy: it deprovisions the install without a run.
 pub async fn request(
     app: &App,
     call: &Call,
@@ -61,7 +61,8 @@ pub async fn request(
                 let is_last = wish.kind == RunKind::Deprovision;
                 let run = tell(&app, unit, install, wish, by).await?;
                 if run.is_none() && !is_last {
-                    let detail = format!("there is nothing to do for {install}");
+                    let detail =
+                        format!("no changes for {install}: it already has the requested state");
                     return Err(Problem::new(Code::NoChanges, detail));
                 }
                 if run.is_none() {
@@ -75,8 +76,8 @@ pub async fn request(
         .await
 }
 
-/// The install provisions itself when its runner has enrolled, once. A runner that takes the place of
-/// another changes nothing of what people decided: an install that was torn down stays empty.
+/// Provisions an install once, when its first runner enrolls. A replacement runner starts no run,
+/// so an install that was torn down stays empty.
 pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
@@ -102,7 +103,7 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
         .await
 }
 
-/// Plan a run at what is true now, and have the install admit it, in one commit.
+/// Plans a run from the current state and admits it to the install, in one commit.
 pub async fn tell(
     app: &App,
     unit: &mut Unit,
@@ -138,7 +139,7 @@ pub async fn tell(
     Ok(Some(run))
 }
 
-/// Which actions run at the end of a run of this kind; none at the end of what takes things down.
+/// Trigger of the actions that a run of this kind ends with. Teardown and deprovision have none.
 pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     match kind {
         RunKind::Provision => Some(TriggerKind::PostProvision),
@@ -152,7 +153,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
     }
 }
 
-/// Settings of the config version for each step. Steps without settings use the defaults.
+/// Adds the settings of the config version to each step. Steps without settings use the defaults.
 async fn set_options(
     app: &App,
     unit: &mut Unit,
@@ -213,7 +214,7 @@ async fn steps_of(
     Ok(steps)
 }
 
-/// Whoever names a component that nothing can deploy is told at once, before anything is planned.
+/// Rejects named components that have no plugin, before anything is planned.
 fn have_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem> {
     let lacking = names.iter().filter_map(|name| config.app.lacks_plugin(name));
     let errors: Vec<FieldProblem> = lacking
@@ -228,17 +229,18 @@ fn have_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem
     Err(Problem::invalid("these components cannot be deployed; nothing was changed", errors))
 }
 
-/// Say yes to exactly the plan of this digest.
+/// Approves the plan with this digest.
 pub async fn approve(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
     say(app, call, run, RunCommand::Approve(word)).await
 }
 
-/// Say no to exactly the plan of this digest.
+/// Denies the plan with this digest.
 pub async fn deny(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
     say(app, call, run, RunCommand::Deny(word)).await
 }
 
-/// End a run: what has not begun is skipped, what has is asked to stop.
+/// Cancels a run: skips steps that have not started and requests the cancellation of those in
+/// progress.
 pub async fn cancel(
     app: &App,
     call: &Call,
@@ -250,7 +252,7 @@ pub async fn cancel(
     say(app, call, run, RunCommand::RequestCancel { by, reason, force }).await
 }
 
-/// Nobody answered in time.
+/// Records that an approval timed out.
 pub async fn expire_approval(
     app: &App,
     call: &Call,
@@ -261,7 +263,7 @@ pub async fn expire_approval(
     say(app, call, run, RunCommand::ExpireApproval { step, digest }).await
 }
 
-/// Start an automatic retry whose back-off is over.
+/// Starts an automatic retry after its back-off.
 pub async fn start_retry(
     app: &App,
     call: &Call,
@@ -272,8 +274,8 @@ pub async fn start_retry(
     say(app, call, run, RunCommand::StartRetry { step, attempt }).await
 }
 
-/// Try again what failed: each step while the run goes on, else what the run left undone, as a run
-/// of its own.
+/// Retries failed steps. While the run is in progress, they run again in it. Otherwise a new run
+/// does the remaining work.
 pub async fn retry(
     app: &App,
     call: &Call,
@@ -289,7 +291,7 @@ pub async fn retry(
                 let state = unit.load::<Run>(run).await?.clone();
                 let request = state.request.clone().ok_or_else(|| Problem::not_found(run))?;
                 if state.outcome.is_none() {
-                    // A step that waits for its automatic retry starts at once.
+                    // A step that waits for its automatic retry starts immediately.
                     let failed = |at: &&domain::run::Step| {
                         matches!(
                             at.state,
@@ -324,7 +326,7 @@ async fn again(
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
     let undone = state.undone();
-    let done = || Problem::new(Code::NoChanges, "everything that the run was to do is done by now");
+    let done = || Problem::new(Code::NoChanges, "the run has no remaining work");
     if undone.is_empty() {
         return Err(done());
     }
@@ -332,8 +334,8 @@ async fn again(
     if trigger(request.kind).is_some() && now != request.config_version {
         let then = request.config_version;
         let detail = format!(
-            "{run} was about version {then} and the install follows version {now} by now; \
-             `stead installs upgrade` and `rollback` bring what differs"
+            "{run} used version {then}, but the install now follows version {now}; use `stead \
+             installs upgrade` or `rollback` instead"
         );
         return Err(Problem::new(Code::Rejected, detail));
     }

@@ -1,4 +1,4 @@
-//! What the customer's stack gives out, against what a config reads of it: what is missing is said before anything
+//! Checks the outputs of the customer's stack against those that a config reads, before anything
 //! runs.
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,22 +13,22 @@ use serde_json::Value;
 use super::runs;
 use crate::{compose::config::Config, problem::Problem};
 
-/// The most outputs that a stack gives out.
+/// Maximum number of outputs of a stack.
 const MOST: usize = 256;
-/// The most bytes of all of them.
+/// Maximum size of all outputs, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// Outputs by the name under which something reads them.
+/// Missing outputs with one location that reads each.
 type Missing = BTreeMap<String, Place>;
 
-/// Where an output is read: file and line.
+/// File, line and column that read an output.
 struct Place {
     file: String,
     line: u32,
     column: u32,
 }
 
-/// Whether what is given can be kept.
+/// Checks the names, number and size of outputs.
 pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let is_name = |name: &str| !name.is_empty() && name.len() <= 128 && name.chars().all(plain);
@@ -37,8 +37,8 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
         .filter(|name| !is_name(name))
         .map(|name| FieldProblem {
             field: Some("stack_outputs".into()),
-            message: format!("{name:?} is no name of an output"),
-            remedy: Some("use letters, digits, `_` and `-`, at most 128".into()),
+            message: format!("{name:?} is not a valid output name"),
+            remedy: Some("use letters, digits, `_` and `-`, at most 128 characters".into()),
             ..FieldProblem::default()
         })
         .collect();
@@ -47,22 +47,24 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
     if outputs.len() > MOST || bytes > MOST_BYTES {
         errors.push(FieldProblem {
             field: Some("stack_outputs".into()),
-            message: format!("at most {MOST} outputs of {MOST_BYTES} bytes together are taken"),
-            remedy: Some("give those that the app reads".into()),
+            message: format!(
+                "too many stack outputs: the limits are {MOST} outputs and \
+                              {MOST_BYTES} bytes in total"
+            ),
+            remedy: Some("set only the outputs that the app reads".into()),
             ..FieldProblem::default()
         });
     }
     match errors.is_empty() {
         true => Ok(()),
-        false => {
-            Err(Problem::invalid("the stack outputs cannot be kept; nothing was changed", errors))
-        }
+        false => Err(Problem::invalid("invalid stack outputs; nothing was changed", errors)),
     }
 }
 
-/// Whether everything that these steps read of the stack is there.
+/// Checks that all outputs exist that these steps read.
 pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Result<(), Problem> {
-    // What goes is destroyed by the version that brought it, which had what it reads.
+    // A destroy step uses the version that deployed the component. The outputs of that version were
+    // checked before its deploy.
     let brought = steps.iter().filter(|step| step.operation != Operation::Destroy);
     let names = brought.map(|step| match &step.target {
         Target::Sandbox { .. } => Part::Module(SANDBOX),
@@ -72,7 +74,7 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
     refuse(install, missing(&config.app, &install.stack_outputs(), names))
 }
 
-/// Whether everything that the first provision reads of the stack is there.
+/// Checks that all outputs exist that the first provision reads.
 pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| Part::Module(SANDBOX));
@@ -87,9 +89,9 @@ pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Proble
     refuse(install, missing(app, &install.stack_outputs(), names))
 }
 
-/// What reads of the stack.
+/// Reader of stack outputs.
 enum Part<'p> {
-    /// A component, or the sandbox.
+    /// Component, or the sandbox.
     Module(&'p str),
     Action(&'p str),
 }
@@ -114,7 +116,7 @@ fn missing<'p>(
     let mut is_any = false;
     for part in parts {
         match part {
-            // Its deploy is refused for another reason.
+            // The deploy of such a component is rejected for its missing plugin.
             Part::Module(name) if app.lacks_plugin(name).is_some() => continue,
             Part::Module(SANDBOX) => {
                 look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
@@ -128,14 +130,14 @@ fn missing<'p>(
         }
         is_any = true;
     }
-    // These are in every job.
+    // All jobs have these variables.
     if is_any {
         look(&mut app.runner.iter().flat_map(|runner| runner.env_vars.values()));
     }
     missing
 }
 
-/// Azure calls its regions locations.
+/// Azure calls regions locations.
 fn is_there(outputs: &Outputs, name: &str) -> bool {
     outputs.contains_key(name) || (name == "location" && outputs.contains_key("region"))
 }
@@ -152,8 +154,8 @@ fn refuse(install: &Install, missing: Missing) -> Result<(), Problem> {
         file: Some(at.file.clone()).filter(|file| !file.is_empty()),
         line: Some(at.line).filter(|line| *line > 0),
         column: Some(at.column).filter(|column| *column > 0),
-        message: format!("the stack output `{name}` is read here, and nobody gave it"),
-        remedy: Some(format!("give it: --stack-output {name}=…")),
+        message: format!("the stack output `{name}` is read here but not set"),
+        remedy: Some(format!("set it: --stack-output {name}=…")),
     });
     let named: Vec<&str> = named.into_iter().collect();
     let detail = format!(
@@ -166,8 +168,8 @@ fn refuse(install: &Install, missing: Missing) -> Result<(), Problem> {
     Err(Problem::invalid(detail, errors.collect()))
 }
 
-/// Whether these changes can have an effect: what the runner brought is the customer's to say, and what was never given
-/// cannot be taken back.
+/// Checks that these changes have an effect. Only the customer can change outputs that the runner
+/// reported, and only outputs that are set can be removed.
 pub fn can_change(
     install: &Install,
     changes: &BTreeMap<String, Option<Value>>,
@@ -177,12 +179,12 @@ pub fn can_change(
         let (message, remedy) = match (brought(name), value) {
             (Some(brought), Some(value)) if brought == value => return None,
             (Some(_), _) => (
-                format!("{name} was brought by the customer's runner, which has the last word"),
-                "the customer enrols the runner again with the value that is right".into(),
+                format!("{name} was reported by the customer's runner, which has precedence"),
+                "ask the customer to enroll the runner again with the correct value".into(),
             ),
             (None, None) if !install.given.contains_key(name) => (
-                format!("{name} was never given"),
-                format!("`stead installs show {}` lists what is", install.name),
+                format!("{name} is not set"),
+                format!("`stead installs show {}` lists the outputs that are set", install.name),
             ),
             (None, _) => return None,
         };
@@ -202,7 +204,7 @@ pub fn can_change(
     }
 }
 
-/// What the vendor gives, with these in their places; `None` takes one back.
+/// Applies changes to the outputs that the vendor set. `None` removes one.
 pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
     let mut outputs = given.clone();
     for (name, value) in changes {

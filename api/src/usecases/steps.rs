@@ -1,4 +1,4 @@
-//! How a run goes on, step by step.
+//! Advances runs step by step.
 use domain::{
     artifact::Artifact,
     build::{Build, BuildCommand},
@@ -18,10 +18,10 @@ use crate::{
 
 pub mod settle;
 
-/// The longest text that a failure takes with it: what is longer might not fit into an event.
+/// Maximum length of a failure detail, in bytes. Longer text might exceed the size of an event.
 const DETAIL_BYTES: usize = 4096;
 
-/// Do what a run wants now. Asking twice is harmless.
+/// Executes the effects that a run requires now. Idempotent.
 pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     engine
@@ -38,7 +38,7 @@ pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Probl
         .await
 }
 
-/// Do one thing that a run wants, if it still does.
+/// Executes one effect of a run, if the run still requires it.
 pub async fn go_on_with(
     app: &App,
     call: &Call,
@@ -60,7 +60,7 @@ pub async fn go_on_with(
         .await
 }
 
-/// What a run wants cannot be done: its step fails and says why, instead of standing still.
+/// Fails the step whose effect cannot be executed, so that the run does not stall.
 pub async fn give_up(
     app: &App,
     call: &Call,
@@ -78,7 +78,7 @@ pub async fn give_up(
                     Next::Start(step) | Next::Apply(step) if is_wanted => {
                         fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
-                    // The job hears of the cancel with its next chance, or ends by itself.
+                    // A job whose cancellation failed is cancelled later, or ends without it.
                     Next::Start(_) | Next::Apply(_) | Next::CancelJob(_) => {}
                 }
                 tidy(unit, run).await
@@ -102,7 +102,8 @@ async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(
         },
         Next::CancelJob(job) => {
             let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
-            // A job that has ended in the meantime says so by its own event.
+            // A job that has ended in the meantime rejects the cancellation. Its own event
+            // completes the step.
             let cancel = JobCommand::RequestCancel { by, reason, force };
             let _already_over = unit.ask::<Job>(job, cancel).await?;
             Ok(())
@@ -110,7 +111,7 @@ async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(
     }
 }
 
-/// Queue the first job of a step, if it has its artifact and may hold what it changes.
+/// Queues the first job of a step, if its artifact is built and its resource can be reserved.
 async fn start(
     app: &App,
     unit: &mut Unit,
@@ -153,7 +154,7 @@ async fn start(
     }
 }
 
-/// Queue the job that applies exactly the plan that was approved.
+/// Queues the job that applies exactly the approved plan.
 async fn apply(
     app: &App,
     unit: &mut Unit,
@@ -183,8 +184,8 @@ async fn apply(
     }
 }
 
-/// A config or inputs that are refused are the vendor's to mend, like a template that cannot be
-/// rendered: the step says so. What the database or the server did wrong is tried again.
+/// Converts a rejected config or input into a failure of the step, as for a template that cannot be
+/// rendered. Only the vendor can fix these. Errors of the database or the server are retried.
 fn theirs(composed: Result<Composed, Problem>) -> Result<Composed, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
@@ -209,7 +210,7 @@ async fn fail(
     Ok(())
 }
 
-/// Let go of what steps that are over held, and close the run when it has ended.
+/// Releases the resources of finished steps. If the run has ended, also finishes it on its install.
 pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {
@@ -230,7 +231,7 @@ pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
     Ok(())
 }
 
-/// A text that fits into an event beside everything else, cut where it is too long.
+/// Truncates a text so that it fits into an event with the other fields.
 pub(crate) fn shortened(text: &str) -> String {
     if text.len() <= DETAIL_BYTES {
         return text.to_owned();
@@ -259,7 +260,7 @@ async fn built(unit: &mut Unit, target: &Target) -> Result<Built, Problem> {
     })
 }
 
-/// What an apply of this step may leave half done.
+/// Target that an apply of this step may leave incomplete.
 fn changing(target: &Target, config_version: u32) -> Option<Changing> {
     match target.clone() {
         Target::Sandbox { build } => Some(Changing::Sandbox { build, config_version }),

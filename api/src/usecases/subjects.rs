@@ -1,4 +1,4 @@
-//! Whose data is kept, and the end of it.
+//! Shredding of data subjects.
 use domain::{
     access::Access,
     install::Install,
@@ -13,9 +13,9 @@ use crate::{
     state::App,
 };
 
-/// Make everything that is kept of a subject unreadable, for ever. Refused while it is in use. From the answer on nobody
-/// reads it at this server; copies are erased afterwards (`background/erasure.rs`). Of a subject that is shredded already
-/// the copies are erased again.
+/// Shreds a data subject: makes its personal data unreadable, irreversibly. Rejects a subject in
+/// use. After this call, this server cannot decrypt the data. A background task erases copies
+/// (`background/erasure.rs`). If the subject is already shredded, its copies are erased again.
 pub async fn shred(
     app: &App,
     call: &Call,
@@ -32,15 +32,17 @@ pub async fn shred(
         .boxed()
     });
     let told = told.await?;
-    // Whoever is killed before this finds it undone when they start; others hear of the event.
+    // If the server is killed before this, the background task deletes the key after the restart.
+    // Other servers process the event.
     app.log().ring().forget(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
-    // Shredded once more: its copies are looked for and erased once more.
+    // Repeated shredding erases the copies again.
     shred::erase_again(&app.pool, &subject.to_string()).await?;
     Ok(told)
 }
 
-/// What is read here is guarded: an install that is begun again at the same moment is not shredded.
+/// Rejects a subject in use. The commit guards the streams that this reads, so an install that
+/// starts again concurrently is not shredded.
 async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
     match subject {
         SubjectId::Install(install) => {
@@ -51,8 +53,8 @@ async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
             match state.is_over() {
                 true => Ok(()),
                 false => Err(refused(format!(
-                    "{install} is in use: what is kept of it is needed to take it down; first \
-                     `stead installs deprovision {}`, and wait until that has ended",
+                    "{install} is in use: its data is required to destroy it; run `stead installs \
+                     deprovision {}` and wait until it has finished",
                     state.name
                 ))),
             }
@@ -67,7 +69,7 @@ async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
             match heard {
                 None => Ok(()),
                 Some(token) => Err(refused(format!(
-                    "{principal} still logs in; first `stead tokens revoke {}`",
+                    "{principal} has a valid token; revoke it first: `stead tokens revoke {}`",
                     token.token
                 ))),
             }

@@ -19,7 +19,7 @@ use crate::{
     problem::Problem,
 };
 
-/// Record what an install decides about components.
+/// Records the components that an install enables or disables.
 pub async fn set(
     unit: &mut Unit,
     install: InstallId,

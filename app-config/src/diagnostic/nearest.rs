@@ -1,10 +1,11 @@
-//! What somebody probably meant.
+//! Suggestions for mistyped names.
 use strsim::osa_distance;
 
-/// A longer word was not mistyped, and comparing it would take its length times that of each name.
+/// Maximum length of a compared word. The cost is the product of both lengths, and a longer word is
+/// not a typing mistake.
 const LONGEST: usize = 64;
 
-/// The known word that is spelled most like `word`, if one is near enough to be meant.
+/// Most similar known word, if it is close enough for a suggestion.
 pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     if word.len() > LONGEST {
         return None;
@@ -12,7 +13,7 @@ pub fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Opti
     let letters = word.chars().count();
     let far_enough = if letters < 3 { 0 } else { (letters / 3).max(1) };
     let close = known.into_iter().filter(|name| name.len() <= LONGEST).map(|name| {
-        // `schedule` for `cron_schedule` is many letters away, and yet what was meant.
+        // `schedule` differs from `cron_schedule` by many letters, but is a likely mistake.
         let part = name.split('_').count() > 1 && name.split('_').any(|part| part == word);
         (if part { far_enough } else { osa_distance(name, word) }, name)
     });

@@ -1,4 +1,4 @@
-//! Findings as a compiler shows them: the line itself, and what is meant in it.
+//! Formats findings like a compiler, with the source line and a marker.
 use annotate_snippets::{
     AnnotationKind, Element, Level, Origin, Renderer, Snippet, renderer::DecorStyle,
 };
@@ -6,10 +6,10 @@ use annotate_snippets::{
 use super::{Diagnostic, Severity};
 use crate::tree::Tree;
 
-/// The longest line that is shown; what is longer is no line for people.
+/// Maximum length of a source line in the output.
 const LONGEST: usize = 400;
 
-/// All findings in their order. `app` holds the files that they are about.
+/// Formats all findings in order. `app` holds the files.
 pub fn picture(findings: &[Diagnostic], app: &Tree, colour: bool, unicode: bool) -> String {
     let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let style = if unicode { DecorStyle::Unicode } else { DecorStyle::Ascii };
@@ -28,7 +28,7 @@ fn one(finding: &Diagnostic, app: &Tree, renderer: &Renderer) -> String {
         Severity::Warning => Level::WARNING,
     };
     let mut group = level.primary_title(&finding.message).id(finding.code).elements(
-        // A finding about the whole file has no line to show.
+        // A finding about a whole file has no line to show.
         place(finding, app),
     );
     if !finding.remedy.is_empty() {

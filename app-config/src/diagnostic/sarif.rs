@@ -1,18 +1,18 @@
-//! Findings as SARIF 2.1.0, which code hosts and editors show at the line.
+//! Findings as SARIF 2.1.0, which code hosts and editors show next to the line.
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
 use super::{CODES, Diagnostic, Severity};
 
-/// What the paths are relative to, by the name that other tools have for it.
+/// Name of the base directory of all paths, as other tools spell it.
 const BASE: &str = "%SRCROOT%";
-/// Code hosts refuse a result without a place. What is about the directory stands at the top of the
-/// one file that every directory has.
+/// File for findings about the directory. Code hosts reject a result without a location, and every
+/// directory has this file.
 const TOP: &str = "metadata.toml";
 
-/// One run of this tool. `version` is the tool's; `below` is where the app directory is in its
-/// repository, empty when it is the top of it.
+/// Converts the findings of one run. `version` is the version of the tool. `below` is the path of
+/// the app directory in its repository, and empty if it is the root.
 pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
     let used: BTreeSet<&str> = findings.iter().map(|finding| finding.code).collect();
     let rules: Vec<&(&str, &str)> = CODES.iter().filter(|(code, _)| used.contains(code)).collect();
@@ -40,7 +40,7 @@ pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
             }},
             "columnKind": "unicodeCodePoints",
             "originalUriBaseIds": {BASE: {"description": {
-                "text": "The repository of the app directory; the directory itself when it is in none.",
+                "text": "Repository of the app directory, or the directory itself if it is in no repository.",
             }}},
             "results": results.collect::<Vec<_>>(),
         }],
@@ -69,7 +69,7 @@ fn place(finding: &Diagnostic, below: &str) -> Value {
     json!({"artifactLocation": {"uri": encoded(&path), "uriBaseId": BASE}, "region": region})
 }
 
-/// A path as a relative URI.
+/// Encodes a path as a relative URI.
 fn encoded(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let parts = path.bytes().map(|byte| match plain(byte) {

@@ -1,5 +1,5 @@
-//! What surrounds the components: nobody builds or plans it, and a sync that changes it is none that
-//! changes nothing.
+//! Changes of supporting parts, such as roles and policies. They need no build and no plan, but a
+//! sync that changes them is not a sync without changes.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Change, PartChange, part, settings};
 use crate::{model::AppConfig, text::Origin};
 
-/// One such part that is not the same.
+/// A changed supporting part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Around {
     /// `role`, `policy`, `secret`, `runbook` …
@@ -37,7 +37,7 @@ pub(super) fn around(before: &AppConfig, after: &AppConfig) -> Vec<Around> {
     keys.into_iter().filter_map(change).collect()
 }
 
-/// Every part by its kind and name. Two of one name are told apart by their order.
+/// All parts by kind and name. Parts with equal names are numbered in order.
 fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
     let mut parts = BTreeMap::new();
     let mut put = |kind: &'static str, name: &str, value: Value| {
@@ -80,7 +80,7 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
     parts
 }
 
-/// A part with the keys of its place that its model leaves out.
+/// Adds the keys at the part's location that its model leaves out.
 fn with_beside(config: &AppConfig, at: &Origin, mut part: Value) -> Value {
     let prefix = if at.key.is_empty() { String::new() } else { format!("{}.", at.key) };
     let beside = config.beside.get(&at.file).into_iter().flatten();

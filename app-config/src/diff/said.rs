@@ -1,4 +1,4 @@
-//! Differences as a person reads them.
+//! Formats differences for the terminal.
 use std::fmt;
 
 use serde_json::Value;
@@ -12,7 +12,7 @@ impl fmt::Display for Why {
             Why::Setting { key, before, after } => {
                 write!(f, "{key}: {} -> {}", short(before), short(after))
             }
-            Why::Text { key } => write!(f, "{key}: another text"),
+            Why::Text { key } => write!(f, "{key}: text changed"),
             Why::File { path } => write!(f, "the file {path}"),
             Why::Plugin { name } => write!(f, "the plugin {name}"),
             Why::InputDefault { input, before, after } => {
@@ -52,7 +52,7 @@ impl fmt::Display for PartChange {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
-            return f.write_str("nothing changed");
+            return f.write_str("no changes");
         }
         let mut first = true;
         let sandbox: Vec<PartChange> = self.sandbox.iter().cloned().collect();

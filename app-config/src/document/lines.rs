@@ -1,17 +1,17 @@
-//! From bytes to lines and columns, without reading the text again for each of them: a file of one
-//! long line full of findings must not take a minute.
+//! Converts byte offsets to lines and columns. An index avoids scanning the text for each one: a
+//! file of one long line with many findings must not take a minute.
 use std::ops::Range;
 
 use crate::diagnostic::Place;
 
-/// How far apart the characters are counted once and for all.
+/// Distance in bytes between indexed character counts.
 const STEP: usize = 256;
 
 #[derive(Debug, Clone)]
 pub struct Lines {
-    /// Where each line begins.
+    /// Byte offset of each line.
     starts: Vec<usize>,
-    /// Characters before each [`STEP`]th byte.
+    /// Number of characters before each [`STEP`]th byte.
     characters: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ impl Lines {
         Lines { starts, characters }
     }
 
-    /// Line and column of a span, both from 1, and how many characters of it are on that line.
+    /// Line and column of a span, from 1, and the number of its characters on that line.
     pub fn place(&self, text: &str, span: Range<usize>) -> Place {
         let start = span.start.min(text.len());
         let line = self.starts.partition_point(|at| *at <= start).max(1);
@@ -48,7 +48,7 @@ impl Lines {
     }
 }
 
-/// How many characters begin in some bytes of UTF-8.
+/// Number of characters that begin in a range of UTF-8 bytes.
 fn begun(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte & 0xC0 != 0x80).count()
 }

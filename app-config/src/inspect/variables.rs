@@ -1,7 +1,7 @@
-//! The variables that templates name, word for word.
+//! Variables that templates name, as written.
 //!
-//! This looks at the letters only, and so it also finds what stands in a text that does not parse
-//! or is no template of ours. Who reads what is another question; see [`crate::refs`].
+//! This is a textual search. It also finds variables in texts that do not parse or that are not
+//! Stead templates. See [`crate::refs`] for actual reads.
 use std::collections::BTreeSet;
 
 use crate::{
@@ -9,16 +9,16 @@ use crate::{
     tree::Tree,
 };
 
-/// Field chains that begin at the top of the state (`nuon.install.id`).
+/// Field chains from the root of the state (`nuon.install.id`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Variables {
-    /// In the strings of all TOML files.
+    /// Found in the strings of TOML files.
     pub settings: BTreeSet<String>,
-    /// In all other files that are text.
+    /// Found in all other text files.
     pub files: BTreeSet<String>,
 }
 
-/// What the templates of a directory name.
+/// Collects the variables that the templates of a directory name.
 pub fn variables(app: &Tree) -> Variables {
     let mut found = Variables::default();
     for (path, file) in app.iter() {
@@ -53,14 +53,14 @@ fn scan(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// One action, up to its closing braces; gives what is behind them.
+/// Scans an action up to its closing braces. Returns the rest of the text.
 fn action<'t>(inside: &'t str, found: &mut BTreeSet<String>) -> &'t str {
     let start = inside.strip_prefix('-').unwrap_or(inside).trim_start();
     if start.starts_with("/*") {
         return start.find("*/").map_or("", |end| &start[end + 2..]);
     }
     let mut rest = inside;
-    // Whether a dot would go on with something instead of beginning at the top.
+    // True if a following dot continues an expression instead of starting at the root.
     let mut goes_on = false;
     while let Some(c) = rest.chars().next() {
         match c {
@@ -78,7 +78,7 @@ fn action<'t>(inside: &'t str, found: &mut BTreeSet<String>) -> &'t str {
                 rest = &rest[end.max(1)..];
                 goes_on = true;
             }
-            // `$` alone is the top of the state, `$name` is a variable.
+            // `$` alone is the root of the state. `$name` is a variable.
             '$' => {
                 rest = &rest[1..];
                 goes_on = false;
@@ -96,7 +96,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// What is behind a quoted text; behind its first character when it does not end.
+/// Text after a quoted string, or after its first character if it is not closed.
 fn quoted(text: &str, quote: char) -> &str {
     let mut characters = text.char_indices().skip(1);
     while let Some((at, c)) = characters.next() {

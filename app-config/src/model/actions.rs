@@ -1,4 +1,4 @@
-//! Actions (scripts with triggers) and runbooks (ordered actions and deploys).
+//! Actions (scripts with triggers) and runbooks (ordered lists of actions and deploys).
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -11,20 +11,20 @@ use crate::text::{Origin, Text};
 /// A vendor's script with triggers.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Action {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
     pub file: String,
-    /// Milliseconds that one run of it may take.
+    /// Timeout of one run in milliseconds.
     pub timeout_ms: u64,
     pub triggers: Vec<Trigger>,
     pub steps: Vec<ActionStep>,
     pub dependencies: Vec<String>,
-    /// The role that it asks for, if not the maintenance role.
+    /// Requested role. Without one it is the maintenance role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Text>,
-    /// Number of automatic retries after it failed.
+    /// Number of automatic retries after a failure.
     pub max_auto_retries: u32,
     pub settings: Value,
     #[serde(skip)]
@@ -32,10 +32,10 @@ pub struct Action {
     pub digest: Option<Digest>,
 }
 
-/// One script of an action. Exactly one of `command` and `inline_contents` is set.
+/// A script of an action. Exactly one of `command` and `inline_contents` is set.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct ActionStep {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
@@ -48,42 +48,42 @@ pub struct ActionStep {
     pub source: Option<Source>,
 }
 
-/// When an action runs by itself, and that a person may start it.
+/// Event or schedule that starts an action, or permission to start it by hand.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Trigger {
     pub kind: TriggerKind,
-    /// For the triggers around one component; absent means every component.
+    /// Component of a component trigger. `None` means every component.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub component: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cron_schedule: Option<String>,
-    /// The order among actions with the same trigger, lowest first.
+    /// Order among actions with the same trigger, lowest first.
     pub index: i64,
-    /// Where its `type` is written.
+    /// Location of its `type`.
     #[serde(skip)]
     pub origin: Origin,
 }
 
 macro_rules! trigger_kinds {
     ($($name:ident = $word:literal,)*) => {
-        /// The moments at which an action can run.
+        /// Events at which an action can run.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
         pub enum TriggerKind { $(#[serde(rename = $word)] $name,)* }
         impl TriggerKind {
             pub const ALL: &'static [TriggerKind] = &[$(TriggerKind::$name,)*];
 
-            /// Whether a component has to be there for it.
+            /// True if the trigger requires that the app has a component.
             pub fn is_about_components(self) -> bool {
                 self.name().contains("-component")
             }
-            /// Whether it fires for one component at a time.
+            /// True if it fires for one component at a time.
             pub fn is_about_one_component(self) -> bool {
                 self.name().ends_with("-component")
             }
             pub fn is_about_the_sandbox(self) -> bool {
                 self.name().ends_with("-sandbox")
             }
-            /// Whether this release starts actions at that moment.
+            /// True if this release starts actions on this trigger.
             pub fn fires(self) -> bool {
                 matches!(
                     self,
@@ -94,11 +94,11 @@ macro_rules! trigger_kinds {
                         | TriggerKind::PostUpdateInputs
                 )
             }
-            /// The word in the config.
+            /// Spelling in the config.
             pub fn name(self) -> &'static str {
                 match self { $(TriggerKind::$name => $word,)* }
             }
-            /// The trigger of a word, older spellings included.
+            /// Parses a trigger, including older spellings.
             pub fn parse(word: &str) -> Option<Self> {
                 Some(match word {
                     $($word => TriggerKind::$name,)*
@@ -138,10 +138,10 @@ trigger_kinds! {
     PostSecretsSync = "post-secrets-sync",
 }
 
-/// An ordered list of actions and deploys. Read and shown; a later release runs them.
+/// An ordered list of actions and deploys. This release reads and shows it, but does not run it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Runbook {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
@@ -153,7 +153,7 @@ pub struct Runbook {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RunbookStep {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,

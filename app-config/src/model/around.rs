@@ -1,5 +1,5 @@
-//! File kinds that say how an app is used rather than what it is: which role does what, which
-//! clusters there are, and where installs and branches are described.
+//! File kinds about the use of an app: operation roles, clusters, branches, and the location of
+//! installs.
 use serde::Serialize;
 
 use super::{OperationRole, Source};
@@ -12,20 +12,20 @@ pub struct OperationRoles {
     pub rules: Vec<OperationRole>,
 }
 
-/// A cluster that a component makes and that others are deployed to.
+/// A cluster that one component creates and others are deployed to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct KubernetesContext {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
     pub component: String,
 }
 
-/// A branch of the vendor's repository, and whom it is deployed to.
+/// A branch of the vendor's repository, and the installs it is deployed to.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Branch {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
@@ -33,10 +33,10 @@ pub struct Branch {
     pub source: Option<Source>,
 }
 
-/// The page by which customers install the app themselves.
+/// Web page for customers who install the app themselves.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Installer {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,

@@ -1,9 +1,9 @@
-//! Inputs: what every install is asked.
+//! Inputs that each install provides.
 use serde::Serialize;
 
 use crate::text::Origin;
 
-/// What an input accepts.
+/// Type of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {
@@ -27,7 +27,7 @@ impl InputKind {
         })
     }
 
-    /// The word in the config.
+    /// Spelling in the config.
     pub fn name(self) -> &'static str {
         match self {
             InputKind::String => "string",
@@ -39,10 +39,10 @@ impl InputKind {
     }
 }
 
-/// One question to each install.
+/// An input that each install provides.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Input {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
@@ -52,20 +52,20 @@ pub struct Input {
     pub group: Option<String>,
     pub kind: InputKind,
     pub required: bool,
-    /// Always a text, as the format has it (`"8"`, `"true"`).
+    /// Always a string, as in the format (`"8"`, `"true"`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub sensitive: bool,
-    /// Not shown to the customer.
+    /// Hidden from the customer.
     pub internal: bool,
-    /// The customer gives it, through the stack.
+    /// The customer sets it through the stack.
     pub user_configurable: bool,
 }
 
-/// A heading over inputs.
+/// A group of inputs under one heading.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InputGroup {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,

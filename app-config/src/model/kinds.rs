@@ -1,15 +1,15 @@
-//! What the kinds of components have of their own.
+//! Settings of each kind of component.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::text::{Origin, Text};
 
-/// What a component says beyond module and variables, by its kind.
+/// Settings besides module and variables, by kind.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(tag = "spec", rename_all = "snake_case")]
 pub enum Spec {
-    /// Nothing more: its module and variables are all.
+    /// No further settings.
     #[default]
     TerraformModule,
     HelmChart(HelmChart),
@@ -18,18 +18,18 @@ pub enum Spec {
     DockerBuild(DockerBuild),
     Pulumi(Pulumi),
     Job(Job),
-    /// A plugin's own; only the plugin can judge it.
+    /// Settings of a plugin, which only the plugin can validate.
     Plugin,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct HelmChart {
     pub chart_name: String,
-    /// Absent means the install's id.
+    /// Namespace. `None` means the id of the install.
     pub namespace: Option<Text>,
     pub helm_repo: Option<HelmRepo>,
     pub values: BTreeMap<String, Text>,
-    /// In the order in which later ones win.
+    /// Values files. A later one overrides earlier ones.
     pub values_files: Vec<Text>,
     pub storage_driver: Option<Text>,
     pub take_ownership: bool,
@@ -42,7 +42,7 @@ pub struct HelmRepo {
     pub version: Option<String>,
 }
 
-/// Either a text or a kustomization of the module directory.
+/// A manifest, or a kustomization in the module directory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct KubernetesManifest {
     pub namespace: Option<Text>,
@@ -52,18 +52,18 @@ pub struct KubernetesManifest {
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Kustomize {
-    /// In the component's repository.
+    /// Path in the component's repository.
     pub path: String,
     pub patches: Vec<String>,
     pub enable_helm: bool,
 }
 
-/// An image that others built; the runner copies it into the account.
+/// An existing image. The runner copies it into the customer's account.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Image {
     pub image_url: String,
     pub tag: String,
-    /// Of a private registry of AWS.
+    /// Private registry in AWS.
     pub ecr: Option<Ecr>,
 }
 
@@ -94,16 +94,17 @@ pub struct Job {
     pub args: Vec<String>,
 }
 
-/// What a component may say whatever its kind. A later release acts on it, but for the timeouts.
+/// Settings that every kind accepts. This release does not act on all of them.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Options {
     pub max_auto_retries: Option<i64>,
     pub timeout_ms: Option<u64>,
     pub deploy_timeout_ms: Option<u64>,
-    /// Whether an install may be without it.
+    /// True if an install may run without it.
     pub toggleable: bool,
     pub default_enabled: Option<bool>,
-    /// Absent or true: a plan without changes ends its step. False: it is approved and applied.
+    /// Absent or true: a plan without changes ends the step. False: that plan needs approval and is
+    /// applied.
     pub skip_noops: Option<bool>,
     pub auto_approve_on_policies_passing: bool,
     pub kubernetes_context: Option<String>,
@@ -111,33 +112,33 @@ pub struct Options {
     pub labels: BTreeMap<String, Text>,
 }
 
-/// Most automatic retries of one step.
+/// Maximum number of automatic retries of a step.
 pub const MOST_RETRIES: i64 = 10;
 
-/// Number of automatic retries of a setting that may be out of range.
+/// Clamps a number of automatic retries into the valid range.
 pub fn bounded_retries(setting: Option<i64>) -> u32 {
     setting.map_or(0, |most| most.clamp(0, MOST_RETRIES)).try_into().unwrap_or_default()
 }
 
 impl Options {
-    /// Number of automatic retries, as far as this release does them.
+    /// Number of automatic retries that this release performs.
     pub fn auto_retries(&self) -> u32 {
         bounded_retries(self.max_auto_retries)
     }
 
-    /// Whether installs may enable and disable the component. A `default_enabled` implies it.
+    /// True if installs may enable and disable the component. `default_enabled` implies it.
     pub fn is_toggleable(&self) -> bool {
         self.toggleable || self.default_enabled.is_some()
     }
 }
 
-/// Which role an operation takes.
+/// Role of an operation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OperationRole {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// Of whom: `nuon::sandbox`, `nuon::component:NAME`; absent for the part that says it.
+    /// `nuon::sandbox` or `nuon::component:NAME`. `None` means the part that has the setting.
     pub principal: Option<String>,
     pub operation: String,
     pub role: Text,

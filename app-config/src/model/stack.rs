@@ -1,17 +1,17 @@
-//! What surrounds the components: metadata, runner, stack, roles, policies, secrets, installs.
+//! Supporting parts: metadata, runner, stack, roles, policies, secrets, installs.
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::text::{Origin, Text};
 
-/// What the app is called.
+/// Name and description of the app.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Metadata {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// Of the format: `v1` or `v2`.
+    /// Version of the format: `v1` or `v2`.
     pub version: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub display_name: Option<String>,
@@ -21,28 +21,29 @@ pub struct Metadata {
     pub readme: Option<Text>,
 }
 
-/// What the runner in the account is given.
+/// Settings of the runner in the customer's account.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Runner {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub runner_type: String,
-    /// Position of the type's value.
+    /// Location of the value of the type.
     #[serde(skip)]
     pub type_at: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub helm_driver: Option<String>,
-    /// In the environment of every job of the install.
+    /// Environment variables of every job of the install.
     pub env_vars: BTreeMap<String, Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init_script_url: Option<String>,
 }
 
-/// What the customer applies once to admit the runner. Read and shown; a later release generates it.
+/// Stack that the customer applies once to admit the runner. This release reads and shows it, but
+/// does not generate it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Stack {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub stack_type: String,
@@ -54,25 +55,25 @@ pub struct Stack {
     pub vpc_nested_template_url: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runner_nested_template_url: Option<Text>,
-    /// How many [`Stack::nested_stacks`] there are.
+    /// Number of [`Stack::nested_stacks`].
     pub custom_nested_stacks: usize,
     pub nested_stacks: Vec<NestedStack>,
 }
 
-/// A template of the vendor's inside the stack.
+/// A template of the vendor inside the stack.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct NestedStack {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
     pub template_url: Text,
-    /// The order among nested stacks, lowest first.
+    /// Order among nested stacks, lowest first.
     pub index: i64,
     pub parameters: BTreeMap<String, Text>,
 }
 
-/// For which operations a role is meant.
+/// Operations that a role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolePurpose {
@@ -80,19 +81,18 @@ pub enum RolePurpose {
     Maintenance,
     Deprovision,
     BreakGlass,
-    /// Named by an operation or an action.
+    /// An operation or an action names it.
     Custom,
 }
 
-/// What an operation may do in the customer's account.
+/// Permissions of an operation in the customer's account.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Role {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub purpose: RolePurpose,
-    /// The purpose as it is written: `provision` in a file of its own, `provision_role` in one for
-    /// all.
+    /// Purpose as written: `provision` in a file per role, `provision_role` in the one-file form.
     pub word: String,
     pub file: String,
     pub name: Text,
@@ -102,17 +102,17 @@ pub struct Role {
     pub display_name: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions_boundary: Option<Text>,
-    /// `aws`, `gcp` or `azure`; absent means that of the app.
+    /// `aws`, `gcp` or `azure`. `None` means the platform of the app.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_platform: Option<String>,
-    /// Whether the customer's stack makes it from the beginning.
+    /// True if the customer's stack creates it initially.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled_in_stack: Option<bool>,
     pub clouds: CloudGrants,
     pub policies: Vec<RolePolicy>,
 }
 
-/// What clouds other than AWS grant.
+/// Grants on clouds other than AWS.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct CloudGrants {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -125,10 +125,10 @@ pub struct CloudGrants {
     pub azure_actions: Vec<String>,
 }
 
-/// One grant of a role: one managed by the cloud, or a document.
+/// A grant of a role: a managed policy of the cloud, or a document.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct RolePolicy {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,10 +140,10 @@ pub struct RolePolicy {
     pub clouds: CloudGrants,
 }
 
-/// A rule over plans or clusters. Read and shown; a later release evaluates it.
+/// A rule about plans or clusters. This release reads and shows it, but does not evaluate it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Policy {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub kind: String,
@@ -154,10 +154,11 @@ pub struct Policy {
     pub contents: Option<Text>,
 }
 
-/// A secret that the customer gives to the stack. Read and shown; a later release syncs it.
+/// A secret that the customer gives to the stack. This release reads and shows it, but does not
+/// sync it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Secret {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,
@@ -167,7 +168,7 @@ pub struct Secret {
     pub description: Option<Text>,
     pub required: bool,
     pub auto_generate: bool,
-    /// What the customer sees before they give it; never a secret itself.
+    /// Value that the customer sees before they set one. Never a real secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Text>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -176,10 +177,10 @@ pub struct Secret {
     pub sync_targets: Vec<SyncTarget>,
 }
 
-/// A secret of the cluster that a secret is copied to.
+/// Secret of the cluster to which a secret is copied.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct SyncTarget {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: Text,
@@ -188,10 +189,10 @@ pub struct SyncTarget {
     pub key: Option<String>,
 }
 
-/// An install that the app directory itself describes.
+/// An install that the app directory describes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct InstallFile {
-    /// Where it is written; see [`crate::AppConfig::span`].
+    /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
     pub name: String,

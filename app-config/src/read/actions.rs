@@ -23,7 +23,7 @@ fn action(section: Section<'_>) -> Action {
     let name = section.declared(Kind::Action);
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !name.chars().all(plain) || name.len() > 128 {
-        let message = format!("{name:?} is no name for an action");
+        let message = format!("{name:?} is not a valid name for an action");
         section.error("name", "bad_name", message, "use letters, digits, `-`, `_` and `.`");
     }
     let (texts, files) = content::every_text(&section);
@@ -63,7 +63,7 @@ fn timeout(section: &Section<'_>) -> u64 {
     match duration_ms(&text) {
         Some(ms) if ms > 0 && ms <= LONGEST_MS => ms,
         Some(_) | None => {
-            let message = format!("the timeout {text:?} is no duration up to 60m");
+            let message = format!("invalid timeout {text:?}: must be a duration up to 60m");
             section.error("timeout", "bad_timeout", message, "write it as 30s, 5m or 1h");
             LONGEST_MS
         }
@@ -80,10 +80,10 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
     let origin = section.origin("type");
     let Some(kind) = TriggerKind::parse(&word) else {
         if !word.is_empty() {
-            let message = format!("the trigger `{word}` is not known and never fires");
+            let message = format!("unknown trigger `{word}`: it never fires");
             let remedy = match nearest(&word, TriggerKind::ALL.iter().map(|kind| kind.name())) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "check its spelling".to_string(),
+                None => "correct its spelling".to_string(),
             };
             section.warning("type", "unknown_trigger", message, &remedy);
         }
@@ -91,7 +91,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
         return None;
     };
     if kind == TriggerKind::Cron && cron_schedule.is_none() {
-        let message = "this cron trigger has no schedule and never fires".to_string();
+        let message = "this cron trigger never fires: it has no schedule".to_string();
         section.warning("type", "no_schedule", message, "add cron_schedule = \"0 3 * * *\"");
     }
     if kind != TriggerKind::Cron && cron_schedule.is_some() {
@@ -103,7 +103,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
         && let Some(key) =
             ["component_name", "component"].into_iter().find(|key| section.table.contains_key(*key))
     {
-        let message = format!("a trigger of type `{word}` is about no single component");
+        let message = format!("a trigger of type `{word}` takes no component");
         let remedy = "remove the component, or use a trigger such as post-deploy-component";
         section.warning(key, "no_effect", message, remedy);
     }
@@ -122,7 +122,7 @@ fn step(section: Section<'_>) -> ActionStep {
     };
     let written = section.text("inline_contents").is_some();
     if step.command.is_none() && !written {
-        let message = format!("the step `{}` has nothing to run", step.name);
+        let message = format!("the step `{}` has no script", step.name);
         section.error("name", "no_script", message, "add `command` or `inline_contents`");
     }
     if step.command.is_some() && written {
@@ -130,7 +130,7 @@ fn step(section: Section<'_>) -> ActionStep {
         section.error("command", "two_scripts", message, "keep one of them");
     }
     if step.source.is_some() {
-        // A bundle has no scripts of repositories: such a step would find nothing to run.
+        // A bundle does not contain scripts of repositories, so this step would find no script.
         let keys = ["public_repo", "connected_repo"];
         let key = keys.into_iter().find(|key| section.table.contains_key(*key));
         section.unacted(key.unwrap_or("name"), "script_elsewhere", "");

@@ -26,7 +26,7 @@ pub fn operation_roles(reader: &Reader<'_>) -> Option<OperationRoles> {
             }
             None if principal == "nuon::sandbox" => {}
             None => {
-                let message = format!("there is no principal `{principal}`");
+                let message = format!("unknown principal `{principal}`");
                 let remedy = "use nuon::sandbox, nuon::component:NAME or nuon::action:NAME";
                 rule.warning("principal", "bad_value", message, remedy);
             }
@@ -50,7 +50,7 @@ pub fn contexts(reader: &Reader<'_>) -> Vec<KubernetesContext> {
     contexts
 }
 
-/// Where the installs are described, when it is not in `installs/`.
+/// Source of the installs, if it is not `installs/`.
 pub fn installs_elsewhere(reader: &Reader<'_>) -> Option<Source> {
     let document = reader.document("installs.toml")?;
     let section = reader.section(&document);

@@ -1,4 +1,4 @@
-//! `break_glass.toml` or `break_glass/*.toml`: roles that the customer switches on in need.
+//! `break_glass.toml` or `break_glass/*.toml`: roles that the customer enables in an emergency.
 use super::{permissions::role, reader::Reader};
 use crate::model::{Role, RolePurpose};
 

@@ -1,4 +1,4 @@
-//! `components/**/*.toml`: one component per file, named by its `name` and not by its file.
+//! `components/**/*.toml`: one component per file. Its `name` key names it, not the file.
 use super::{kinds, module, names::Kind, reader::Reader, section::Section};
 use crate::{diagnostic::Severity, model::Component, tree::SANDBOX};
 
@@ -14,8 +14,8 @@ fn component(section: Section<'_>) -> Component {
     let name = section.declared(Kind::Component);
     let kind = section.required("type");
     if !name.is_empty() && !is_name(&name) {
-        let message = format!("{name:?} is no name for a component");
-        let remedy = "use letters, digits and `_`, so that templates can name it";
+        let message = format!("{name:?} is not a valid name for a component");
+        let remedy = "use letters, digits and `_`, because templates refer to the name";
         section.error("name", "bad_name", message, remedy);
     }
     kinds::check(&section, &kind);
@@ -30,7 +30,7 @@ fn component(section: Section<'_>) -> Component {
     component
 }
 
-/// Names become path parts, keys of the state and field names of templates.
+/// Names become path parts, keys of the state and field names in templates.
 fn is_name(name: &str) -> bool {
     let start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     let rest = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

@@ -1,5 +1,5 @@
-//! Content keys: a text, or `./file` for the text of a file. Which directory a `./file` is relative
-//! to depends on the kind of the file that names it, not on where that file lies.
+//! Content keys: a text, or `./file` for the text of a file. The kind of the file that names
+//! `./file` decides its base directory, not that file's location.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -13,9 +13,9 @@ use crate::{
     tree::sha256,
 };
 
-/// Where in a component, the sandbox or an action a `./file` is followed: a list, if it is in one,
-/// and the key. A variable may be called `manifest`, too. `command` is not followed: it names a
-/// file of the step's own source.
+/// Keys whose `./file` is read, in components, the sandbox and actions: the list (empty for none)
+/// and the key. The list distinguishes them from a variable called `manifest`. `command` is absent,
+/// because it names a file of the step's own source.
 const CONTENT_KEYS: [(&str, &str); 5] = [
     ("", "manifest"),
     ("steps", "inline_contents"),
@@ -24,7 +24,8 @@ const CONTENT_KEYS: [(&str, &str); 5] = [
     ("var_file", "contents"),
 ];
 
-/// Whether a key path (`steps.0.inline_contents`) is one of these; `[steps]` counts as `[[steps]]`.
+/// True if the key path (`steps.0.inline_contents`) is a content key. `[steps]` counts as
+/// `[[steps]]`.
 fn is_followed(path: &str) -> bool {
     let parts: Vec<&str> = path.split('.').collect();
     let (list, key) = match parts.as_slice() {
@@ -36,7 +37,7 @@ fn is_followed(path: &str) -> bool {
     CONTENT_KEYS.contains(&(list, key))
 }
 
-/// How a text begins that is somewhere else, beside addresses with a scheme (`git://`).
+/// Prefixes of remote texts, besides URLs with a scheme (`git://`).
 const REMOTE: [&str; 10] = [
     "git::",
     "git@",
@@ -50,19 +51,19 @@ const REMOTE: [&str; 10] = [
     "bitbucket.org/",
 ];
 
-/// Never templates: they are names that other files use, or places.
+/// Keys that are never templates: names that other files use, and paths.
 const NEVER_TEMPLATES: [&str; 6] =
     ["name", "type", "dependencies", "connected_repo", "public_repo", "helm_repo"];
 
 impl Section<'_> {
-    /// A content key's text.
+    /// Text of a content key.
     pub fn content(&self, key: &str) -> Option<Text> {
         let written = self.text(key)?;
         follow(self.reader, self.document, written)
     }
 }
 
-/// Every text of a file that may hold a template, and the content files it names.
+/// All texts of a file that may be templates, and the content files that it names.
 pub fn every_text(section: &Section<'_>) -> (Vec<Text>, BTreeMap<String, Digest>) {
     let mut found = Found { section, texts: Vec::new(), files: BTreeMap::new() };
     found.table(section.table, "", true);
@@ -78,7 +79,7 @@ struct Found<'a> {
 impl Found<'_> {
     fn table(&mut self, table: &Table, path: &str, top: bool) {
         for (key, entry) in table {
-            // Steps and triggers have names and places of their own; a variable may have any name.
+            // Steps and triggers have their own names and paths. A variable may have any name.
             let own = top || is_item(path, "steps") || is_item(path, "triggers");
             if own && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;
@@ -111,7 +112,7 @@ impl Found<'_> {
     }
 }
 
-/// Whether a path ends at one of a list of tables at the top: `steps.0.`.
+/// True if the path ends at an item of a top-level list of tables: `steps.0.`.
 fn is_item(path: &str, list: &str) -> bool {
     let index = path.strip_prefix(list).and_then(|rest| rest.strip_prefix('.'));
     index
@@ -119,7 +120,7 @@ fn is_item(path: &str, list: &str) -> bool {
         .is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The text itself, or the text of the file that it names. `None` after a finding.
+/// Text, or the text of the file that it names. `None` after a finding.
 fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Text> {
     let value = written.value.trim();
     if value.contains('\n') {
@@ -156,7 +157,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     Some(Text { value: text, origin: Origin::file(path) })
 }
 
-/// Whether a text of one line is only an address, in any spelling of it.
+/// True if the text is only an address, in any spelling.
 fn is_remote(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;
@@ -171,20 +172,22 @@ fn is_remote(text: &str) -> bool {
     has_scheme || REMOTE.iter().any(begins)
 }
 
-/// A remote text is read from the directory, where whoever allowed it has put it: what was fetched
-/// is then part of the bundle and of its digest.
+/// Reads a remote text from the directory, where an allowed fetch stored it. It is then part of the
+/// bundle and of its digest.
 fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -> Option<Text> {
     let path = remote_path(url);
     if let Some(text) = reader.app.text(&path) {
-        // A bundle of another client may hold larger ones than are fetched here, and name one often.
+        // A bundle of another client may contain larger files than this client fetches, and name
+        // them repeatedly.
         if is_too_much(reader, written, Some(text)) {
             return None;
         }
         return Some(Text { value: text.to_string(), origin: Origin::file(path) });
     }
     reader.wants(url);
-    let message = format!("{url:?} is a remote content, which is not fetched");
-    let remedy = "save it in the app directory and name it as ./file, or fetch it: --allow-remote";
+    let message = format!("cannot read {url:?}: remote content is not fetched");
+    let remedy =
+        "save it in the app directory and name it as ./file, or fetch it with --allow-remote";
     let severity = if is_refused_later(reader, document) {
         Severity::Warning
     } else {
@@ -194,8 +197,8 @@ fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -
     None
 }
 
-/// Whether whoever wants the text gets a sentence when they want it: a script is refused when it is
-/// to run, and a component without a plugin when it is to be deployed.
+/// True if a later step rejects the absent text anyway: an action when it runs, or a component
+/// without a plugin when it is deployed. The finding is then only a warning.
 fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
     match base(&document.file) {
         "actions" => true,
@@ -209,24 +212,27 @@ fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
     }
 }
 
-/// Counts a text before it is copied; true after a finding.
+/// Counts the size of a text before it is copied. Returns true if the total is too large, after a
+/// finding.
 fn is_too_much(reader: &Reader<'_>, written: &Text, text: Option<&str>) -> bool {
     let too_much = reader.is_too_much(text);
     if too_much {
-        let message = "the files that this directory names are too large together".to_string();
-        let remedy = "name each file once, and keep data out of the app directory";
+        let message =
+            "the files that this directory names exceed the maximum total size".to_string();
+        let remedy = "name each file once, and store data outside of the app directory";
         finding(reader, written, "too_much", message, remedy);
     }
     too_much
 }
 
-/// Where the text of a URL is kept in the directory.
+/// Path in the directory for the fetched text of a URL.
 pub fn remote_path(url: &str) -> String {
     let digest = sha256(url.as_bytes()).to_string();
     format!(".remote/{}", digest.trim_start_matches("sha256:"))
 }
 
-/// Nobody deploys roles, policies and readmes, so they cannot stop a version from being published.
+/// Severity of a finding in this file. Roles, policies and readmes are not deployed, so their
+/// findings do not stop a version.
 fn severity(file: &str) -> Severity {
     let deployed = file == "sandbox.toml" || ["components", "actions"].contains(&base(file));
     if deployed { Severity::Error } else { Severity::Warning }
@@ -258,7 +264,7 @@ fn base(file: &str) -> &'static str {
     }
 }
 
-/// `base` and `relative` as one path; `None` when it leaves the tree.
+/// Joins two paths. `None` if the result is outside the tree.
 pub fn join(base: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = Vec::new();
     for part in base.split('/').chain(relative.split('/')) {

@@ -1,4 +1,4 @@
-//! What no file can be wrong about alone: templates that read nothing, triggers of nothing, cycles.
+//! Checks across files: references of templates, targets of triggers, and cycles.
 use super::{loose, names::Kind, platform, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
@@ -16,7 +16,7 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     defaults(config, reader);
 }
 
-/// Components that are enabled in a new install and require one that is not.
+/// Reports components that are enabled in a new install but require a disabled one.
 fn defaults(config: &AppConfig, reader: &Reader<'_>) {
     let is_off = |name: &String| {
         config.component(name).is_some_and(|one| one.module.options.default_enabled == Some(false))
@@ -26,7 +26,7 @@ fn defaults(config: &AppConfig, reader: &Reader<'_>) {
         for missing in graph.required(component).iter().filter(|name| is_off(name)) {
             let name = &component.name;
             let message = format!(
-                "`{name}` requires `{missing}`, which is disabled in a new install, so none can be created"
+                "cannot create installs: `{name}` requires `{missing}`, which is disabled in a new install"
             );
             let remedy =
                 format!("set default_enabled = false for `{name}` too, or true for `{missing}`");
@@ -43,10 +43,10 @@ fn defaults(config: &AppConfig, reader: &Reader<'_>) {
 fn cycles(config: &AppConfig, reader: &Reader<'_>) {
     let names = reader.names.borrow();
     for cycle in graph(config).cycles {
-        let message = format!("components depend on each other in a circle: {}", cycle.join(" → "));
+        let message = format!("components form a dependency cycle: {}", cycle.join(" → "));
         let remedy = match cycle.as_slice() {
             [one, again] if one == again => {
-                "its own outputs exist only after it: remove what reads them"
+                "remove the reads of its own outputs, which exist only after its deploy"
             }
             _ => "remove one of these dependencies, or one of the references between them",
         };
@@ -59,7 +59,7 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
     }
 }
 
-/// Triggers of things that the app does not have.
+/// Reports triggers of things that the app does not have.
 fn triggers(config: &AppConfig, reader: &Reader<'_>) {
     for trigger in config.actions.iter().flat_map(|action| &action.triggers) {
         let (kind, word) = (trigger.kind, trigger.kind.name());
@@ -103,7 +103,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in sandbox {
         let reads = text_refers(config, reader, text, Severity::Error);
         for name in reads.iter().flat_map(|reads| reads.components.keys()) {
-            let message = format!("the sandbox reads the component `{name}`, which comes after it");
+            let message =
+                format!("the sandbox reads the component `{name}`, which is deployed after it");
             at(reader, Severity::Error, "sandbox_first", text, name, message, "move the value");
         }
     }
@@ -113,8 +114,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // Nobody deploys these, so they cannot stop a version from being published. What stands in the
-    // TOML itself is looked at with all that is loose.
+    // These parts are not deployed, so they cannot stop a version. `loose` checks their texts in
+    // the TOML files.
     let readme = config.metadata.readme.iter();
     let runbooks = config.runbooks.iter().flat_map(|runbook| {
         let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());
@@ -140,15 +141,15 @@ pub fn text_refers(
 ) -> Option<Reads> {
     if !is_template(&text.value) && lacks_its_dot(&text.value) {
         let message =
-            "this is left as it is: templates begin with a dot, as in {{ .nuon.install.id }}";
-        let finding = Diagnostic::warning("no_template", message, "write the dot");
+            "this text is not rendered: templates begin with a dot, as in {{ .nuon.install.id }}";
+        let finding = Diagnostic::warning("no_template", message, "add the dot");
         let place = text.origin.within(&text.value, 0..text.value.len());
         reader.note(finding.at(&text.origin.file, place));
     }
     let reads = match Reads::of_one(text) {
         Ok(reads) => reads,
         Err(error) => {
-            let message = format!("this template cannot be read: {}", error.message);
+            let message = format!("invalid template: {}", error.message);
             let finding = Diagnostic::new(severity, "template", message, "correct the template");
             let place = Place { line: error.line, column: error.column, length: 1 };
             reader.note(finding.at(&text.origin.file, place));
@@ -180,14 +181,14 @@ pub fn text_refers(
     Some(reads)
 }
 
-/// `{{nuon.x}}` looks like a template, and is a text.
+/// True for `{{nuon.x}}`, which looks like a template but is plain text.
 fn lacks_its_dot(text: &str) -> bool {
     let inside = text.split("{{").skip(1);
     let mut starts = inside.map(|action| action.trim_start_matches('-').trim_start());
     starts.any(|start| start.starts_with("nuon.") || start.starts_with("stead."))
 }
 
-/// A finding where `name` first stands in a text.
+/// Creates a finding at the first occurrence of `name` in a text.
 fn at(
     reader: &Reader<'_>,
     severity: Severity,

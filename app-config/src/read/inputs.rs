@@ -1,4 +1,4 @@
-//! `inputs.toml`, or `inputs/**` with `input_groups/**`: what every install is asked.
+//! `inputs.toml`, or `inputs/**` with `input_groups/**`: inputs that each install provides.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::{
     diagnostic::Severity,
@@ -39,7 +39,7 @@ fn group(section: Section<'_>) -> InputGroup {
 fn input(section: Section<'_>) -> Input {
     let word = section.string("type").unwrap_or_else(|| "string".into());
     let kind = InputKind::parse(&word).unwrap_or_else(|| {
-        let message = format!("there is no input type `{word}`");
+        let message = format!("unknown input type `{word}`");
         section.error(
             "type",
             "unknown_input_type",
@@ -62,7 +62,7 @@ fn input(section: Section<'_>) -> Input {
         user_configurable: section.flag("user_configurable").unwrap_or_default(),
     };
     if !input.name.is_empty() && !is_name(&input.name) {
-        let message = format!("{:?} is no name for an input", input.name);
+        let message = format!("{:?} is not a valid name for an input", input.name);
         section.error("name", "bad_name", message, "use letters, digits, `-` and `_`");
     }
     if input.sensitive {
@@ -75,15 +75,17 @@ fn input(section: Section<'_>) -> Input {
         && !is_template(default)
         && !accepts(kind, default)
     {
-        let remedy = "an install that does not give it is refused; correct the default or the type";
+        let remedy = "correct the default or the type; installs without this input are rejected";
         let (name, kind) = (&input.name, kind.name());
         if input.sensitive {
-            // Neither said nor pointed at: whoever shows a place shows what stands there.
+            // No value and no location: output that shows the line would show the sensitive value.
             let file = section.file();
-            let message = format!("the default of the sensitive input `{name}` is no {kind}");
+            let message =
+                format!("invalid default of the sensitive input `{name}`: must be of type {kind}");
             section.reader.about(Severity::Warning, "bad_default", file, (message, remedy));
         } else {
-            let message = format!("the default {default:?} of `{name}` is no {kind}");
+            let message =
+                format!("invalid default {default:?} of `{name}`: must be of type {kind}");
             section.warning("default", "bad_default", message, remedy);
         }
     }

@@ -1,4 +1,4 @@
-//! `installs/*.toml`: installs that the directory itself describes.
+//! `installs/*.toml`: installs that the directory describes.
 use std::collections::BTreeMap;
 
 use super::{names::Kind, reader::Reader, section::Section};
@@ -9,7 +9,7 @@ use crate::{
     text::Origin,
 };
 
-/// Tables that name the account, and the key in them that names the place.
+/// Tables for the account, and the key of each one's region.
 const ACCOUNTS: [(&str, &str); 3] =
     [("aws_account", "region"), ("azure_account", "location"), ("gcp_account", "region")];
 
@@ -21,7 +21,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<InstallFile> {
     installs
 }
 
-/// What the installs give, held against what the app asks.
+/// Checks the inputs of the installs against the inputs that the app declares.
 pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
     let AppConfig { inputs, installs, .. } = config;
     for install in installs {
@@ -32,12 +32,12 @@ pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
             let at = at.unwrap_or_else(|| Origin::file(&install.file));
             if input.sensitive {
                 let message = format!(
-                    "line {} gives the sensitive input `{}` a value, which would be published in the clear",
+                    "line {} sets the sensitive input `{}`, which would publish its value in clear text",
                     at.line, input.name
                 );
-                let remedy = "take it out of the file and out of the history of the repository; a later \
-                              release seals sensitive inputs for the install's runner";
-                // Not at its line: whoever shows a place shows the value.
+                let remedy = "remove it from the file and from the history of the repository; a later \
+                              release encrypts sensitive inputs for the install's runner";
+                // No location: output that shows the line would show the value.
                 let finding = Diagnostic::error("sensitive_value", message, remedy);
                 reader.note(finding.at(&install.file, Place::default()));
                 install.inputs.remove(&input.name);
@@ -74,7 +74,7 @@ fn install(section: Section<'_>) -> InstallFile {
     if let Some(word) = approval_option.as_deref()
         && !["prompt", "approve-all"].contains(&word)
     {
-        let message = format!("there is no approval option `{word}`");
+        let message = format!("unknown approval option `{word}`");
         section.warning("approval_option", "bad_value", message, "use prompt or approve-all");
     }
     section.ignore(&["labels"]);

@@ -1,18 +1,18 @@
-//! Which kinds of component this release deploys, and what it says about the others.
+//! Kinds of component that this release deploys, and findings about the others.
 use super::section::Section;
 use crate::{
     diagnostic::nearest,
     model::{LATER, TERRAFORM_MODULE},
 };
 
-/// Says what stands in the way of deploying a kind.
+/// Reports why a kind cannot be deployed.
 pub fn check(section: &Section<'_>, kind: &str) {
     let plugins = section.reader.plugins;
     if kind.is_empty() || kind == TERRAFORM_MODULE || plugins.iter().any(|p| p.name == kind) {
         return;
     }
     if kind == "job" {
-        let message = "components of type `job` are no longer part of the format".to_string();
+        let message = "the component type `job` is no longer part of the format".to_string();
         section.warning("type", "not_supported", message, "use an action");
         return;
     }
@@ -20,7 +20,7 @@ pub fn check(section: &Section<'_>, kind: &str) {
         section.unacted("type", "no_plugin", kind);
         return;
     }
-    let message = format!("there is no component type `{kind}`");
+    let message = format!("unknown component type `{kind}`");
     let pinned = plugins.iter().map(|plugin| plugin.name.as_str());
     let known = LATER.iter().map(|(name, _)| *name).chain([TERRAFORM_MODULE]).chain(pinned);
     let remedy = match nearest(kind, known) {

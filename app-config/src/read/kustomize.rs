@@ -1,16 +1,17 @@
-//! The YAML of a kustomization: what lies below it, and what lies elsewhere in the app directory and is
-//! named by it (`../../base`).
+//! YAML files of a kustomization: files below it, and files elsewhere in the app directory that it
+//! names (`../../base`).
 use std::collections::BTreeSet;
 
 use super::content::join;
 use crate::tree::Tree;
 
-/// The files by which a directory is a kustomization.
+/// Files that make a directory a kustomization.
 const NAMES: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
-/// Kustomizations may name each other in a circle; real ones are a handful.
+/// Maximum number of visited directories. Kustomizations may name each other in a cycle; real apps
+/// have a handful.
 const MOST: usize = 200;
 
-/// Every YAML file that belongs to the kustomization in `top`, each once.
+/// All YAML files of the kustomization in `top`, each once.
 pub fn files(app: &Tree, top: String) -> BTreeSet<&str> {
     let (mut found, mut left) = (BTreeSet::new(), vec![top]);
     let mut seen: BTreeSet<String> = BTreeSet::new();
@@ -35,8 +36,8 @@ fn is_yaml(path: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// Paths that lead out of the kustomization's own directory. What else looks like one names nothing
-/// that is there.
+/// Paths that lead out of the kustomization's directory. Other text that looks like a path names no
+/// existing file.
 fn named(text: &str, directory: &str) -> Vec<String> {
     let words = text.split([' ', '\t', '\r', '\n', ',', '[', ']', '"', '\'']);
     let away = words.filter(|word| word.starts_with("../") || word.starts_with("./.."));

@@ -1,5 +1,5 @@
-//! Texts that nobody deploys in this release and that may be templates all the same: of the stack,
-//! secrets, roles, runbooks, descriptions. What is wrong in them is a warning.
+//! Texts that this release does not deploy but that may be templates: of the stack, secrets, roles,
+//! runbooks and descriptions. A problem in them is a warning.
 use super::{cross::text_refers, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Place, Severity},
@@ -10,12 +10,12 @@ use crate::{
     text::Text,
 };
 
-/// Files whose texts are looked at one by one where they are read, or are values and no templates.
+/// Files whose texts another module checks, or whose values are not templates.
 const APART: [&str; 5] = ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
-/// Names that other files use, and places.
+/// Names that other files use, and paths.
 const NEVER: [&str; 5] = ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
 
-/// The templates of a file.
+/// Templates of a file.
 pub fn texts(document: &Document) -> Vec<Text> {
     let mut found = Vec::new();
     if APART.iter().any(|apart| document.file.starts_with(apart)) {
@@ -23,7 +23,7 @@ pub fn texts(document: &Document) -> Vec<Text> {
     }
     let is_input = document.file == "inputs.toml" || document.file.starts_with("inputs/");
     for (key, entry) in &document.root {
-        // The runner's are in every job, and looked at with the components.
+        // The runner's `env_vars` are in every job, so the check of the components covers them.
         let is_apart = document.file == "runner.toml" && key == "env_vars";
         // A default may be sensitive.
         if is_apart || (is_input && key == "default") {
@@ -72,13 +72,13 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     }
 }
 
-/// A default that is a template is made from inputs whose defaults are none.
+/// Checks that the template of a default reads only inputs whose defaults are not templates.
 fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) {
     let reads = if input.sensitive {
-        // What stands in it is neither said nor pointed at.
+        // A sensitive default must not appear in a finding, and its location would show it.
         let Ok(reads) = Reads::of_one(text) else {
             let message =
-                format!("the default of the sensitive input `{}` cannot be read", input.name);
+                format!("invalid template in the default of the sensitive input `{}`", input.name);
             let says = (message, "correct the template");
             reader.about(Severity::Warning, "template", &text.origin.file, says);
             return;
@@ -94,10 +94,10 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
     };
     if let Some(other) = reads.needed_inputs.iter().find(made) {
         let message = format!(
-            "the default of `{}` is made from `{other}`, whose own default is made from others",
+            "the default of `{}` reads `{other}`, whose default is also a template",
             input.name
         );
-        let remedy = "an install that gives neither is refused; make it from inputs that are given";
+        let remedy = "read only inputs whose defaults are not templates; installs that set neither are rejected";
         let finding = Diagnostic::warning("bad_default", message, remedy);
         let place = match input.sensitive {
             true => Place::default(),

@@ -1,4 +1,4 @@
-//! `metadata.toml`: the one file that every app directory has.
+//! `metadata.toml`: the file that every app directory has.
 use super::reader::Reader;
 use crate::{diagnostic::Severity, model::Metadata};
 
@@ -7,8 +7,10 @@ const FILE: &str = "metadata.toml";
 pub fn read(reader: &Reader<'_>) -> Metadata {
     let Some(document) = reader.document(FILE) else {
         if reader.app.get(FILE).is_none() && !reader.is_legacy() {
-            let says =
-                ("there is no metadata.toml".into(), "this is the wrong directory, or add one");
+            let says = (
+                "this directory has no metadata.toml".into(),
+                "check the path of the directory, or add the file",
+            );
             reader.about(Severity::Error, "no_metadata", "", says);
         }
         return Metadata::default();
@@ -21,7 +23,7 @@ pub fn read(reader: &Reader<'_>) -> Metadata {
         description: section.string("description"),
         readme: section.content("readme"),
     };
-    section.one_of("version", "version of the format", &["v1", "v2"]);
+    section.one_of("version", "format version", &["v1", "v2"]);
     section.ignore(&["slack_webhook_url", "onboarding", "labels"]);
     section.finish();
     metadata

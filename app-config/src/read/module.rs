@@ -1,4 +1,4 @@
-//! What a component and the sandbox have in common.
+//! Settings that components and the sandbox have in common.
 use super::{content, kustomize, section::Section, spec};
 use crate::{
     model::{KubernetesManifest, Module, Source, Spec},
@@ -32,8 +32,8 @@ pub fn read(section: &Section<'_>, kind: String) -> Module {
     }
 }
 
-/// The YAML of a kustomization that lies in the app directory itself: what its texts read counts as
-/// what a manifest's do. Of another repository only the module's bytes are known.
+/// YAML files of a kustomization in the app directory. Their reads count like those of a manifest.
+/// Of a kustomization in another repository, only the module's bytes are known.
 fn kustomized(section: &Section<'_>, source: Option<&Source>, spec: &Spec) -> Vec<Text> {
     let Spec::KubernetesManifest(KubernetesManifest { kustomize: Some(kustomize), .. }) = spec
     else {
@@ -77,7 +77,7 @@ pub fn source(section: &Section<'_>) -> Option<Source> {
     let public = repository(section, "public_repo", false);
     let connected = repository(section, "connected_repo", true);
     if public.is_some() && connected.is_some() {
-        let message = "there is both a `public_repo` and a `connected_repo`".to_string();
+        let message = "`public_repo` and `connected_repo` are both set".to_string();
         section.error("connected_repo", "two_sources", message, "keep one of them");
     }
     public.or(connected)

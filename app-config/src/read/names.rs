@@ -1,5 +1,5 @@
-//! Which names a directory declares and which it mentions. Both are written down while files are
-//! read and compared when all have been.
+//! Names that a directory declares and mentions. They are collected while files are read, and
+//! compared afterwards.
 use std::collections::BTreeMap;
 
 use super::section::Section;
@@ -9,7 +9,7 @@ use crate::{
     text::Origin,
 };
 
-/// What can be named.
+/// Kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Action,
@@ -56,7 +56,8 @@ impl Kind {
         }
     }
 
-    /// Two of one name: what this release deploys cannot be told apart, the rest is only read.
+    /// Severity of a duplicate name. It is an error for kinds that must be unique, and a warning
+    /// for the rest.
     fn clash(self) -> Severity {
         match self {
             Kind::Action | Kind::Component | Kind::Context | Kind::Group | Kind::Input => {
@@ -68,7 +69,7 @@ impl Kind {
     }
 }
 
-/// What was written down.
+/// Declared and mentioned names.
 #[derive(Debug, Default)]
 pub struct Names {
     declared: Vec<(Kind, String, Origin)>,
@@ -94,13 +95,13 @@ impl Names {
         self.mentioned.push(Mention { kind, name: name.to_string(), severity, origin });
     }
 
-    /// Where a name is declared.
+    /// Location of a name's declaration.
     pub fn place(&self, kind: Kind, name: &str) -> Option<&Origin> {
         let mut all = self.declared.iter();
         all.find(|(of, declared, _)| *of == kind && declared == name).map(|(_, _, origin)| origin)
     }
 
-    /// The declared name that somebody probably meant, as a sentence.
+    /// Remedy for an unknown name: the most similar declared name, or the declared names.
     pub fn remedy(&self, kind: Kind, name: &str) -> String {
         let known: Vec<&str> = self
             .declared
@@ -110,14 +111,15 @@ impl Names {
             .collect();
         match nearest(name, known.iter().copied()) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None if known.is_empty() => format!("declare it; there is no {} yet", kind.word()),
+            None if known.is_empty() => format!("declare it; the app has no {} yet", kind.word()),
             None if known.len() <= 12 => format!("use one of: {}", known.join(", ")),
             None => format!("correct the name, or declare the {}", kind.word()),
         }
     }
 
-    /// Roles are named by what their names become in an install: `{{ .nuon.install.id }}-x`, or `x`
-    /// alone. What is made from anything else, or is a role of the account, is known only there.
+    /// True if the name may be a declared role. Compares the names that roles get in an install:
+    /// `{{ .nuon.install.id }}-x`, or `x` alone. Other templates and ARNs are known only in the
+    /// account, so they count as declared.
     fn may_be_role(&self, name: &str) -> bool {
         let plain = role_name(name);
         let declared = self.declared.iter().filter(|(of, _, _)| *of == Kind::Role);
@@ -127,7 +129,7 @@ impl Names {
             || names.any(|role| role == plain || role.strip_prefix("INSTALL-") == Some(&*plain))
     }
 
-    /// Names that two things take, and names of nothing.
+    /// Reports duplicate declarations and unknown names.
     pub fn check(&self) -> Vec<Diagnostic> {
         let mut findings = Vec::new();
         let mut taken: BTreeMap<(Kind, &str), &Origin> = BTreeMap::new();
@@ -140,7 +142,7 @@ impl Names {
             {
                 continue;
             }
-            let message = format!("there is no {} `{name}`", kind.word());
+            let message = format!("unknown {} `{name}`", kind.word());
             let remedy = self.remedy(*kind, name);
             let finding = Diagnostic::new(*severity, kind.unknown(), message, remedy);
             findings.push(finding.at(&origin.file, origin.place(name.chars().count())));
@@ -149,7 +151,7 @@ impl Names {
     }
 }
 
-/// A role's name with a word for the install's id, however that is written.
+/// Replaces each spelling of the install's id in a role's name with a fixed word.
 fn role_name(name: &str) -> String {
     let mut plain = String::new();
     let mut rest = name;
@@ -172,13 +174,14 @@ fn twice(
     (here, other): (&Origin, &Origin),
 ) -> Diagnostic {
     let (file, line) = (&other.file, other.line);
-    let message = format!("the {word} `{name}` is described twice, here and in {file}:{line}");
+    let message = format!("duplicate {word} `{name}`: also declared in {file}:{line}");
     let finding = Diagnostic::new(severity, "duplicate_name", message, "rename one of them");
     finding.at(&here.file, here.place(name.chars().count()))
 }
 
 impl Section<'_> {
-    /// The steps of this table. Two of one name are told apart by nobody who reads their outputs.
+    /// Steps of this table. Reports duplicate names, because outputs of equally named steps could
+    /// not be distinguished.
     pub fn steps(&self) -> Vec<Self> {
         let steps = self.sections("steps");
         let mut taken: BTreeMap<String, Origin> = BTreeMap::new();
@@ -192,14 +195,14 @@ impl Section<'_> {
         steps
     }
 
-    /// This table's own name, which has to be there.
+    /// Reads the required name of this table and records it as declared.
     pub fn declared(&self, kind: Kind) -> String {
         let name = self.required("name");
         self.reader.names.borrow_mut().declare(kind, &name, self.origin("name"));
         name
     }
 
-    /// A key that names something.
+    /// Reads a key that names another part, and records the name as mentioned.
     pub fn mentioned(&self, key: &str, kind: Kind, severity: Severity) -> Option<String> {
         let name = self.string(key)?;
         let origin = self.origin(key);
@@ -207,7 +210,7 @@ impl Section<'_> {
         Some(name)
     }
 
-    /// A list of names.
+    /// Reads a list of names, and records each one as mentioned.
     pub fn mentions(&self, key: &str, kind: Kind, severity: Severity) -> Vec<String> {
         let names = self.strings(key);
         let Some(Node::Array(items)) = self.entry(key).map(|entry| &entry.spot.node) else {

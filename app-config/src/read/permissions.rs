@@ -1,4 +1,4 @@
-//! `permissions.toml` or `permissions/*.toml`: the roles of the install's operations.
+//! `permissions.toml` or `permissions/*.toml`: roles of the install's operations.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::model::{CloudGrants, Role, RolePolicy, RolePurpose};
 
@@ -32,7 +32,7 @@ pub fn read(reader: &Reader<'_>) -> Vec<Role> {
             "break_glass" | "break-glass" => RolePurpose::BreakGlass,
             "custom" | "" => RolePurpose::Custom,
             other => {
-                let message = format!("there is no role type `{other}`");
+                let message = format!("unknown role type `{other}`");
                 let remedy = "use provision, maintenance, deprovision or custom";
                 section.warning("type", "unknown_role_type", message, remedy);
                 RolePurpose::Custom
@@ -77,7 +77,7 @@ pub fn role(section: Section<'_>, purpose: RolePurpose, word: &str) -> Role {
     role
 }
 
-/// The keys of clouds other than AWS; one role is written alone or in a list.
+/// Grants on clouds other than AWS. One role may be a table instead of a list.
 fn clouds(section: &Section<'_>) -> CloudGrants {
     let mut gcp_predefined_roles: Vec<String> =
         section.string("gcp_predefined_role").into_iter().collect();

@@ -1,11 +1,11 @@
-//! The runner's type against the sandbox and the stack: all three name a cloud.
+//! Checks the cloud of the runner's type against the sandbox and the stack.
 use super::reader::Reader;
 use crate::{
     diagnostic::Diagnostic,
     model::{AppConfig, Runner, Source},
 };
 
-/// Words of repository names, with their cloud and platform.
+/// Parts of repository names with their cloud and platform.
 const WORDS: [(&str, &str, &str); 11] = [
     ("acs", "azure", "acs"),
     ("aks", "azure", "aks"),
@@ -20,7 +20,7 @@ const WORDS: [(&str, &str, &str); 11] = [
     ("google", "gcp", ""),
 ];
 
-/// Cloud and platform that a text names; none where it names several or no cloud.
+/// Cloud and platform that a text names. `None` if it names no cloud or several.
 fn named(text: &str) -> Option<(&'static str, Option<&'static str>)> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase);
     let mut clouds = Vec::new();
@@ -44,7 +44,7 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
     let sandbox = config.sandbox.iter().filter_map(|sandbox| sandbox.module.source.as_ref());
     let sandbox = sandbox.map(|Source { repo, directory, .. }| (repo, directory));
     for (repo, directory) in sandbox {
-        // The directory says more about the module than the repository's name.
+        // The directory is a better hint about the module than the repository's name.
         let other = named(directory).or_else(|| named(repo));
         if other.is_some_and(|other| contradict(own, other)) {
             let what = format!("the sandbox's module is `{directory}` of `{repo}`");
@@ -69,10 +69,11 @@ fn contradict(
 fn mismatch(reader: &Reader<'_>, runner: &Runner, what: &str) {
     let word = &runner.runner_type;
     let message = format!(
-        "the runner is of type `{word}`, and {what}: the sandbox is deployed as it is, and \
+        "the runner is of type `{word}`, but {what}: the sandbox is deployed unchanged, and \
          `.nuon.cloud_account` follows the runner's type"
     );
-    let finding = Diagnostic::warning("runner_mismatch", message, "correct one of the two");
+    let finding =
+        Diagnostic::warning("runner_mismatch", message, "correct the runner's type or the module");
     let place = runner.type_at.place(word.chars().count());
     reader.note(finding.at(&runner.type_at.file, place));
 }

@@ -1,4 +1,4 @@
-//! `policies.toml` or `policies/*.toml`: rules over plans and clusters.
+//! `policies.toml` or `policies/*.toml`: rules about plans and clusters.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::{diagnostic::Severity, model::Policy};
 
@@ -37,13 +37,13 @@ fn policy(section: Section<'_>) -> Policy {
         components: components(&section),
         contents: section.content("contents"),
     };
-    section.one_of("type", "type of a policy", &TYPES);
+    section.one_of("type", "policy type", &TYPES);
     section.ignore(&["name", "description", "labels", "mode"]);
     section.finish();
     policy
 }
 
-/// The components that it looks at; `*` is all of them.
+/// Components that the policy applies to. `*` means all.
 fn components(section: &Section<'_>) -> Vec<String> {
     if section.strings("components").iter().any(|name| name == "*") {
         return section.strings("components");

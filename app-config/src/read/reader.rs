@@ -1,4 +1,4 @@
-//! What all file kinds share: the files, the findings, and which files go to whom.
+//! Shared state of all file kinds: files, findings, and the assignment of files to kinds.
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -15,9 +15,10 @@ use crate::{
     tree::{PluginPin, Tree, sha256},
 };
 
-/// More findings than this are counted, not shown.
+/// Maximum number of findings that are shown. The rest is only counted.
 const MOST: usize = 1000;
-/// Each key that names a file copies it, so that a short file could name a large one without end.
+/// Maximum total size of named files. Each key that names a file copies it, so a small file could
+/// name a large one repeatedly.
 const MOST_FOLLOWED: usize = 64 << 20;
 
 pub struct Reader<'t> {
@@ -28,26 +29,26 @@ pub struct Reader<'t> {
     malformed: RefCell<BTreeSet<String>>,
     refs: RefCell<BTreeSet<FileRef>>,
     pub names: RefCell<Names>,
-    /// Where an install's file gives an input, by file and input.
+    /// Location of an input's value in an install's file, by file and input.
     pub given: RefCell<BTreeMap<(String, String), Origin>>,
-    /// Templates outside of what is deployed, and the defaults of inputs that are templates.
+    /// Templates outside of deployed parts, and templates of input defaults.
     pub loose: RefCell<Vec<Text>>,
     pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
     beside: RefCell<Beside>,
-    /// Schedules that never come, so far.
+    /// Number of schedules so far that never fire.
     pub nevers: Cell<usize>,
-    /// Bytes of content files so far, each as often as it is named.
+    /// Total size of named files so far. A file counts each time it is named.
     followed: Cell<usize>,
-    /// Keys and sections that this release reads and does not act on.
+    /// Keys and sections that this release reads but does not act on.
     unacted: RefCell<unacted::Found>,
-    /// Every key that the reader knows, by kind of file.
+    /// All keys that the reader knows, by file kind.
     #[cfg(test)]
     pub asked: RefCell<BTreeSet<(String, String)>>,
 }
 
-/// Whether a finding reports a name as absent that an unparsed file may declare.
+/// True if the finding reports an absent name that an unparsed file may declare.
 fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
     let homes: &[&str] = match note.code {
         "unknown_action" => &["actions"],
@@ -56,16 +57,16 @@ fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
         "unknown_role" => &["permissions", "break_glass"],
         "unknown_secret" => &["secrets"],
         "never_fires" => &["components", "inputs", "sandbox", "secrets"],
-        // A name of a kind that has no code of its own.
-        "bad_value" if note.message.starts_with("there is no ") => &[""],
+        // A kind of name without its own code.
+        "bad_value" if note.message.starts_with("unknown ") => &[""],
         _ => return false,
     };
-    // A name that is nearly a declared one is mistyped, whatever the file declares.
+    // A name that is similar to a declared one is mistyped, whatever the file declares.
     !note.remedy.starts_with("did you mean")
         && malformed.iter().any(|file| homes.iter().any(|home| file.starts_with(home)))
 }
 
-/// What was found beside the typed config.
+/// Results besides the typed config.
 pub struct Found {
     pub diagnostics: Vec<Diagnostic>,
     pub file_refs: Vec<FileRef>,
@@ -121,7 +122,7 @@ impl<'t> Reader<'t> {
             let message = format!("there are {left} more findings");
             notes.push(Diagnostic::warning("too_many", message, "correct these first"));
         }
-        // Never cut off: there is at most one of each kind.
+        // Not limited by [`MOST`]: each kind occurs at most once.
         notes.extend(self.unacted.into_inner().into_diagnostics());
         Found {
             diagnostics: notes,
@@ -136,27 +137,27 @@ impl<'t> Reader<'t> {
         self.notes.borrow_mut().push(diagnostic);
     }
 
-    /// A finding about a whole file or, with an empty path, about the directory.
+    /// Records a finding about a whole file or, with an empty path, about the directory.
     pub fn about(&self, severity: Severity, code: &'static str, file: &str, says: (String, &str)) {
         let (message, remedy) = says;
         let finding = Diagnostic::new(severity, code, message, remedy);
         self.note(finding.at(file, Place::default()));
     }
 
-    /// Counts a followed text; whether it is more than a directory may name.
+    /// Counts the size of a named text. Returns true if the total exceeds the maximum.
     pub fn is_too_much(&self, text: Option<&str>) -> bool {
         self.followed.set(self.followed.get() + text.map_or(0, str::len));
         self.followed.get() > MOST_FOLLOWED
     }
 
-    /// A remote text that the directory does not hold.
+    /// Records a remote text that the directory does not contain.
     pub fn wants(&self, url: &str) {
         self.remotes.borrow_mut().insert(url.to_string());
     }
 
-    /// A key that is in no model, and yet makes another version of its part.
+    /// Records a value that no model has but that changes the version of its part.
     pub fn is_beside(&self, file: &str, path: String, key: &str, value: Value) {
-        // Whoever has such an address can write to the channel.
+        // The address is a credential: it allows writing to the channel.
         let value = match key {
             "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
             _ => value,
@@ -168,17 +169,17 @@ impl<'t> Reader<'t> {
         self.refs.borrow_mut().insert(reference);
     }
 
-    /// Whether the directory is of the older format, which had everything in one file.
+    /// True for a directory of the older one-file format.
     pub fn is_legacy(&self) -> bool {
         self.app.get("metadata.toml").is_none() && unknown::legacy(self.app).next().is_some()
     }
 
-    /// Parses `path` if it is there. A blank file is as good as none.
+    /// Parses `path` if it exists. An empty file counts as absent.
     pub fn document(&self, path: &str) -> Option<Document> {
         let file = self.app.get(path)?;
         match Document::parse(path, &file.bytes) {
             Ok(document) if document.root.is_empty() => {
-                let says = ("this file says nothing".to_string(), "fill it, or remove it");
+                let says = ("this file is empty".to_string(), "add content, or remove the file");
                 self.about(Severity::Warning, "empty_file", path, says);
                 None
             }
@@ -196,7 +197,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Every TOML file below `directory`, however deep, in the order of their paths.
+    /// All TOML files below `directory` at any depth, sorted by path.
     pub fn documents(&self, directory: &str) -> Vec<Document> {
         let prefix = format!("{directory}/");
         let paths = self.app.iter().map(|(path, _)| path);
@@ -206,12 +207,12 @@ impl<'t> Reader<'t> {
             .collect()
     }
 
-    /// For the kinds that are one file or a directory of files. Both at once is an error.
+    /// Reads a kind that is one file or a directory of files. Both at once are an error.
     pub fn either(&self, name: &str) -> (Option<Document>, Vec<Document>) {
         let single = self.document(&format!("{name}.toml"));
         let many = self.documents(name);
         if single.is_some() && !many.is_empty() {
-            let message = format!("there is both {name}.toml and a directory {name}/");
+            let message = format!("{name}.toml and the directory {name}/ both exist");
             let remedy = "keep one of them";
             self.about(Severity::Error, "both_forms", &format!("{name}.toml"), (message, remedy));
         }

@@ -1,4 +1,4 @@
-//! `runbooks/*.toml`: ordered actions and deploys.
+//! `runbooks/*.toml`: ordered lists of actions and deploys.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::{
     diagnostic::Severity,
@@ -43,9 +43,9 @@ fn step(section: Section<'_>) -> RunbookStep {
         env_vars: section.variables("env_vars"),
         timeout_ms: section.duration("timeout"),
     };
-    section.one_of("type", "type of a step", &STEPS);
+    section.one_of("type", "step type", &STEPS);
     section.ignore(&["description", "inputs", "labels", "role", "skip_noops"]);
-    // Nothing acts on it, but it is there to be found.
+    // Nothing acts on it, but the check still finds an unknown role.
     section.mentioned("role", Kind::Role, Severity::Warning);
     section.ignore(&["public_repo", "connected_repo", "enable_kube_config", "kubernetes_context"]);
     section.finish();

@@ -1,4 +1,4 @@
-//! `runner.toml`: what the runner in the account is given.
+//! `runner.toml`: settings of the runner in the customer's account.
 use super::reader::Reader;
 use crate::model::Runner;
 
@@ -17,7 +17,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Runner> {
         env_vars: section.variables("env_vars"),
         init_script_url: section.string("init_script_url"),
     };
-    section.one_of("runner_type", "type of a runner", &TYPES);
+    section.one_of("runner_type", "runner type", &TYPES);
     section.ignore(&["instance_type", "labels"]);
     section.finish();
     Some(runner)

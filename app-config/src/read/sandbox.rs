@@ -1,4 +1,4 @@
-//! `sandbox.toml`: the base under all components.
+//! `sandbox.toml`: the base of all components.
 use super::{kinds, module, reader::Reader};
 use crate::{
     diagnostic::Severity,
@@ -11,7 +11,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Sandbox> {
     let Some(document) = reader.document(FILE) else {
         if !reader.is_legacy() && reader.app.get(FILE).is_none() {
             let says =
-                ("there is no sandbox".into(), "add a sandbox.toml; an install starts with it");
+                ("this app has no sandbox".into(), "add a sandbox.toml; an install needs one");
             reader.about(Severity::Warning, "no_sandbox", "", says);
         }
         return None;

@@ -1,4 +1,4 @@
-//! `secrets.toml` or `secrets/*.toml`: what the customer gives to the stack and to nobody else.
+//! `secrets.toml` or `secrets/*.toml`: secrets that the customer gives only to the stack.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::model::{Secret, SyncTarget};
 
@@ -34,16 +34,16 @@ fn secret(section: Section<'_>) -> Secret {
         (has_default && secret.auto_generate, "default", "auto_generate"),
     ];
     for (_, key, other) in clashes.iter().filter(|(clash, _, _)| *clash) {
-        let message = format!("a secret cannot have both `{key}` and `{other}`");
+        let message = format!("`{key}` and `{other}` of a secret exclude each other");
         section.error(key, "secret_clash", message, "keep one of them");
     }
     if secret.kubernetes_sync && secret.sync_targets.is_empty() {
-        let message = "`kubernetes_sync` needs to know which secret of the cluster is meant";
+        let message = "`kubernetes_sync` requires a target secret in the cluster";
         let remedy = "add kubernetes_secret_namespace and kubernetes_secret_name";
         section.error("kubernetes_sync", "secret_clash", message.to_string(), remedy);
     }
     if let Some(format) = secret.format.as_deref().filter(|format| *format != "base64") {
-        let message = format!("there is no secret format `{format}`");
+        let message = format!("unknown secret format `{format}`");
         section.warning("format", "bad_value", message, "use base64, or leave it out");
     }
     section.ignore(&["user_configurable", "labels"]);
@@ -51,7 +51,7 @@ fn secret(section: Section<'_>) -> Secret {
     secret
 }
 
-/// Where in the cluster a secret goes: the older pair of keys, or a list of targets.
+/// Target of a secret in the cluster: the older pair of keys, or a list of targets.
 fn targets(section: &Section<'_>) -> Vec<SyncTarget> {
     let mut targets = Vec::new();
     let name = section.text("kubernetes_secret_name");

@@ -1,4 +1,4 @@
-//! One table of a file, being read: takes keys by type and remembers which it took.
+//! Reader of one table. It takes keys by type and records the ones it took.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +17,9 @@ pub struct Section<'d> {
     pub reader: &'d Reader<'d>,
     pub document: &'d Document,
     pub table: &'d Table,
-    /// Where the table is in the file: empty at the top, else `steps.0.`.
+    /// Key path of the table: empty at the top level, else `steps.0.`.
     pub path: String,
-    /// Where the table is, for findings about a key that is not there.
+    /// Location of the table, for findings about absent keys.
     at: Range<usize>,
     seen: RefCell<BTreeSet<String>>,
 }
@@ -48,12 +48,12 @@ impl<'d> Section<'d> {
         self.table.get(key)
     }
 
-    /// A scalar. Numbers and bools become texts; an empty text counts as absent.
+    /// Reads a scalar. Numbers and booleans become strings. An empty string counts as absent.
     pub fn text(&self, key: &str) -> Option<Text> {
         self.scalar(key).filter(|text| !text.value.is_empty())
     }
 
-    /// A scalar, the empty one too.
+    /// Reads a scalar, including an empty string.
     pub fn scalar(&self, key: &str) -> Option<Text> {
         let entry = self.entry(key)?;
         let text = self.text_of(key, &entry.spot);
@@ -67,7 +67,7 @@ impl<'d> Section<'d> {
         self.text(key).map(|text| text.value)
     }
 
-    /// A text that has to be there. An absent one is an error and reads as empty.
+    /// Reads a required string. An absent one is an error and returns an empty string.
     pub fn required(&self, key: &str) -> String {
         if let Some(text) = self.string(key) {
             return text;
@@ -80,11 +80,12 @@ impl<'d> Section<'d> {
         String::new()
     }
 
-    /// A text that is one of a few words. Another one is said: it may be of a later version.
+    /// Reads one of several known values. An unknown value is only a warning: a later version may
+    /// define it.
     pub fn one_of(&self, key: &str, what: &str, known: &[&str]) -> Option<String> {
         let word = self.string(key)?;
         if !known.contains(&word.as_str()) && !is_template(&word) {
-            let message = format!("there is no {what} `{word}`");
+            let message = format!("unknown {what} `{word}`");
             let remedy = match nearest(&word, known.iter().copied()) {
                 Some(meant) => format!("did you mean `{meant}`?"),
                 None => format!("use one of: {}", known.join(", ")),
@@ -130,13 +131,13 @@ impl<'d> Section<'d> {
         })
     }
 
-    /// A table of scalars.
+    /// Reads a table of scalars.
     pub fn texts(&self, key: &str) -> BTreeMap<String, Text> {
         let Some(section) = self.section(key) else { return BTreeMap::new() };
         section.scalars()
     }
 
-    /// This table as a table of scalars.
+    /// Reads this table as a table of scalars.
     pub fn scalars(&self) -> BTreeMap<String, Text> {
         self.table
             .keys()
@@ -155,7 +156,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// The tables of `[[key]]`; a single `[key]` counts as one.
+    /// Tables of `[[key]]`. A single `[key]` counts as one.
     pub fn sections(&self, key: &str) -> Vec<Section<'d>> {
         let Some(entry) = self.entry(key) else { return Vec::new() };
         let items = match &entry.spot.node {
@@ -196,12 +197,12 @@ impl<'d> Section<'d> {
         spot.node.scalar().map(|value| Text { value, origin })
     }
 
-    /// The table as JSON.
+    /// Converts the table to JSON.
     pub fn json(&self) -> serde_json::Value {
         json(self.table)
     }
 
-    /// Keys of the format that this release reads without acting on them.
+    /// Marks keys of the format as known that this release reads without acting on them.
     pub fn ignore(&self, keys: &[&str]) {
         for key in keys {
             if self.seen.borrow_mut().insert(key.to_string())
@@ -213,24 +214,23 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// Says which keys nobody took.
+    /// Reports keys that were not read.
     pub fn finish(self) {
         let seen = self.seen.borrow();
         #[cfg(test)]
         self.reader.asked(self.file(), &self.path, &seen);
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
-            let message =
-                format!("the key `{}{key}` is not known here and has no effect", self.path);
+            let message = format!("unknown key `{}{key}`: it has no effect here", self.path);
             let remedy = match nearest(key, seen.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "remove it, or check its spelling".to_string(),
+                None => "remove it, or correct its spelling".to_string(),
             };
             let at = entry.key.clone();
             self.finding(Severity::Warning, "unknown_key", at, message, &remedy);
         }
     }
 
-    /// An error at a key's value, or at the table when the key is absent.
+    /// Records an error at a key's value, or at the table if the key is absent.
     pub fn error(&self, key: &str, code: &'static str, message: String, remedy: &str) {
         self.finding(Severity::Error, code, self.at_value(key), message, remedy);
     }
@@ -239,7 +239,7 @@ impl<'d> Section<'d> {
         self.finding(Severity::Warning, code, self.at_value(key), message, remedy);
     }
 
-    /// Counts a key's value that this release reads and does not act on; see [`super::unacted`].
+    /// Counts a value that this release reads but does not act on; see [`super::unacted`].
     pub fn unacted(&self, key: &str, kind: &'static str, name: &str) {
         let place = self.document.place(self.at_value(key));
         self.reader.unacted(kind, name, self.file(), place);
@@ -249,7 +249,7 @@ impl<'d> Section<'d> {
         self.table.get(key).map_or(self.at.clone(), |entry| self.value(entry))
     }
 
-    /// A value, but the key of one that may be a page long.
+    /// Byte range of a value. For a long value it is the range of the key.
     fn value(&self, entry: &Entry) -> Range<usize> {
         match &entry.spot.node {
             Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {
@@ -261,19 +261,19 @@ impl<'d> Section<'d> {
 
     fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
         let found = entry.spot.node.kind();
-        let message = format!("`{}{key}` is {found}, but has to be {wanted}", self.path);
+        let message = format!("`{}{key}` must be {wanted}, not {found}", self.path);
         let at = self.value(entry);
-        self.finding(Severity::Error, "wrong_type", at, message, "change its value");
+        self.finding(Severity::Error, "wrong_type", at, message, "change the value");
     }
 
-    /// Where this table is.
+    /// Origin of this table.
     pub fn place(&self) -> Origin {
         let Place { line, column, .. } = self.document.place(self.at.clone());
         let key = self.path.trim_end_matches('.').to_string();
         Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }
 
-    /// Where a key's value is, for findings that are made when everything has been read.
+    /// Origin of a key's value, for findings that are made after all files have been read.
     pub fn origin(&self, key: &str) -> Origin {
         let Some(entry) = self.table.get(key) else { return self.place() };
         self.document.content(&format!("{}{key}", self.path), &entry.spot)

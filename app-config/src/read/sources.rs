@@ -1,4 +1,4 @@
-//! The module directories of a bundle: are they there, and what are their digests.
+//! Module directories of a bundle: presence and digests.
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -23,8 +23,8 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     findings
 }
 
-/// What [`attach`] will say of modules that the app directory holds itself, or that nobody names: who
-/// looks at a directory is told what its bundle would be refused for.
+/// Predicts the findings of [`attach`] for modules in the app directory and for components that
+/// name no module. They appear before a sync.
 pub fn here(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let sandbox = config.sandbox.iter().map(|one| (SANDBOX, "sandbox.toml", &one.module));
     let components =
@@ -44,7 +44,7 @@ pub fn here(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     missing.collect()
 }
 
-/// Modules in the app directory itself, by component.
+/// Modules in the app directory, by component.
 pub fn local(app: &Tree, config: &AppConfig) -> BTreeMap<String, Local> {
     let here = config.sources().into_iter().filter(|(_, source)| source.repo == ".");
     let local = here.map(|(name, source)| {
@@ -68,7 +68,8 @@ fn one(
     let source = bundle.source(name);
     if let Some((message, remedy)) = missing(name, module, &source) {
         let mut finding = finding("missing_module", file, message, remedy);
-        // What is never deployed needs no module: its deploy is refused before anybody looks for it.
+        // A part that cannot be deployed needs no module. Its deploy is rejected before the module
+        // is read.
         if module.kind != TERRAFORM_MODULE && !plugins.iter().any(|p| p.name == module.kind) {
             finding.severity = Severity::Warning;
         }
@@ -80,7 +81,7 @@ fn one(
             Err(error) => findings.push(finding(
                 "malformed_bundle",
                 file,
-                format!("the module directory of `{name}` cannot be packed: {error}"),
+                format!("cannot pack the module directory of `{name}`: {error}"),
                 "shorten the path".into(),
             )),
         }
@@ -100,8 +101,12 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
     let Some(place) = &module.source else {
         let needed = module.kind == TERRAFORM_MODULE;
         return needed.then(|| {
-            let message = format!("`{name}` does not say where its module is");
-            (message, "add [public_repo] with repo and directory (repo = \".\" is this one)".into())
+            let message = format!("`{name}` does not name its module");
+            (
+                message,
+                "add [public_repo] with repo and directory (repo = \".\" is this repository)"
+                    .into(),
+            )
         });
     };
     let (repo, directory) = (&place.repo, &place.directory);
@@ -119,11 +124,11 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
     let has_module = source.iter().any(|(path, _)| top(path) && terraform(path));
     (module.kind == TERRAFORM_MODULE && !has_module).then(|| {
         let message = format!("the module of `{name}` ({directory} in {repo}) has no .tf file");
-        (message, "check that the directory is the module's own".to_string())
+        (message, "check that this is the module's directory".to_string())
     })
 }
 
-/// Sources that belong to nobody: a bundle says nothing that it does not mean.
+/// Reports module directories that belong to no component of the config.
 pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let mut names: Vec<String> = bundle
         .subtree(SOURCE)
@@ -138,12 +143,13 @@ pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
         .into_iter()
         .filter(|name| !known(name))
         .map(|name| {
-            let message = format!("the bundle holds a module for `{name}`, which is no component");
+            let message =
+                format!("the bundle contains a module for `{name}`, but no such component exists");
             finding(
                 "malformed_bundle",
                 "",
                 message,
-                "make the bundle with `stead apps sync`".into(),
+                "create the bundle with `stead apps sync`".into(),
             )
         })
         .collect()

@@ -1,4 +1,4 @@
-//! What the kinds of components have of their own.
+//! Settings of each kind of component.
 use super::{names::Kind, section::Section};
 use crate::{
     diagnostic::Severity,
@@ -8,7 +8,7 @@ use crate::{
     },
 };
 
-/// Reads the keys of a kind; a kind that we do not know is a plugin's.
+/// Reads the settings of a kind. An unknown kind belongs to a plugin.
 pub fn read(section: &Section<'_>, kind: &str) -> Spec {
     if section.reader.plugins.iter().any(|plugin| plugin.name == kind) {
         return plugin(section);
@@ -25,7 +25,7 @@ pub fn read(section: &Section<'_>, kind: &str) -> Spec {
         }),
         "pulumi" => {
             let mut config = section.texts("config");
-            // The sandbox calls it so.
+            // Name of the key in the sandbox.
             config.extend(section.texts("pulumi_config"));
             Spec::Pulumi(Pulumi { runtime: section.string("runtime").unwrap_or_default(), config })
         }
@@ -85,12 +85,10 @@ fn kubernetes_manifest(section: &Section<'_>) -> KubernetesManifest {
     let written = section.text("manifest").is_some();
     if written == kustomize.is_some() {
         let (code, message, remedy) = match written {
-            true => {
-                ("two_sources", "there is both a `manifest` and a `kustomize`", "keep one of them")
-            }
+            true => ("two_sources", "`manifest` and `kustomize` are both set", "keep one of them"),
             false => (
                 "missing_key",
-                "there is neither a `manifest` nor a `kustomize`",
+                "`manifest` or `kustomize` is missing",
                 "add manifest = \"./manifests/NAME.yaml\"",
             ),
         };
@@ -107,10 +105,10 @@ fn image(section: &Section<'_>) -> Image {
     let (public, ecr) = (section.section("public"), section.section("aws_ecr"));
     if public.is_some() == ecr.is_some() {
         let (code, message) = match public.is_some() {
-            true => ("two_sources", "there is both a `public` and an `aws_ecr`"),
-            false => ("missing_key", "there is neither a `public` nor an `aws_ecr`"),
+            true => ("two_sources", "`public` and `aws_ecr` are both set"),
+            false => ("missing_key", "`public` or `aws_ecr` is missing"),
         };
-        section.error("public", code, message.to_string(), "say where the image is, once");
+        section.error("public", code, message.to_string(), "set the location of the image once");
     }
     let mut image = Image::default();
     if let Some(ecr) = ecr {
@@ -128,7 +126,7 @@ fn image(section: &Section<'_>) -> Image {
     image
 }
 
-/// The keys that every kind takes.
+/// Reads the settings that every kind accepts.
 pub fn options(section: &Section<'_>) -> Options {
     section.ignore(&["description", "display_name", "label"]);
     section.mentioned("role", Kind::Role, Severity::Warning);
@@ -152,12 +150,12 @@ pub fn options(section: &Section<'_>) -> Options {
     }
 }
 
-/// `max_auto_retries`, with a warning where it is out of range.
+/// Reads `max_auto_retries`. A value out of range is a warning.
 pub fn retries(section: &Section<'_>) -> Option<i64> {
     let setting = section.integer("max_auto_retries");
     if setting.is_some_and(|most| !(0..=MOST_RETRIES).contains(&most)) {
-        let message = format!("`max_auto_retries` is not between 0 and {MOST_RETRIES}");
-        let remedy = "the nearest of these is used; write it";
+        let message = format!("`max_auto_retries` must be between 0 and {MOST_RETRIES}");
+        let remedy = "use a value in this range; until then the nearest one applies";
         section.warning("max_auto_retries", "bad_value", message, remedy);
     }
     setting
@@ -166,7 +164,7 @@ pub fn retries(section: &Section<'_>) -> Option<i64> {
 const OPERATIONS: [&str; 6] =
     ["provision", "reprovision", "deprovision", "deploy", "teardown", "trigger"];
 
-/// `[[operation_roles]]` of a part, or the `[[rules]]` of `operation_roles.toml`.
+/// Reads `[[operation_roles]]` of a part, or `[[rules]]` of `operation_roles.toml`.
 pub fn operation_roles(section: &Section<'_>, key: &str) -> Vec<OperationRole> {
     let mut roles = Vec::new();
     for inner in section.sections(key) {

@@ -1,4 +1,4 @@
-//! `stack.toml`: what the customer applies once to admit the runner.
+//! `stack.toml`: stack that the customer applies once to admit the runner.
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::model::{NestedStack, Stack};
 
@@ -19,7 +19,7 @@ pub fn read(reader: &Reader<'_>) -> Option<Stack> {
         custom_nested_stacks: nested.len(),
         nested_stacks: nested,
     };
-    section.one_of("type", "type of a stack", &TYPES);
+    section.one_of("type", "stack type", &TYPES);
     section.ignore(&["labels"]);
     section.finish();
     Some(stack)

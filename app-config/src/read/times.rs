@@ -7,29 +7,29 @@ use croner::parser::{CronParser, Seconds, Year};
 use super::section::Section;
 
 impl Section<'_> {
-    /// A duration as Go writes them, in milliseconds.
+    /// Reads a duration in Go's notation, in milliseconds.
     pub fn duration(&self, key: &str) -> Option<u64> {
         let text = self.string(key)?;
         let known = duration_ms(&text).filter(|ms| *ms > 0);
         if known.is_none() {
-            let message = format!("{text:?} is no duration");
+            let message = format!("invalid duration {text:?}");
             self.error(key, "bad_duration", message, "write it as 30s, 5m or 1h30m");
         }
         known
     }
 
-    /// A cron expression of five fields.
+    /// Reads a cron expression of five fields.
     pub fn schedule(&self, key: &str) -> Option<String> {
         let text = self.string(key)?;
         match Schedule::of(&text, self.reader.nevers.get() < MOST_NEVERS) {
             Schedule::Fires => {}
             Schedule::Never => {
                 self.reader.nevers.set(self.reader.nevers.get() + 1);
-                let message = format!("the schedule {text:?} never comes: there is no such day");
+                let message = format!("the schedule {text:?} never fires: the date does not exist");
                 self.warning(key, "never_fires", message, "correct the day or the month");
             }
             Schedule::Wrong(why) => {
-                let message = format!("{text:?} is no cron expression: {why}");
+                let message = format!("invalid cron expression {text:?}: {why}");
                 let remedy = "write minute, hour, day, month and weekday, as in \"0 3 * * *\"";
                 self.error(key, "bad_cron", message, remedy);
             }
@@ -38,8 +38,9 @@ impl Section<'_> {
     }
 }
 
-/// That a schedule never comes is known only after three thousand years, which take some
-/// milliseconds; a directory full of such schedules must not take minutes.
+/// Maximum number of schedules that are searched without a result. Each search covers three
+/// thousand years and takes some milliseconds, so a directory full of such schedules would take
+/// minutes.
 const MOST_NEVERS: usize = 20;
 
 enum Schedule {
@@ -49,7 +50,7 @@ enum Schedule {
 }
 
 impl Schedule {
-    /// `search` is whether to look for a moment at which it fires.
+    /// `search`: also find out if the schedule ever fires.
     fn of(text: &str, search: bool) -> Self {
         let parser =
             CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
@@ -59,7 +60,7 @@ impl Schedule {
                 return Schedule::Wrong(error.to_string().trim_end_matches('.').to_lowercase());
             }
         };
-        // Any moment will do: the same text must get the same answer on every day.
+        // A fixed start, so that the same text gives the same result on every day.
         let Ok(from) = DateTime::<Utc>::from_str("2024-01-01T00:00:00Z") else {
             return Schedule::Fires;
         };
@@ -73,8 +74,8 @@ impl Schedule {
     }
 }
 
-/// Durations as Go reads them: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. What is less than a
-/// millisecond counts as one; a negative one is none.
+/// Parses a duration as Go does: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. Less than a
+/// millisecond counts as one. A negative duration gives `None`.
 pub fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     let mut total = 0u128;
@@ -91,7 +92,7 @@ pub fn duration_ms(text: &str) -> Option<u64> {
         let (unit, after) = after.split_at(after.find(is_number).unwrap_or(after.len()));
         let unit_ns = match unit {
             "ns" => 1,
-            // Both letters that look so.
+            // Both Unicode characters for micro.
             "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
@@ -102,12 +103,12 @@ pub fn duration_ms(text: &str) -> Option<u64> {
         total += nanoseconds(number, unit_ns)?;
         rest = after;
     }
-    // As long as Go can say, which is 292 years.
+    // Maximum of Go's durations, 292 years.
     let total = u64::try_from(total).ok().filter(|total| *total <= i64::MAX as u64)?;
     Some(total.div_ceil(1_000_000))
 }
 
-/// A decimal number of units; digits behind the ninth of a part change nothing.
+/// Nanoseconds of a decimal number of units. Digits after the ninth decimal place have no effect.
 fn nanoseconds(number: &str, unit_ns: u128) -> Option<u128> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() || part.contains('.') {

@@ -19,7 +19,7 @@ use self::kinds::{KINDS, Per};
 /// Status of each key of the format: `file key status`.
 const KEYS: &str = include_str!("../../../schemas/app-config/keys.txt");
 
-/// Files that hold several parts of a kind, each in a table of its own.
+/// Files with several parts of a kind, each in its own table.
 const CONTAINERS: [&str; 7] = [
     "break-glass",
     "inputs",
@@ -30,13 +30,13 @@ const CONTAINERS: [&str; 7] = [
     "secrets",
 ];
 
-/// What this release does with a key.
+/// Effect of a key in this release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     ActedOn,
-    /// Read, and named in a warning of this kind.
+    /// Read, and reported in a warning of this kind.
     Warned(&'static str),
-    /// Description, label or display order: nothing could act on it.
+    /// Description, label or display order, on which no code could act.
     WithoutMeaningHere,
 }
 
@@ -93,7 +93,7 @@ pub fn without_indices(path: &str) -> String {
     path.split('.').filter(|part| !is_index(part)).collect::<Vec<_>>().join(".")
 }
 
-/// Occurrences by kind, and by what within it (a component type, a trigger).
+/// Occurrences by kind, and by component type or trigger within the kind.
 #[derive(Debug, Default)]
 pub struct Found(BTreeMap<(&'static str, String), Occurrences>);
 
@@ -123,7 +123,7 @@ impl Found {
             let Occurrences { count, file, mut place } = found;
             let mut message = format!("{count} x {}: {}", kind.what, kind.instead);
             if kind.is_secret {
-                // Showing the line would show the value.
+                // A shown line would show the value.
                 message += &format!(" (first in line {})", place.line);
                 place = Place::default();
             }
@@ -134,7 +134,7 @@ impl Found {
     }
 }
 
-/// Counts the keys of a file that are read and not acted on.
+/// Counts the keys of a file that are read but not acted on.
 pub fn look_for(document: &Document, found: &mut Found) {
     let Some(file) = file_kind(&document.file) else { return };
     let mut search = Search { document, file, found, parts: Vec::new() };
@@ -145,7 +145,7 @@ struct Search<'s> {
     document: &'s Document,
     file: &'static str,
     found: &'s mut Found,
-    /// Kinds that this file has been counted for, where a file is one part.
+    /// Kinds that this file already counts for, if the file is one part.
     parts: Vec<&'static str>,
 }
 
@@ -174,13 +174,13 @@ impl Search<'_> {
     }
 
     fn key(&mut self, id: &'static str, spot: &Spot, key: std::ops::Range<usize>) {
-        // Both are roles of the same form.
+        // Both files have roles of the same form.
         let is_break_glass = self.document.file.starts_with("break_glass/");
         let id = if is_break_glass && id == "permission_role" { "break_glass" } else { id };
         let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return };
         let is_container = CONTAINERS.contains(&self.file);
         match kind.per {
-            // Counted where the type is read.
+            // The reader of the type counts it.
             Per::Reader => {}
             Per::Part if is_container => self.each(id, spot, key),
             Per::Part if self.parts.contains(&id) => {}
@@ -192,8 +192,8 @@ impl Search<'_> {
         }
     }
 
-    /// One per table of a list, else one. An empty text counts as absent, and `false` is the actual
-    /// behavior.
+    /// Counts one occurrence per table of a list, otherwise one. An empty string counts as absent,
+    /// and `false` is the default behavior.
     fn each(&mut self, id: &'static str, spot: &Spot, key: std::ops::Range<usize>) {
         match &spot.node {
             Node::Bool(false) => {}
@@ -221,7 +221,7 @@ impl Search<'_> {
 impl Reader<'_> {
     /// Counts an occurrence that only the reader of the section can recognize.
     pub fn unacted(&self, kind: &'static str, name: &str, file: &str, place: Place) {
-        debug_assert!(KINDS.iter().any(|known| known.id == kind), "{kind} is no kind");
+        debug_assert!(KINDS.iter().any(|known| known.id == kind), "{kind} is not in KINDS");
         self.found_unacted(|found| found.add(kind, name, file, place));
     }
 }

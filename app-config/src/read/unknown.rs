@@ -1,11 +1,11 @@
-//! Files that are of no kind of the format.
+//! Files that belong to no kind of the format.
 use super::reader::Reader;
 use crate::{
     diagnostic::{Severity, nearest},
     tree::Tree,
 };
 
-/// Files of the format at the top of the directory.
+/// Files of the format at the root of the directory.
 const FILES: [&str; 14] = [
     "metadata.toml",
     "inputs.toml",
@@ -40,12 +40,13 @@ const DIRECTORIES: [&str; 11] = [
 
 pub fn check(reader: &Reader<'_>) {
     for path in legacy(reader.app) {
-        let message = "this is the older one-file format, which is not read".to_string();
+        let message =
+            "this file is of the older one-file format, which is not supported".to_string();
         let remedy = "split it into metadata.toml, inputs.toml, sandbox.toml and components/*.toml";
         reader.about(Severity::Error, "legacy_format", path, (message, remedy));
     }
     let unused = |path: &str, what: &str, meant: Option<&str>| {
-        let message = format!("{what} is of no kind of the format and has no effect");
+        let message = format!("{what} belongs to no kind of the format and has no effect");
         let remedy = match meant {
             Some(meant) => format!("did you mean `{meant}`?"),
             None => "remove it, or move it into a directory of the format".to_string(),
@@ -60,7 +61,8 @@ pub fn check(reader: &Reader<'_>) {
             }
             continue;
         };
-        // Sources and charts have TOML of their own; only what looks like a misspelling is said.
+        // Modules and charts have TOML files of their own, so only likely misspellings are
+        // reported.
         if directory != last
             && !DIRECTORIES.contains(&directory)
             && let Some(meant) = nearest(directory, DIRECTORIES)
@@ -71,7 +73,7 @@ pub fn check(reader: &Reader<'_>) {
     }
 }
 
-/// The files of the older one-file format.
+/// Files of the older one-file format.
 pub fn legacy(app: &Tree) -> impl Iterator<Item = &str> {
     app.iter().map(|(path, _)| path).filter(|path| is_legacy(path))
 }

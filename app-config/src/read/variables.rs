@@ -1,4 +1,5 @@
-//! Environment variables of jobs. A runner refuses a job that sets a reserved one, so a config that does is wrong.
+//! Environment variables of jobs. A runner refuses a job that sets a reserved one, so the config
+//! reports an error.
 use std::collections::BTreeMap;
 
 use domain::environment;
@@ -7,7 +8,7 @@ use super::section::Section;
 use crate::text::Text;
 
 impl Section<'_> {
-    /// A table of environment variables.
+    /// Reads a table of environment variables.
     pub fn variables(&self, key: &str) -> BTreeMap<String, Text> {
         let Some(section) = self.section(key) else { return BTreeMap::new() };
         for name in section.table.keys() {

@@ -1,12 +1,14 @@
-//! Components whose templates go over all components, or over one whose name only a rendering knows.
+//! Ordering of components whose templates iterate over all components, or read one that only
+//! rendering determines.
 //!
-//! What they find would hang on chance if they came before the others. So each comes after every
-//! component that does not come after it; among several of them the first by name is the last to come.
+//! Their result would depend on the order of deploys if they came before other components. Each one
+//! therefore comes after every component that does not depend on it. Among several of them, the
+//! first by name comes last.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;
 
-/// Beyond so many edges nobody means an order, and they would fill the memory.
+/// Maximum number of added edges. More would exhaust memory, and no real app intends such an order.
 const MOST_EDGES: usize = 250_000;
 
 pub(super) fn add(components: &mut BTreeMap<String, Node>) {
@@ -25,7 +27,7 @@ pub(super) fn add(components: &mut BTreeMap<String, Node>) {
     }
 }
 
-/// A component and everything that needs it.
+/// A component and all its dependents.
 fn after(components: &BTreeMap<String, Node>, name: &str) -> BTreeSet<String> {
     let mut needed_by: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (above, node) in components {

@@ -1,4 +1,4 @@
-//! The shape of a parsed template.
+//! Syntax tree of a template.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::functions::Function;
@@ -8,14 +8,14 @@ use super::functions::Function;
 pub struct Parsed {
     pub body: Vec<Node>,
     pub defines: BTreeMap<String, Vec<Node>>,
-    /// Whether it may change a map in place.
+    /// True if it may change a map in place.
     pub changes: bool,
 }
 
 #[derive(Debug, Clone)]
 pub enum Node {
     Text(String),
-    /// Prints its value, unless it declares or assigns.
+    /// Prints the value, unless the pipeline declares or assigns a variable.
     Output(Pipe),
     If {
         pipe: Pipe,
@@ -43,28 +43,28 @@ pub enum Node {
 
 #[derive(Debug, Clone)]
 pub struct Pipe {
-    /// Variables that it sets, with their `$`; two only in `range`.
+    /// Variables that it sets, with their `$`. Two are possible only in `range`.
     pub sets: Vec<Arc<str>>,
-    /// `=` rather than `:=`.
+    /// True for `=`, false for `:=`.
     pub assigns: bool,
     pub commands: Vec<Command>,
     pub at: usize,
 }
 
-/// A function or a value, and its arguments.
+/// A function or a value with its arguments.
 #[derive(Debug, Clone)]
 pub struct Command {
     pub operands: Vec<Operand>,
 }
 
-/// One operand: a base and the fields read from it. `start..end` is how it is written.
+/// An operand: a base and the fields read from it. `start..end` is its range in the source.
 #[derive(Debug, Clone)]
 pub struct Operand {
     pub base: Base,
     pub fields: Vec<Arc<str>>,
-    /// Where errors are said to be. Go points at the first field that follows something.
+    /// Offset for errors. Like Go, it is the first field that is followed by another token.
     pub at: usize,
-    /// Where the base is.
+    /// Offset of the base.
     pub start: usize,
     pub end: usize,
 }
@@ -72,7 +72,7 @@ pub struct Operand {
 #[derive(Debug, Clone)]
 pub enum Base {
     Dot,
-    /// With its `$`; the root is `$`.
+    /// Variable with its `$`. The root is `$`.
     Variable(Arc<str>),
     Function(&'static Function),
     Text(Arc<str>),
@@ -82,12 +82,12 @@ pub enum Base {
     Paren(Box<Pipe>),
 }
 
-/// A literal number is whatever the place it stands in needs, if it can be.
+/// A number literal. It takes the type that its position requires, if possible.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Number {
-    /// None when it has a fraction or is too large.
+    /// `None` if it has a fraction or is too large.
     pub int: Option<i64>,
     pub float: f64,
-    /// Written as a float, which it is where anything may stand.
+    /// True if it is written as a float, which is its type where any type is allowed.
     pub is_float: bool,
 }

@@ -1,14 +1,14 @@
-//! What one rendering may cost. Steps are counted, not time: the same template over the same state
-//! is refused everywhere or nowhere.
+//! Budget of one render. It counts steps instead of time, so that every machine accepts or rejects
+//! the same template.
 use super::{Fault, Limits, value::Value};
 
-/// How deep values that a template builds may nest.
+/// Maximum nesting of values that a template builds.
 const DEEPEST_VALUE: usize = 100;
 
 pub struct Budget {
     pub steps: u64,
     most: u64,
-    /// The largest text that may be made.
+    /// Maximum size of a text.
     pub bytes: usize,
 }
 
@@ -22,19 +22,22 @@ impl Budget {
         if self.steps <= self.most {
             return Ok(());
         }
-        Err(Fault::exec(at, format!("this template takes more than {} steps", self.most)))
+        Err(Fault::exec(at, format!("the template exceeds its limit of {} steps", self.most)))
     }
 
-    /// Pays for a text that is copied or compared.
+    /// Spends steps for a text that is copied or compared.
     pub fn text(&mut self, bytes: usize, at: usize) -> Result<(), Fault> {
         self.spend(bytes as u64 / 32, at)
     }
 
-    /// Pays for walking a value that is put into others, `depth` of them one in the other; refuses one
-    /// that would nest too deep to be walked, or let go, by a function that calls itself.
+    /// Spends steps for traversing a value at nesting level `depth`. Rejects values that nest too
+    /// deep for recursive traversal and drop.
     pub fn walk(&mut self, value: &Value, depth: usize, at: usize) -> Result<(), Fault> {
         if depth >= DEEPEST_VALUE {
-            return Err(Fault::exec(at, format!("values nest deeper than {DEEPEST_VALUE}")));
+            return Err(Fault::exec(
+                at,
+                format!("values nest too deep: the maximum is {DEEPEST_VALUE} levels"),
+            ));
         }
         self.spend(1, at)?;
         match value {

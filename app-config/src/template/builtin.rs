@@ -1,4 +1,4 @@
-//! Functions of Go's own templates.
+//! Functions of Go's own template package.
 use super::{format, functions::Answer, value::Value};
 
 pub fn not(arguments: &[Value], _: usize) -> Answer {
@@ -16,13 +16,13 @@ pub fn len(arguments: &[Value], _: usize) -> Answer {
 }
 
 pub fn wanted(what: &str, value: Option<&Value>) -> String {
-    format!("it needs {what}, not a {}", value.unwrap_or(&Value::Nil).type_name())
+    format!("requires {what}, not a {}", value.unwrap_or(&Value::Nil).type_name())
 }
 
-/// `index x 1 "a"` is `x[1]["a"]`. A key that a map does not have gives nil, and is no error.
+/// `index x 1 "a"` is `x[1]["a"]`. A missing key of a map gives nil instead of an error.
 pub fn index(arguments: &[Value], _: usize) -> Answer {
     let Some((first, keys)) = arguments.split_first() else {
-        return Err("it needs a value to read from".to_string());
+        return Err("requires a value to read from".to_string());
     };
     let mut value = first.clone();
     if value.is_nil() {
@@ -39,12 +39,12 @@ pub fn index(arguments: &[Value], _: usize) -> Answer {
                 items
                     .get(at)
                     .map(Value::element)
-                    .ok_or_else(|| format!("there is no element {at}"))?
+                    .ok_or_else(|| format!("element {at} does not exist"))?
             }
             (Value::Text(text), key) => {
                 let at = place(key)?;
                 let byte = text.as_bytes().get(at);
-                Value::Byte(*byte.ok_or_else(|| format!("there is no byte {at}"))?)
+                Value::Byte(*byte.ok_or_else(|| format!("byte {at} does not exist"))?)
             }
             (value, _) => return Err(wanted("a list or a map", Some(value))),
         };
@@ -54,10 +54,10 @@ pub fn index(arguments: &[Value], _: usize) -> Answer {
 
 fn place(key: &Value) -> Result<usize, String> {
     let at = key.whole().ok_or_else(|| wanted("an integer", Some(key)))?;
-    usize::try_from(at).map_err(|_| format!("there is no element {at}"))
+    usize::try_from(at).map_err(|_| format!("element {at} does not exist"))
 }
 
-/// A template has no functions as values, so that there is nothing it could call.
+/// Always fails, because templates have no function values to call.
 pub fn call(arguments: &[Value], _: usize) -> Answer {
     Err(wanted("a function", arguments.first()))
 }

@@ -1,4 +1,4 @@
-//! Calling a function: counts its arguments, gives each the type that is asked for, and pays.
+//! Calls a function: checks the number and types of its arguments, and spends steps.
 use std::sync::Arc;
 
 use super::{
@@ -30,7 +30,7 @@ impl<'t> Run<'t> {
         if let Some(piped) = piped {
             arguments.push(self.fitting(function.takes(operands.len()), piped)?);
         }
-        // What is set into a map is as deep as that map is, and the map itself stays where it is.
+        // `set` adds its value below the map's own depth. The map itself is not traversed.
         let (depth, walked) = match (function.name, arguments.split_first()) {
             ("set", Some((Value::Map(map), rest))) => (map.above() + 1, rest),
             (_, _) => (1, arguments.as_slice()),
@@ -53,7 +53,7 @@ impl<'t> Run<'t> {
         }
         let why = match result {
             Ok(Value::Text(text)) if text.len() > self.budget.bytes => {
-                format!("the text is larger than {} bytes", self.budget.bytes)
+                format!("the text exceeds {} bytes", self.budget.bytes)
             }
             Ok(result) => return Ok(result),
             Err(why) => why,
@@ -76,7 +76,7 @@ impl<'t> Run<'t> {
         Err(self.wrong(format!("`{name}` takes {wanted} arguments, not {given}")))
     }
 
-    /// `and` and `or` give back an operand, and do not look at those behind the one that decides.
+    /// Evaluates `and` and `or`. They return an operand and skip the ones after it.
     fn choose(
         &mut self,
         on: bool,
@@ -94,7 +94,8 @@ impl<'t> Run<'t> {
         Ok(piped.unwrap_or(last))
     }
 
-    /// An operand as an argument. A literal has to be what is asked for; it is not converted.
+    /// Evaluates an operand as an argument. A literal must have the required type and is not
+    /// converted.
     fn argument(&mut self, kind: Kind, operand: &'t Operand, dot: &Value) -> Result<Value, Fault> {
         self.here = operand.at;
         if operand.fields.is_empty() {
@@ -107,10 +108,14 @@ impl<'t> Run<'t> {
                 }
                 (Base::Text(_) | Base::Number(_) | Base::Bool(_), _) => {
                     let written = self.written(operand);
-                    return Err(self.wrong(format!("{} is needed, not {written}", kind.name())));
+                    return Err(
+                        self.wrong(format!("the argument must be {}, not {written}", kind.name()))
+                    );
                 }
                 (Base::Nil, Kind::Text | Kind::Int | Kind::Bool) => {
-                    return Err(self.wrong(format!("{} is needed, not nil", kind.name())));
+                    return Err(
+                        self.wrong(format!("the argument must be {}, not nil", kind.name()))
+                    );
                 }
                 (Base::Nil, Kind::Any | Kind::Map) => return self.fitting(kind, Value::Nil),
                 (Base::Dot | Base::Variable(_) | Base::Function(_) | Base::Paren(_), _) => {}
@@ -120,11 +125,11 @@ impl<'t> Run<'t> {
         self.fitting(kind, value)
     }
 
-    /// The value, if it is of the kind that a function takes.
+    /// Returns the value if it has the required kind.
     fn fitting(&self, kind: Kind, value: Value) -> Result<Value, Fault> {
         let fits = match (kind, &value) {
             (Kind::Any, _) => true,
-            // No value is an empty map, which can be read and not written.
+            // Nil counts as an empty, read-only map.
             (Kind::Map, Value::Nil) => return Ok(Value::Nil),
             (Kind::Map, Value::Map(_)) => true,
             (Kind::Text, Value::Text(_)) => true,
@@ -136,11 +141,11 @@ impl<'t> Run<'t> {
             return Ok(value);
         }
         let (wanted, found) = (kind.name(), value.type_name());
-        Err(self.wrong(format!("{wanted} is needed, not a {found}")))
+        Err(self.wrong(format!("the argument must be {wanted}, not a {found}")))
     }
 }
 
-/// The entries of an argument that is a map, or nothing.
+/// Entries of a map argument. Empty for other values.
 pub fn entries(value: &Value) -> Map {
     match value {
         Value::Map(entries) => entries.borrow().clone(),

@@ -1,4 +1,4 @@
-//! Comparing as Go's templates do: like with like, and an error otherwise.
+//! Comparisons with the rules of Go's templates: operands of different types are an error.
 use std::cmp::Ordering;
 
 use super::{functions::Answer, value::Value};
@@ -6,13 +6,13 @@ use super::{functions::Answer, value::Value};
 const INCOMPATIBLE: &str = "values of different types cannot be compared";
 const INCOMPARABLE: &str = "values of this type cannot be compared";
 
-/// Whether the first equals any of the others.
+/// True if the first argument equals any of the others.
 pub fn eq(arguments: &[Value], _: usize) -> Answer {
     let Some((first, others)) = arguments.split_first() else {
-        return Err("it needs two arguments".to_string());
+        return Err("requires two arguments".to_string());
     };
     if others.is_empty() {
-        return Err("it needs something to compare with".to_string());
+        return Err("requires an argument to compare with".to_string());
     }
     for other in others {
         if equal(first, other)? {
@@ -50,7 +50,7 @@ pub fn le(arguments: &[Value], _: usize) -> Answer {
     ordered(arguments, |order| matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }
 
-/// Not at most: Go says it so, and of numbers that have no order it makes a difference.
+/// Not `le`, as in Go. The results differ for NaN.
 pub fn gt(arguments: &[Value], _: usize) -> Answer {
     ordered(arguments, |order| !matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }
@@ -60,7 +60,7 @@ pub fn ge(arguments: &[Value], _: usize) -> Answer {
 }
 
 fn ordered(arguments: &[Value], holds: fn(Option<Ordering>) -> bool) -> Answer {
-    let [a, b] = arguments else { return Err("it needs two arguments".to_string()) };
+    let [a, b] = arguments else { return Err("requires two arguments".to_string()) };
     let order = match (a, b) {
         (Value::Float(a), Value::Float(b)) => a.partial_cmp(b),
         (Value::Text(a), Value::Text(b)) => Some(a.cmp(b)),

@@ -1,7 +1,7 @@
-//! Escaping for HTML, JavaScript and URLs, of whatever the arguments print.
+//! Escaping of the printed arguments for HTML, JavaScript and URLs.
 use super::{format, functions::Answer, quote::is_printed, value::Value};
 
-/// What the arguments print together. No value prints as it does outside of functions.
+/// Text of all arguments together. Nil prints as it does outside of functions.
 fn text_of(arguments: &[Value], most: usize) -> String {
     let shown: Vec<Value> = arguments
         .iter()

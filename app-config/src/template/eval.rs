@@ -1,4 +1,4 @@
-//! Rendering: walks the tree with a dot, variables and a budget.
+//! Rendering: walks the tree with the current dot, the variables and the budget.
 use super::{
     Fault, Limits,
     ast::{Node, Parsed, Pipe},
@@ -7,10 +7,10 @@ use super::{
     value::Value,
 };
 
-/// How deep blocks, parentheses and templates may stand in one another while rendering.
+/// Maximum nesting of blocks, parentheses and templates while rendering.
 const DEEPEST: usize = 250;
 
-/// The text, and the steps it took.
+/// Renders the template. Returns the text and the number of steps.
 pub fn run<'t>(
     parsed: &'t Parsed,
     source: &'t str,
@@ -32,11 +32,11 @@ pub struct Run<'t> {
     out: String,
     pub budget: Budget,
     depth: usize,
-    /// What is looked at: where an error is said to be.
+    /// Offset of the current operand, for errors.
     pub here: usize,
 }
 
-/// What a node means for those behind it.
+/// Control flow after a node.
 #[derive(Clone, Copy, PartialEq)]
 enum Flow {
     On,
@@ -91,7 +91,7 @@ impl<'t> Run<'t> {
         Ok(Flow::On)
     }
 
-    /// Variables that are declared inside are gone behind it.
+    /// Runs in a new scope for variables.
     fn scoped(
         &mut self,
         inside: impl FnOnce(&mut Self) -> Result<Flow, Fault>,
@@ -107,7 +107,7 @@ impl<'t> Run<'t> {
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("this nests deeper than {DEEPEST} while rendering")));
+            return Err(self.wrong(format!("nesting while rendering exceeds {DEEPEST} levels")));
         }
         Ok(())
     }
@@ -141,7 +141,7 @@ impl<'t> Run<'t> {
                 }
             }
             Value::Map(entries) => {
-                // As it is now: the body may set keys.
+                // A copy, because the body may set keys.
                 let entries = entries.borrow().clone();
                 self.budget.spend(entries.len() as u64, pipe.at)?;
                 for (key, item) in entries {
@@ -164,21 +164,22 @@ impl<'t> Run<'t> {
             }
             Value::Nil | Value::Null => {}
             Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
-                let message = format!("`range` cannot go over a {}", value.type_name());
+                let message = format!("`range` cannot iterate over a {}", value.type_name());
                 return Err(self.wrong(message));
             }
         }
         if went {
             return Ok(Flow::On);
         }
-        // A `break` here ends this `range`, a `continue` the turn of the one around it.
+        // In an `else` list, `break` ends this `range`, but `continue` applies to the enclosing
+        // `range`.
         Ok(match self.nodes(otherwise, dot)? {
             Flow::Break | Flow::On => Flow::On,
             Flow::Continue => Flow::Continue,
         })
     }
 
-    /// One turn of a `range`.
+    /// Runs one iteration of a `range`.
     fn turn(
         &mut self,
         pipe: &'t Pipe,
@@ -234,7 +235,7 @@ impl<'t> Run<'t> {
     pub fn get(&self, name: &str) -> Result<Value, Fault> {
         let found = self.vars.iter().rev().find(|(known, _)| *known == name);
         let found = found.map(|(_, value)| value.clone());
-        found.ok_or_else(|| self.wrong(format!("the variable {name} has no value yet")))
+        found.ok_or_else(|| self.wrong(format!("the variable {name} has no value at this point")))
     }
 
     pub fn set(&mut self, name: &str, value: Value) -> Result<(), Fault> {
@@ -268,14 +269,14 @@ impl<'t> Run<'t> {
     fn print(&mut self, text: &str) -> Result<(), Fault> {
         if self.out.len() + text.len() > self.budget.bytes {
             let most = self.budget.bytes;
-            return Err(self.wrong(format!("the result is larger than {most} bytes")));
+            return Err(self.wrong(format!("the result exceeds {most} bytes")));
         }
         self.budget.text(text.len(), self.here)?;
         self.out.push_str(text);
         Ok(())
     }
 
-    /// How an operand is written.
+    /// Source text of an operand.
     pub fn written(&self, operand: &super::ast::Operand) -> String {
         self.source.get(operand.start..operand.end).unwrap_or_default().to_string()
     }

@@ -1,4 +1,4 @@
-//! What a template reads, where each value comes from, and what a state does not have of it.
+//! Variables of a template: name, source, and value in a state.
 use serde::Serialize;
 use serde_json::Value as Json;
 
@@ -7,23 +7,23 @@ use super::{
     reads::{self, ANY},
 };
 
-/// One variable of a template.
+/// A variable of a template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Variable {
-    /// As templates write it; `*` stands for any key.
+    /// Name as in templates. `*` stands for any key.
     pub name: String,
-    /// What gives it its value.
+    /// Source of the value.
     pub from: String,
-    /// Whether rendering fails without it; `index` and `dig` only ask.
+    /// True if rendering fails without it. `index` and `dig` tolerate its absence.
     pub needed: bool,
     pub missing: bool,
-    /// What it is in the state; nothing when it is missing, or stands for several.
+    /// Value in the state. `None` if it is missing or the name stands for several values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Json>,
 }
 
 impl Template {
-    /// Every variable that it may read, by name.
+    /// Variables that the template may read, by name.
     pub fn variables(&self, state: &Json) -> Vec<Variable> {
         let top = state.get("nuon").or_else(|| state.get("stead")).unwrap_or(&Json::Null);
         let found = reads::reads(self.parsed());
@@ -46,7 +46,7 @@ impl Template {
     }
 }
 
-/// The value at a path; of a path that stands for several, the first.
+/// Value at a path. If the path stands for several values, the first one.
 fn there<'j>(json: &'j Json, path: &[&str]) -> Option<&'j Json> {
     let Some((first, rest)) = path.split_first() else { return Some(json) };
     match json {
@@ -75,7 +75,7 @@ fn source(path: &[&str]) -> String {
         ["install_stack", ..] => "the stack".to_string(),
         ["secrets", name, ..] | ["install", "secrets", name, ..] => format!("the secret {name}"),
         ["actions", "workflows", name, ..] | ["actions", name, ..] => format!("the action {name}"),
-        ["cloud_account", ..] => "the account of the install".to_string(),
+        ["cloud_account", ..] => "the cloud account of the install".to_string(),
         ["inputs", ..] => "the inputs".to_string(),
         [] => "the whole state".to_string(),
         [part, ..] => format!("the {}", part.replace('_', " ")),

@@ -1,9 +1,9 @@
-//! How values print, as Go prints them.
+//! Formats values as Go does.
 use std::fmt::Write as _;
 
 use super::value::Value;
 
-/// `%v`. Stops behind `most` bytes: printing a shared value can be long.
+/// `%v`. Stops after `most` bytes, because a shared value can be long when printed.
 pub fn plain(value: &Value, out: &mut String, most: usize) {
     if out.len() > most {
         return;
@@ -11,7 +11,7 @@ pub fn plain(value: &Value, out: &mut String, most: usize) {
     match value {
         Value::Nil | Value::Null => out.push_str("<nil>"),
         Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         Value::Int(number) | Value::Int64(number) => drop(write!(out, "{number}")),
         Value::Byte(byte) => drop(write!(out, "{byte}")),
         Value::Float(number) => out.push_str(&float(*number)),
@@ -41,7 +41,7 @@ pub fn plain(value: &Value, out: &mut String, most: usize) {
     }
 }
 
-/// `print`: a space between two operands unless one of them is a string.
+/// `print`: adds a space between two operands unless one of them is a string.
 pub fn sprint(arguments: &[Value], most: usize) -> String {
     let mut out = String::new();
     let is_text = |value: &Value| matches!(value, Value::Text(_));
@@ -54,7 +54,7 @@ pub fn sprint(arguments: &[Value], most: usize) -> String {
     out
 }
 
-/// A float in the fewest digits: with an exponent when it is below 1e-4 or from 1e+06 on.
+/// A float with the fewest digits. Uses an exponent below 1e-4 and from 1e+06.
 pub fn float(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return special(number);
@@ -78,7 +78,7 @@ pub fn special(number: f64) -> String {
     }
 }
 
-/// Significant digits and the exponent of the first one.
+/// Significant digits, and the exponent of the first one.
 pub fn shortest(number: f64) -> (String, i32) {
     let text = format!("{:e}", number.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));

@@ -1,5 +1,5 @@
-//! The functions of templates, by name, and what each takes. Those of Go itself are in `builtin`,
-//! `compare`, `printf` and `escape`; those of sprig in `sprig` and `json`.
+//! Functions of templates by name, with their parameters. Go's own functions are in `builtin`,
+//! `compare`, `printf` and `escape`. Sprig's functions are in `sprig` and `json`.
 use super::{builtin, compare, escape, json, printf::printf, sprig, value::Value};
 
 pub type Answer = Result<Value, String>;
@@ -8,22 +8,22 @@ pub type Answer = Result<Value, String>;
 pub struct Function {
     pub name: &'static str,
     pub fixed: &'static [Kind],
-    /// What any number of further arguments is.
+    /// Kind of all further arguments.
     pub rest: Option<Kind>,
-    /// Whether it goes through lists and maps it is given, which then has to be paid for.
+    /// True if it traverses list and map arguments, which costs steps.
     pub walks: bool,
     pub does: Does,
 }
 
 #[derive(Debug, Clone, Copy)]
 pub enum Does {
-    /// Of evaluated arguments; the largest text it may make comes with them.
+    /// Function of evaluated arguments and of the maximum size of its text.
     Call(fn(&[Value], usize) -> Answer),
-    /// Gives back the first argument that is true, or false; see `call`.
+    /// Returns the first argument that is true, or false; see `call`.
     Choose { on: bool },
 }
 
-/// What an argument has to be.
+/// Required kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Any,
@@ -46,7 +46,7 @@ impl Kind {
 }
 
 impl Function {
-    /// What the argument at this place has to be.
+    /// Required kind of the argument at this index.
     pub fn takes(&self, index: usize) -> Kind {
         self.fixed.get(index).copied().or(self.rest).unwrap_or(Kind::Any)
     }

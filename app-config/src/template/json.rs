@@ -1,4 +1,4 @@
-//! JSON as Go writes and reads it.
+//! JSON as Go reads and writes it.
 use serde_json::Value as Json;
 
 use super::{
@@ -7,9 +7,9 @@ use super::{
     value::{Value, from_json},
 };
 
-/// What is no JSON gives nil, as in sprig.
+/// Invalid JSON gives nil, as in sprig.
 pub fn read(arguments: &[Value], _: usize) -> Answer {
-    let [Value::Text(text)] = arguments else { return Err("it needs a string".to_string()) };
+    let [Value::Text(text)] = arguments else { return Err("requires a string".to_string()) };
     let parsed: Option<Json> = serde_json::from_str(text).ok();
     Ok(parsed.as_ref().map_or(Value::Nil, from_json))
 }
@@ -89,7 +89,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Go escapes what could end a script in HTML, and so do the texts that depend on it.
+    /// Go escapes characters that could end a script in HTML. Real texts rely on it.
     fn text(&mut self, text: &str) {
         self.out.push('"');
         for c in text.chars() {
@@ -111,7 +111,7 @@ impl Writer<'_> {
     }
 }
 
-/// Go's JSON uses an exponent only below 1e-6 and from 1e21 on.
+/// Go's JSON uses an exponent only below 1e-6 and from 1e21.
 fn number_text(number: f64) -> String {
     if number == 0.0 {
         return if number.is_sign_negative() { "-0" } else { "0" }.to_string();
@@ -120,6 +120,6 @@ fn number_text(number: f64) -> String {
     if (-6..21).contains(&exponent) {
         return decimal(number, &digits, exponent);
     }
-    // `1e-07` is `1e-7` there.
+    // Go's JSON writes `1e-7` instead of `1e-07`.
     scientific(number, &digits, exponent, 'e').replace("e-0", "e-")
 }

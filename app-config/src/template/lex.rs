@@ -1,4 +1,4 @@
-//! From characters to tokens, one at a time: what is wrong behind a mistake is not looked at.
+//! Converts characters to tokens, one at a time. Text after an error is not scanned.
 use super::token::{Kind, Token};
 
 const OPEN: &str = "{{";
@@ -9,7 +9,7 @@ pub struct Lexer<'s> {
     source: &'s str,
     at: usize,
     state: State,
-    /// Parentheses that are open.
+    /// Number of open parentheses.
     open: usize,
 }
 
@@ -45,7 +45,7 @@ impl<'s> Lexer<'s> {
         &self.source[self.at..]
     }
 
-    /// The token from here to `end`.
+    /// Returns the token from the current position to `end`.
     fn give(&mut self, kind: Kind, end: usize) -> Token<'s> {
         let at = std::mem::replace(&mut self.at, end);
         Token { kind, text: &self.source[at..end], at }
@@ -92,7 +92,7 @@ impl<'s> Lexer<'s> {
         };
         let end = self.at + 2 + length + 2;
         let Some(trims) = closes(&self.source[end..]) else {
-            let why = "a comment has to end right before the closing braces";
+            let why = "a comment must end right before the closing braces";
             return Some(self.wrong(why));
         };
         self.at = end + if trims { 4 } else { 2 };
@@ -128,7 +128,7 @@ impl<'s> Lexer<'s> {
             c if SPACES.contains(&c) => self.space(),
             '=' => self.give(Kind::Assign, one),
             ':' if second == Some('=') => self.give(Kind::Declare, one + 1),
-            ':' => self.wrong("`:` has to be followed by `=`"),
+            ':' => self.wrong("`:` must be followed by `=`"),
             '|' => self.give(Kind::Pipe, one),
             '"' => self.quoted('"', Kind::Quoted, "this string is not closed"),
             '\'' => self.quoted('\'', Kind::Character, "this character is not closed"),
@@ -144,18 +144,18 @@ impl<'s> Lexer<'s> {
                 self.open += 1;
                 self.give(Kind::Open, one)
             }
-            ')' if self.open == 0 => self.wrong("this parenthesis was never opened"),
+            ')' if self.open == 0 => self.wrong("this closing parenthesis has no opening one"),
             ')' => {
                 self.open -= 1;
                 self.give(Kind::Close, one)
             }
             ',' => self.give(Kind::Comma, one),
             '!'..='~' => self.give(Kind::Other, one),
-            _ => self.wrong("this character does not belong between braces"),
+            _ => self.wrong("invalid character between braces"),
         }
     }
 
-    /// Leaves one space where it belongs to the dash before closing braces.
+    /// Skips spaces, but keeps the one that belongs to a ` -}}` trim marker.
     fn space(&mut self) -> Token<'s> {
         let rest = self.rest();
         let mut length = rest.len() - rest.trim_start_matches(SPACES).len();
@@ -165,7 +165,7 @@ impl<'s> Lexer<'s> {
         self.give(Kind::Space, self.at + length)
     }
 
-    /// A dot or dollar, and the name behind it.
+    /// Scans a dot or dollar and the name after it.
     fn name(&mut self, named: Kind, alone: Kind) -> Token<'s> {
         let start = self.at + 1;
         if ends_a_name(&self.source[start..]) {
@@ -173,7 +173,7 @@ impl<'s> Lexer<'s> {
         }
         let end = start + word(&self.source[start..]).len();
         if !ends_a_name(&self.source[end..]) {
-            return self.wrong("this character does not belong in a name");
+            return self.wrong("invalid character in a name");
         }
         self.give(named, end)
     }
@@ -182,7 +182,7 @@ impl<'s> Lexer<'s> {
         let word = word(self.rest());
         let end = self.at + word.len();
         if !ends_a_name(&self.source[end..]) {
-            return self.wrong("this character does not belong in a name");
+            return self.wrong("invalid character in a name");
         }
         let kind = match word {
             "block" | "break" | "continue" | "define" | "else" | "end" | "if" | "range"
@@ -208,13 +208,13 @@ impl<'s> Lexer<'s> {
         self.wrong(open)
     }
 
-    /// Takes what may be a number; whether it is one is seen when it is read.
+    /// Scans a number. The parser checks if it is valid.
     fn number(&mut self) -> Token<'s> {
         let length = number(self.rest());
         let end = self.at + length;
         match self.source[end..].chars().next() {
             Some('+' | '-') => self.wrong("complex numbers are not supported"),
-            Some(c) if is_word(c) => self.wrong("this is no number"),
+            Some(c) if is_word(c) => self.wrong("invalid number"),
             Some(_) | None => self.give(Kind::Number, end),
         }
     }
@@ -256,12 +256,12 @@ fn number(text: &str) -> usize {
     at
 }
 
-/// `-` and a space, behind opening braces.
+/// True for a trim marker after opening braces: `-` and a space.
 fn marked(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
 }
 
-/// Whether the action ends here, and then whether it trims what follows.
+/// Returns `None` unless the action ends here. Otherwise, true if it trims the following text.
 fn closes(rest: &str) -> Option<bool> {
     if rest.starts_with(CLOSE) {
         return Some(false);
@@ -277,7 +277,7 @@ fn word(text: &str) -> &str {
     &text[..text.len() - text.trim_start_matches(is_word).len()]
 }
 
-/// What may follow a name; `.a-b` is a mistake and not a subtraction.
+/// True for a character that may follow a name. `.a-b` is an error, not a subtraction.
 fn ends_a_name(rest: &str) -> bool {
     let Some(c) = rest.chars().next() else { return true };
     SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | '(' | ')') || rest.starts_with(CLOSE)

@@ -1,7 +1,7 @@
-//! Strings, characters and numbers as they are written in a template.
+//! String, character and number literals of templates.
 use super::ast::Number;
 
-/// The text of a `"…"` literal, without its quotes; `None` when an escape is wrong.
+/// Text of a `"…"` literal without its quotes. `None` if an escape is invalid.
 pub fn interpreted(inner: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(inner.len());
     let mut rest = inner;
@@ -18,14 +18,14 @@ pub fn interpreted(inner: &str) -> Option<String> {
         }
         rest = &rest[length..];
     }
-    // Bytes can be escaped one by one; what is no text then becomes one that can be kept.
+    // Escapes can produce any bytes. Invalid UTF-8 is replaced.
     Some(
         String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()),
     )
 }
 
-/// A `'c'` literal, which is a number.
+/// Value of a `'c'` literal, which is a number.
 pub fn character(written: &str) -> Option<Number> {
     let inner = written.strip_prefix('\'')?.strip_suffix('\'')?;
     let first = inner.chars().next()?;
@@ -49,7 +49,7 @@ enum Escaped {
     Char(char),
 }
 
-/// What follows a backslash, and how much of it was taken.
+/// Character after a backslash, and the length of the escape.
 fn escape(rest: &str, quote: char) -> Option<(Escaped, usize)> {
     let byte = |byte: u8| Some((Escaped::Byte(byte), 1));
     match rest.chars().next()? {
@@ -70,12 +70,12 @@ fn escape(rest: &str, quote: char) -> Option<(Escaped, usize)> {
     }
 }
 
-/// Digits alone: what parses numbers would take a sign.
+/// Parses digits only. The standard parsers would also accept a sign.
 fn digits(text: &str, radix: u32) -> Option<u32> {
     text.chars().all(|c| c.is_digit(radix)).then(|| u32::from_str_radix(text, radix).ok())?
 }
 
-/// A number as it is written; `None` when it is none.
+/// Parses a number literal. `None` if it is invalid.
 pub fn number(written: &str) -> Option<Number> {
     let is_float = is_float(written);
     if let Some(int) = integer(written, Some(0)) {
@@ -88,14 +88,14 @@ pub fn number(written: &str) -> Option<Number> {
         return None;
     }
     let float = float(written)?;
-    // 2^63 is the first float that no longer fits.
+    // 2^63 is the first float that is too large.
     let whole = float.trunc() == float && (-TWO_TO_63..TWO_TO_63).contains(&float);
     Some(Number { int: whole.then_some(float as i64), float, is_float })
 }
 
 const TWO_TO_63: f64 = 9_223_372_036_854_775_808.0;
 
-/// Whether it is a float where nothing says what is needed: `1e3` is, `0x1e3` is not.
+/// True if it is a float where any type is allowed: `1e3` is one, `0x1e3` is not.
 fn is_float(written: &str) -> bool {
     let hexadecimal = written.len() > 2
         && (written.starts_with("0x") || written.starts_with("0X"))
@@ -103,8 +103,8 @@ fn is_float(written: &str) -> bool {
     !hexadecimal && written.contains(['.', 'e', 'E', 'p', 'P'])
 }
 
-/// An integer as Go reads it; without a base the prefix says which, and underscores may stand
-/// between digits.
+/// Parses an integer as Go does. Without a base, the prefix selects it, and underscores may
+/// separate digits.
 pub fn integer(written: &str, base: Option<u32>) -> Option<i64> {
     let (negative, digits) = match written.strip_prefix('-') {
         Some(digits) => (true, digits),
@@ -137,7 +137,7 @@ fn unsigned(digits: &str, base: Option<u32>) -> Option<u64> {
         Some(radix) => (digits.to_string(), radix),
         None => (digits.to_string(), 10),
     };
-    // A sign in the midst is not one.
+    // A sign is valid only at the start.
     if !text.chars().all(|c| c.is_digit(radix)) {
         return None;
     }
@@ -183,11 +183,12 @@ fn float(written: &str) -> Option<f64> {
             unsigned.parse().ok()?
         }
     };
-    // Too large is no number; too small is zero.
+    // Too large is invalid. Too small is zero.
     size.is_finite().then_some(if plain.starts_with('-') { -size } else { size })
 }
 
-/// `1.8p3`, behind its `0x`. More digits than a float holds are refused rather than rounded.
+/// Parses `1.8p3`, the part after `0x`. Rejects more digits than a float holds, instead of
+/// rounding.
 fn hexadecimal_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once('p')?;
     let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -201,19 +202,20 @@ fn hexadecimal_float(text: &str) -> Option<f64> {
         return None;
     }
     let exponent = integer(exponent, None)?.clamp(-5000, 5000) - 4 * part.len() as i64;
-    // In two steps, so that neither power leaves the range of a float before the other is in.
+    // Two steps, so that neither power leaves the range of a float before the other is applied.
     let half = exponent / 2;
     let (a, b) = (i32::try_from(half).ok()?, i32::try_from(exponent - half).ok()?);
     Some(mantissa as f64 * 2f64.powi(a) * 2f64.powi(b))
 }
 
-/// A float without its fraction. One that does not fit is the smallest integer, whatever its sign:
-/// so Go's conversion does on the machines that templates are rendered on.
+/// Drops the fraction of a float. A float that does not fit becomes the smallest integer, as Go's
+/// conversion does on amd64.
 pub fn truncated(float: f64) -> i64 {
     if (-TWO_TO_63..TWO_TO_63).contains(&float) { float as i64 } else { i64::MIN }
 }
 
-/// A decimal integer; the nearest that fits when it is too large, and zero when it is none.
+/// Parses a decimal integer. Too large gives the nearest one that fits, and an invalid one gives
+/// zero.
 pub fn clamped(written: &str) -> i64 {
     let digits = written.strip_prefix(['+', '-']).unwrap_or(written);
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

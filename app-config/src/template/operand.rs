@@ -1,4 +1,4 @@
-//! Evaluating pipelines, commands, operands and fields.
+//! Evaluates pipelines, commands, operands and fields.
 use std::sync::Arc;
 
 use super::{
@@ -40,7 +40,7 @@ impl<'t> Run<'t> {
             return self.call(function, first.at, rest, piped, dot);
         }
         let given = !rest.is_empty() || piped.is_some();
-        // Of a chain the fields come first; only then is it seen that it takes no arguments.
+        // Like Go, reads the fields of a chain first. Only then is an argument an error.
         let paren = matches!(first.base, Base::Paren(_)) && first.fields.is_empty();
         if given && !paren {
             self.here = first.at;
@@ -52,19 +52,19 @@ impl<'t> Run<'t> {
         }
         if matches!(first.base, Base::Nil) {
             self.here = first.at;
-            return Err(self.wrong("nil is not a command"));
+            return Err(self.wrong("nil cannot be used as a command"));
         }
         self.value(first, dot, given)
     }
 
     fn no_function(&self, operand: &Operand) -> Fault {
         let written = self.written(operand);
-        let mut fault = self.wrong(format!("{written} is no function and takes no arguments"));
+        let mut fault = self.wrong(format!("{written} is not a function and takes no arguments"));
         fault.variable = Some(written);
         fault
     }
 
-    /// The value of an operand; refused when it is `given` arguments that only a function takes.
+    /// Value of an operand. Fails if it is `given` arguments, which only functions accept.
     pub fn value(
         &mut self,
         operand: &'t Operand,
@@ -108,7 +108,7 @@ impl<'t> Run<'t> {
             }
             Base::Nil => Value::Nil,
             Base::Paren(pipe) => {
-                // What a parenthesis declares lives until the enclosing block ends.
+                // A variable that is declared in parentheses lives until the enclosing block ends.
                 self.deeper()?;
                 let value = self.pipe(pipe, dot)?;
                 self.shallower();
@@ -140,11 +140,11 @@ impl<'t> Run<'t> {
     fn no_field(&self, value: &Value, field: &str, operand: &Operand) -> Fault {
         let written = self.written(operand);
         let mut fault = self.wrong(match value {
-            Value::Map(_) => format!("{written}: there is no {field:?}"),
+            Value::Map(_) => format!("{written}: {field:?} does not exist"),
             other if other.is_nil() => {
-                format!("{written}: there is no value to read {field:?} from")
+                format!("{written}: cannot read {field:?} from nil")
             }
-            other => format!("{written}: {field:?} cannot be read from a {}", other.type_name()),
+            other => format!("{written}: cannot read {field:?} from a {}", other.type_name()),
         });
         fault.variable = Some(written);
         fault

@@ -1,7 +1,7 @@
-//! From tokens to a tree. Functions and variables are checked here, before anything is rendered.
+//! Converts tokens to a tree. Functions and variables are checked here, before rendering.
 //!
-//! Follows Go's parser token by token, with its lookahead, so that a mistake is found at the same
-//! token of the same text.
+//! Follows Go's parser token by token, with its lookahead, so that both report an error at the same
+//! token.
 use std::sync::Arc;
 
 use super::{
@@ -12,16 +12,19 @@ use super::{
     token::{Kind, Token},
 };
 
-/// Deeper nesting is refused rather than trusted to the stack.
+/// Maximum nesting. Deeper nesting could overflow the stack.
 pub const DEEPEST: usize = 150;
-/// The largest text that is read.
+/// Maximum size of a template.
 pub const LARGEST_BYTES: usize = 4 << 20;
-/// The name by which a text can call itself.
+/// Name by which a text can call itself.
 const MAIN: &str = "input";
 
 pub fn parse(source: &str) -> Result<Parsed, Fault> {
     if source.len() > LARGEST_BYTES {
-        return Err(Fault::parse(0, format!("a template has at most {LARGEST_BYTES} bytes")));
+        return Err(Fault::parse(
+            0,
+            format!("the template is too large: the maximum is {LARGEST_BYTES} bytes"),
+        ));
     }
     let none = Token { kind: Kind::End, text: "", at: 0 };
     let mut parser = Parser {
@@ -46,20 +49,20 @@ fn root() -> Vec<Arc<str>> {
 
 pub struct Parser<'s> {
     lexer: Lexer<'s>,
-    /// Tokens that were looked at; the last `waiting` of them come again.
+    /// Lookahead tokens. The last `waiting` of them are read again.
     ahead: [Token<'s>; 3],
     waiting: usize,
     pub vars: Vec<Arc<str>>,
     pub parsed: Parsed,
     pub depth: usize,
-    /// `range`s around this place.
+    /// Number of enclosing `range` blocks.
     ranges: usize,
 }
 
-/// What closed a list of nodes.
+/// Keyword that closed a list of nodes.
 enum Closing {
     Done,
-    /// Whether an `if` or `with` follows, to which the same `end` belongs.
+    /// `else`. If an `if` or `with` follows, it belongs to the same `end`.
     Else,
 }
 
@@ -77,13 +80,13 @@ impl<'s> Parser<'s> {
         self.waiting += 1;
     }
 
-    /// Gives back the token before the one that was only looked at.
+    /// Puts back `token` and the peeked token after it.
     pub fn backup_two(&mut self, token: Token<'s>) {
         self.ahead[1] = token;
         self.waiting = 2;
     }
 
-    /// Gives back two tokens before the one that was only looked at.
+    /// Puts back two tokens and the peeked token after them.
     pub fn backup_three(&mut self, first: Token<'s>, second: Token<'s>) {
         self.ahead[1] = second;
         self.ahead[2] = first;
@@ -114,12 +117,12 @@ impl<'s> Parser<'s> {
         token
     }
 
-    /// Where the token that was read last ends.
+    /// End offset of the last token.
     pub fn last_end(&self) -> usize {
         self.ahead[0].end()
     }
 
-    /// A mistake, said to be at the token that was read last.
+    /// Error at the last token.
     pub fn wrong(&self, why: impl Into<String>) -> Fault {
         Fault::parse(self.ahead[0].at, why)
     }
@@ -138,11 +141,11 @@ impl<'s> Parser<'s> {
         if token.kind == kind { Ok(token) } else { Err(self.unexpected(token, place)) }
     }
 
-    /// A level deeper; refused before the stack is.
+    /// Enters a nesting level. Fails at the maximum, before the stack overflows.
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("this nests deeper than {DEEPEST}")));
+            return Err(self.wrong(format!("nesting exceeds {DEEPEST} levels")));
         }
         Ok(())
     }
@@ -161,14 +164,14 @@ impl<'s> Parser<'s> {
             }
             match self.node()? {
                 Ok(node) => nodes.push(node),
-                Err(Closing::Done) => return Err(self.wrong("this `end` belongs to nothing")),
-                Err(Closing::Else) => return Err(self.wrong("this `else` belongs to nothing")),
+                Err(Closing::Done) => return Err(self.wrong("`end` without a block")),
+                Err(Closing::Else) => return Err(self.wrong("`else` without a block")),
             }
         }
         Ok(nodes)
     }
 
-    /// The nodes of an `opened` block, and what closed it.
+    /// Parses the nodes of an `opened` block. Returns them with the keyword that closed it.
     fn list(&mut self, opened: &str, at: usize) -> Result<(Vec<Node>, Closing), Fault> {
         let mut nodes = Vec::new();
         while self.peek_word().kind != Kind::End {
@@ -222,7 +225,11 @@ impl<'s> Parser<'s> {
                 }
                 if token.text == "break" { Node::Break } else { Node::Continue }
             }
-            _ => return Err(self.unexpected(token, "an action; `define` stands at the top")),
+            _ => {
+                return Err(
+                    self.unexpected(token, "an action; `define` is allowed only at the top level")
+                );
+            }
         }))
     }
 
@@ -249,7 +256,7 @@ impl<'s> Parser<'s> {
 
     fn otherwise(&mut self, word: Token<'s>) -> Result<Vec<Node>, Fault> {
         let next = self.peek();
-        // `else if` is one word: `else` left the `if` for this place, and both share one `end`.
+        // `else if`: parsing `else` left the `if` in place, and both share one `end`.
         if word.text != "range" && next.kind == Kind::Keyword && next.text == word.text {
             self.next();
             return Ok(vec![self.control(next)?]);
@@ -267,12 +274,12 @@ impl<'s> Parser<'s> {
         self.expect(Kind::Right, place)?;
         let (body, closing) = self.separate("define", token.at)?;
         if matches!(closing, Closing::Else) {
-            return Err(self.wrong("a `define` has no `else`"));
+            return Err(self.wrong("`define` cannot have an `else`"));
         }
         self.define(name, body)
     }
 
-    /// The body of a template that sees no variables from around it.
+    /// Parses the body of a template, which does not see the variables around it.
     fn separate(&mut self, word: &str, at: usize) -> Result<(Vec<Node>, Closing), Fault> {
         self.deeper()?;
         let vars = std::mem::replace(&mut self.vars, root());
@@ -284,7 +291,7 @@ impl<'s> Parser<'s> {
         Ok(closed)
     }
 
-    /// A template that holds nothing but white space gives way to one of the same name.
+    /// Adds a template. A template of only white space is replaced by one with the same name.
     fn define(&mut self, name: String, body: Vec<Node>) -> Result<(), Fault> {
         match self.parsed.defines.get(&name) {
             Some(known) if !is_blank(known) => {
@@ -311,12 +318,12 @@ impl<'s> Parser<'s> {
         Ok(Node::Call { name, pipe, at: token.at })
     }
 
-    /// Defines a template and calls it.
+    /// Parses a `block`: defines a template and calls it.
     fn block(&mut self) -> Result<Node, Fault> {
         let token = self.next_word();
         let name = self.name(token, "`block`, which needs a name in quotes")?;
         let pipe: Pipe = self.pipe("`block`", Kind::Right)?;
-        let wrong = self.wrong("a `block` has no `else`");
+        let wrong = self.wrong("`block` cannot have an `else`");
         let (body, closing) = self.separate("block", token.at)?;
         if matches!(closing, Closing::Else) {
             return Err(wrong);

@@ -1,4 +1,4 @@
-//! Parsing what stands between braces: pipelines, commands, operands.
+//! Parses the contents of braces: pipelines, commands, operands.
 use std::sync::Arc;
 
 use super::{
@@ -9,12 +9,11 @@ use super::{
     token::{Kind, Token},
 };
 
-/// Whoever reads a variable looks at all that are declared at that place, one by one, here and
-/// while rendering.
+/// Maximum number of variables in one scope. Each read scans all of them, here and while rendering.
 const MOST_VARIABLES: usize = 500;
 
 impl<'s> Parser<'s> {
-    /// A pipeline up to `end`, in a `place` that errors name; in a `range` it may set two variables.
+    /// Parses a pipeline up to `end`. Errors name the `place`. In `range` it may set two variables.
     pub fn pipe(&mut self, place: &str, end: Kind) -> Result<Pipe, Fault> {
         self.deeper()?;
         let at = self.peek_word().at;
@@ -36,14 +35,14 @@ impl<'s> Parser<'s> {
         }
         let takes = |command: &Command| command.operands.first().is_some_and(may_take_arguments);
         if !commands[1..].iter().all(takes) {
-            return Err(self.wrong("what follows `|` has to be a function"));
+            return Err(self.wrong("`|` must be followed by a function"));
         }
         self.depth -= 1;
         Ok(Pipe { sets, assigns, commands, at })
     }
 
-    /// `$x :=`, `$x =`, and in `range` also `$k, $v :=`. A variable is known from here on, even
-    /// before it has a value.
+    /// Parses `$x :=`, `$x =`, and in `range` also `$k, $v :=`. The variable is in scope from here,
+    /// even before it has a value.
     fn sets(&mut self, place: &str) -> Result<(Vec<Arc<str>>, bool), Fault> {
         let mut names: Vec<Arc<str>> = Vec::new();
         loop {
@@ -65,11 +64,11 @@ impl<'s> Parser<'s> {
                     self.next_word();
                     self.set(&mut names, variable, false)?;
                     if place != "range" || names.len() > 1 {
-                        return Err(self.wrong("too many variables are set here"));
+                        return Err(self.wrong("too many variables on the left side"));
                     }
                     match self.peek_word().kind {
                         Kind::Variable | Kind::Right | Kind::Close => {}
-                        _ => return Err(self.wrong("`range` sets variables and nothing else")),
+                        _ => return Err(self.wrong("`range` can only set variables")),
                     }
                 }
                 _ if behind.kind == Kind::Space => {
@@ -96,7 +95,7 @@ impl<'s> Parser<'s> {
             return Ok(());
         }
         if self.vars.len() > MOST_VARIABLES {
-            let why = format!("more than {MOST_VARIABLES} variables are declared at this place");
+            let why = format!("too many variables: the maximum in one scope is {MOST_VARIABLES}");
             return Err(self.wrong(why));
         }
         self.vars.push(name);
@@ -127,11 +126,11 @@ impl<'s> Parser<'s> {
         Ok(Command { operands })
     }
 
-    /// A term and the fields read from it; none where something else stands.
+    /// Parses a term and the fields read from it. `None` if the next token starts no operand.
     fn operand(&mut self) -> Result<Option<Operand>, Fault> {
         let Some((base, first)) = self.term()? else { return Ok(None) };
         let mut fields: Vec<Arc<str>> = Vec::new();
-        // Of a parenthesis, the one that closes it was read last.
+        // For a parenthesis, the last token is the closing one.
         let mut end = if first.kind == Kind::Open { self.last_end() } else { first.end() };
         let mut at = first.at;
         if first.kind == Kind::Field {
@@ -200,13 +199,13 @@ impl<'s> Parser<'s> {
     }
 
     fn number(&self, token: Token<'s>, number: Option<Number>) -> Result<Base, Fault> {
-        let none = || self.wrong(format!("{:?} is no number", token.text));
+        let none = || self.wrong(format!("invalid number {:?}", token.text));
         number.map(Base::Number).ok_or_else(none)
     }
 
     fn function(&mut self, token: Token<'s>) -> Result<&'static functions::Function, Fault> {
         let Some(function) = functions::find(token.text) else {
-            return Err(self.wrong(format!("there is no function {:?}", token.text)));
+            return Err(self.wrong(format!("unknown function {:?}", token.text)));
         };
         self.parsed.changes |= function.name == "set";
         Ok(function)
@@ -242,7 +241,8 @@ fn begins_an_operand(kind: Kind) -> bool {
     }
 }
 
-/// Only functions take what a `|` hands on; Go leaves it to the rendering to refuse the others.
+/// True if the operand may receive the value of a `|`. Like Go, the parser accepts operands that
+/// fail only while rendering.
 fn may_take_arguments(operand: &Operand) -> bool {
     match operand.base {
         Base::Function(_) | Base::Variable(_) | Base::Paren(_) => true,

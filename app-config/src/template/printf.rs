@@ -1,17 +1,17 @@
-//! `printf` as Go's `fmt` does it: flags, width, precision, `*`, argument numbers. A verb that does
-//! not fit its value prints what Go prints, `%!d(string=hi)`; it is no error.
+//! `printf` as in Go's `fmt`: flags, width, precision, `*`, argument numbers. A verb that does not
+//! match its value is not an error; it prints `%!d(string=hi)` as Go does.
 use super::{
     functions::Answer,
     value::Value,
     verbs::{Form, Printer},
 };
 
-/// Wider or more precise than this, Go reads as a mistake.
+/// Maximum width and precision. Go treats larger ones as an error.
 const WIDEST: i64 = 1_000_000;
 
 pub fn printf(arguments: &[Value], most: usize) -> Answer {
     let Some((Value::Text(form), rest)) = arguments.split_first() else {
-        return Err("it needs a format".to_string());
+        return Err("requires a format".to_string());
     };
     Ok(Value::text(formatted(form, rest, most)))
 }
@@ -30,11 +30,11 @@ pub fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
 }
 
 struct Printf<'a> {
-    /// Of the format.
+    /// Rest of the format.
     rest: &'a str,
     arguments: &'a [Value],
     next: usize,
-    /// Whether some argument was chosen by its number; then none is too many.
+    /// True if an argument was selected by number. Unused arguments are then not reported.
     numbered: bool,
     good_number: bool,
     printer: Printer,
@@ -56,7 +56,7 @@ impl Printf<'_> {
         self.extra();
     }
 
-    /// One verb; false when the format ends before it.
+    /// Formats one verb. Returns false if the format ends before it.
     fn one(&mut self) -> bool {
         self.good_number = true;
         let mut form = self.flags();
@@ -147,7 +147,7 @@ impl Printf<'_> {
         form
     }
 
-    /// Digits, as a size. One that is too large takes the rest of the format with it.
+    /// Parses digits as a size. A size that is too large consumes the rest of the format.
     fn size(&mut self) -> Option<usize> {
         let length =
             self.rest.len() - self.rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -170,7 +170,7 @@ impl Printf<'_> {
         argument.whole().filter(|size| (-WIDEST..=WIDEST).contains(size))
     }
 
-    /// `[2]`: which argument comes next.
+    /// Parses `[2]`, the number of the next argument.
     fn number(&mut self) -> bool {
         let Some(inner) = self.rest.strip_prefix('[') else { return false };
         self.numbered = true;

@@ -1,6 +1,6 @@
-//! Texts and characters as Go writes them in source.
+//! Strings and characters as Go writes them in source code.
 
-/// `"…"`; with `ascii`, everything else is escaped.
+/// `"…"`. With `ascii`, every other character is escaped.
 pub fn text(text: &str, ascii: bool) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -39,16 +39,16 @@ fn escaped(c: char, quote: char, ascii: bool, out: &mut String) {
     }
 }
 
-/// Whether a character leaves a mark, or is the plain space.
+/// True if a character is visible or is the plain space.
 pub fn is_printed(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
-    // Behind another character, so that marks that join it count as printed.
+    // A combining mark counts as visible only after another character.
     !format!("a{c}").escape_debug().any(|c| c == '\\')
 }
 
-/// Whether a text can stand between back quotes.
+/// True if a text can be written between back quotes.
 pub fn fits_back_quotes(text: &str) -> bool {
     text.chars().all(|c| !matches!(c, '\u{feff}' | '`' | '\u{7f}') && (c >= ' ' || c == '\t'))
 }

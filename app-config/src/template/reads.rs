@@ -1,37 +1,39 @@
-//! What a template reads, found without rendering it: follows the dot and the variables through
+//! Reads of a template, found without rendering it. Follows the dot and the variables through
 //! `with`, `range`, `index` and `dig`, so that `(index .nuon.components "db").outputs.url` counts
 //! as a read of that output.
 use std::{collections::BTreeMap, sync::Arc};
 
 use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
 
-/// A path from the top of the state, without `nuon`; [`ANY`] where a template decides at run time.
+/// Path from the root of the state, without `nuon`. [`ANY`] marks a key that is known only at run
+/// time.
 pub type Path = Vec<String>;
 
-/// Stands for every key.
+/// Any key.
 pub const ANY: &str = "*";
 
 const DEEPEST: usize = 20;
-/// Templates that call each other are not followed for ever.
+/// Maximum number of visited nodes, for templates that call each other without end.
 const BUDGET: usize = 200_000;
-/// A value that may come from more places than this comes from anywhere.
+/// Maximum number of sources of one value. A value with more counts as unknown.
 const PLACES: usize = 64;
 
-/// How a path is read.
+/// Access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct How {
-    /// Some read of it fails when it is not there: `dig` and `index` ask, a field insists.
+    /// True if a read fails when the value is absent. A field access fails; `dig` and `index` do
+    /// not.
     pub insists: bool,
-    /// Such a read is made whatever else the state says: it is in no branch, and behind no `or`.
+    /// True if such a read always happens: it is in no branch and not behind an `or`.
     pub always: bool,
 }
 
-/// Every path that a template may read, and whether it insists.
+/// Paths that a template may read. True for a path that it requires.
 pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
     all(parsed).into_iter().map(|(path, how)| (path, how.insists)).collect()
 }
 
-/// Every path that a template may read, and how.
+/// Paths that a template may read.
 pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
     let mut walk = Walk {
         parsed,
@@ -49,14 +51,14 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
     found.map(|(path, how)| (path[1..].to_vec(), how)).collect()
 }
 
-/// The places a value may come from; empty when it comes from none.
+/// Possible sources of a value. Empty for a value that is not from the state.
 type Places = Vec<Place>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     path: Path,
     insists: bool,
-    /// Whether the value comes from here whatever else the state says.
+    /// True if the value always has this source, whatever the state.
     sure: bool,
 }
 
@@ -65,7 +67,7 @@ struct Walk<'t> {
     vars: Vec<(String, Places)>,
     found: BTreeMap<Path, How>,
     depth: usize,
-    /// In how many branches that may not be taken.
+    /// Number of enclosing branches that may not be taken.
     branches: usize,
     left: usize,
 }
@@ -90,7 +92,7 @@ impl<'t> Walk<'t> {
                 if pipe.sets.is_empty() {
                     self.read(&places);
                 }
-                // What is declared here lives on behind it.
+                // A variable that is declared here stays in scope afterwards.
                 return;
             }
             Node::If { pipe, body, otherwise } => {
@@ -189,7 +191,7 @@ impl<'t> Walk<'t> {
         piped: Option<Places>,
         dot: &Places,
     ) -> Places {
-        // The first of these may be all that is looked at.
+        // Evaluation may stop after the first of these.
         let stops = matches!(name, "and" | "or");
         let mut arguments = Vec::new();
         for (at, operand) in operands.iter().enumerate() {
@@ -213,7 +215,7 @@ impl<'t> Walk<'t> {
                 dug.extend(arguments.get(count.saturating_sub(2)).cloned().unwrap_or_default());
                 distinct(dug)
             }
-            // These give back one of their arguments.
+            // These return one of their arguments.
             "and" | "coalesce" | "default" | "or" | "ternary" => {
                 for (at, places) in arguments.iter().enumerate() {
                     self.branches += usize::from(stops && at > 0);
@@ -283,7 +285,7 @@ fn fields(places: Places, fields: &[Arc<str>]) -> Places {
 
 fn below(place: &Place, key: &str, insists: bool) -> Place {
     let mut path = place.path.clone();
-    // Longer paths than the state is deep say nothing more.
+    // Longer paths than the depth of the state add nothing.
     if path.len() < 32 {
         path.push(key.to_string());
     }

@@ -1,11 +1,11 @@
-//! Floats by the verbs of `printf`; their sign is put before them elsewhere.
+//! Float verbs of `printf`, without the sign, which the caller adds.
 use super::format::{decimal, float, scientific, special};
 
-/// No float has more digits behind its point; what a template asks for beyond them are zeros. They
-/// are put there by hand: `format!` panics where a precision is larger than 65,535.
+/// Maximum number of digits after the point that a float can have. Further digits are zeros,
+/// appended by hand, because `format!` panics on a precision above 65,535.
 const MOST_DIGITS: usize = 1100;
 
-/// How many digits `format!` is asked for, and the zeros behind them.
+/// Precision for `format!`, and the zeros to append.
 fn split(precision: usize) -> (usize, String) {
     let digits = precision.min(MOST_DIGITS);
     (digits, "0".repeat(precision - digits))
@@ -35,12 +35,12 @@ pub fn written(number: f64, verb: char, precision: Option<usize>) -> String {
     }
 }
 
-/// `%.Ng`: N significant digits, without the zeros at their end.
+/// `%.Ng`: N significant digits, without trailing zeros.
 fn general(number: f64, precision: usize, verb: char) -> String {
     if number == 0.0 {
         return special(number);
     }
-    // Rounded digits as they are: read back as a float they could be others.
+    // Rounded digits stay text. Parsing them as a float could change them.
     let text = format!("{number:.*e}", (precision - 1).min(MOST_DIGITS));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text.as_str(), "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
@@ -78,7 +78,7 @@ fn hexadecimal(number: f64, precision: Option<usize>, upper: bool) -> String {
     if mantissa == 0 {
         exponent = 0;
     } else {
-        // One digit before the point, and fifteen behind it.
+        // One digit before the point and fifteen after it.
         let shift = mantissa.leading_zeros() as i64 - 3;
         mantissa <<= shift;
         exponent += 60 - shift;
@@ -87,7 +87,7 @@ fn hexadecimal(number: f64, precision: Option<usize>, upper: bool) -> String {
         let shift = 60 - precision * 4;
         let extra = mantissa & ((1 << shift) - 1);
         mantissa >>= shift;
-        // To the nearest, and to the even one of two.
+        // Rounds to the nearest, ties to even.
         let half = 1 << (shift - 1);
         mantissa += u64::from(extra > half || (extra == half && mantissa & 1 == 1));
         mantissa <<= shift;
@@ -110,7 +110,7 @@ fn hexadecimal(number: f64, precision: Option<usize>, upper: bool) -> String {
     if upper { text.to_uppercase() } else { text }
 }
 
-/// `%#g`: always with a point, and with the zeros that `%g` leaves away.
+/// `%#g`: always with a point, and with the trailing zeros that `%g` drops.
 pub fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
     let mark = |c: char| match verb {
         'x' | 'X' => matches!(c, 'p' | 'P'),
@@ -126,7 +126,7 @@ pub fn with_point(text: &str, verb: char, precision: Option<usize>) -> String {
     let mut shown = digits.skip_while(|c| *c == '0').count();
     let mut number = number.to_string();
     if !number.contains('.') {
-        // A zero alone counts once.
+        // A single zero counts as one digit.
         if number == "0" {
             shown += 1;
         }

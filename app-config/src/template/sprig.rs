@@ -1,4 +1,4 @@
-//! The functions of sprig that real configs use, with sprig's meaning.
+//! Functions of sprig that real configs use, with sprig's semantics.
 use std::rc::Rc;
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
 
 pub fn default(arguments: &[Value], _: usize) -> Answer {
     match arguments {
-        [] => Err("it needs a default".to_string()),
+        [] => Err("requires a default".to_string()),
         [fallback] => Ok(fallback.clone()),
         [fallback, given, ..] => Ok(if given.is_true() { given } else { fallback }.clone()),
     }
@@ -25,7 +25,7 @@ pub fn coalesce(arguments: &[Value], _: usize) -> Answer {
 pub fn ternary(arguments: &[Value], _: usize) -> Answer {
     match arguments {
         [yes, no, which] => Ok(if which.is_true() { yes } else { no }.clone()),
-        _ => Err("it needs three arguments".to_string()),
+        _ => Err("requires three arguments".to_string()),
     }
 }
 
@@ -42,12 +42,12 @@ pub fn dict(arguments: &[Value], most: usize) -> Answer {
 
 pub fn set(arguments: &[Value], _: usize) -> Answer {
     let [map, Value::Text(key), value] = arguments else {
-        return Err("it needs a map, a key and a value".to_string());
+        return Err("requires a map, a key and a value".to_string());
     };
-    let Value::Map(entries) = map else { return Err("nil has no keys to set".to_string()) };
-    // Go would let it, and never come to an end printing it.
+    let Value::Map(entries) = map else { return Err("cannot set a key of nil".to_string()) };
+    // Go allows this cycle, and then never finishes printing it.
     if holds(value, map) {
-        return Err("a map cannot hold itself".to_string());
+        return Err("a map cannot contain itself".to_string());
     }
     entries.borrow_mut().insert(key.clone(), value.clone());
     Ok(map.clone())
@@ -76,20 +76,20 @@ pub fn append(arguments: &[Value], _: usize) -> Answer {
     }
 }
 
-/// In the order of the keys; sprig has no order here, so that it can be relied on by nobody.
+/// Values sorted by key. Sprig's order is random, so no template depends on it.
 pub fn values(arguments: &[Value], _: usize) -> Answer {
     let entries = arguments.first().map(entries).unwrap_or_default();
     Ok(Value::list(entries.into_values().collect()))
 }
 
-/// `dig "a" "b" fallback map`: a step that is not there gives the fallback; a step into something
-/// that is no map is an error.
+/// `dig "a" "b" fallback map`: an absent step gives the fallback. A step into a value that is not a
+/// map is an error.
 pub fn dig(arguments: &[Value], _: usize) -> Answer {
     let [keys @ .., fallback, map] = arguments else {
-        return Err("it needs at least three arguments".to_string());
+        return Err("requires at least three arguments".to_string());
     };
     if keys.is_empty() {
-        return Err("it needs at least three arguments".to_string());
+        return Err("requires at least three arguments".to_string());
     }
     if let Some(other) = keys.iter().find(|key| !matches!(key, Value::Text(_))) {
         return Err(wanted("strings as keys", Some(other)));
@@ -98,7 +98,7 @@ pub fn dig(arguments: &[Value], _: usize) -> Answer {
     for (step, key) in keys.iter().enumerate() {
         let (Value::Map(entries), Value::Text(key)) = (&value, key) else {
             let kind = value.type_name();
-            return Err(format!("step {} meets a {kind}, which is no map", step + 1));
+            return Err(format!("step {} is a {kind}, not a map", step + 1));
         };
         let next = entries.borrow().get(key).cloned();
         match next {
@@ -112,22 +112,22 @@ pub fn dig(arguments: &[Value], _: usize) -> Answer {
 pub fn kind_is(arguments: &[Value], _: usize) -> Answer {
     match arguments {
         [Value::Text(kind), value] => Ok(Value::Bool(&**kind == value.kind_name())),
-        _ => Err("it needs the name of a kind and a value".to_string()),
+        _ => Err("requires the name of a kind and a value".to_string()),
     }
 }
 
-/// Letter by letter, without the rules of any language.
+/// Lower case of each character, without language-specific rules.
 pub fn lower(arguments: &[Value], _: usize) -> Answer {
-    let [Value::Text(text)] = arguments else { return Err("it needs a string".to_string()) };
+    let [Value::Text(text)] = arguments else { return Err("requires a string".to_string()) };
     let lower = text.chars().map(|c| c.to_lowercase().next().unwrap_or(c));
     Ok(Value::text(lower.collect::<String>()))
 }
 
-/// `substr start end text`, in bytes; a negative start reads from the beginning, and an end that
-/// is negative or too large to the end.
+/// `substr start end text`, in bytes. A negative start means the beginning. A negative or too large
+/// end means the end of the text.
 pub fn substr(arguments: &[Value], _: usize) -> Answer {
     let [Value::Int(start), Value::Int(end), Value::Text(text)] = arguments else {
-        return Err("it needs two integers and a string".to_string());
+        return Err("requires two integers and a string".to_string());
     };
     let length = text.len() as i64;
     let (start, end) = match (*start, *end) {
@@ -137,12 +137,12 @@ pub fn substr(arguments: &[Value], _: usize) -> Answer {
     };
     let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     let part = bounds.and_then(|(start, end)| text.as_bytes().get(start..end));
-    let part = part.ok_or_else(|| format!("there are no bytes {start} to {end} in it"))?;
-    // Half a character becomes the sign for it, as it does when Go writes it as JSON.
+    let part = part.ok_or_else(|| format!("bytes {start} to {end} do not exist"))?;
+    // Half a character becomes U+FFFD, as when Go writes it as JSON.
     Ok(Value::text(replaced(part)))
 }
 
-/// Bytes as text; each byte that is none is replaced, one by one.
+/// Converts bytes to text. Each invalid byte becomes U+FFFD.
 fn replaced(mut bytes: &[u8]) -> String {
     let mut out = String::new();
     loop {
@@ -174,12 +174,12 @@ pub fn slice(arguments: &[Value], _: usize) -> Answer {
     let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     let part = range.and_then(|(start, end)| items.get(start..end));
     part.map(|part| Value::list(part.to_vec()))
-        .ok_or_else(|| format!("there are no elements {start} to {end} in it"))
+        .ok_or_else(|| format!("elements {start} to {end} do not exist"))
 }
 
 pub fn join(arguments: &[Value], most: usize) -> Answer {
     let [Value::Text(separator), value] = arguments else {
-        return Err("it needs a separator and a list".to_string());
+        return Err("requires a separator and a list".to_string());
     };
     let Value::List(items) = value else {
         let shown = if value.is_nil() { String::new() } else { shown(value, most) };
@@ -208,7 +208,7 @@ pub fn int64(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::Int64(arguments.first().map_or(0, counted)))
 }
 
-/// What is no number counts as zero.
+/// Converts a value to an integer. A value that is not a number counts as zero.
 fn counted(value: &Value) -> i64 {
     match value {
         Value::Int(number) | Value::Int64(number) => *number,
@@ -220,7 +220,7 @@ fn counted(value: &Value) -> i64 {
     }
 }
 
-/// `8.00` is `8`.
+/// Turns `8.00` into `8`.
 fn without_zeros(text: &str) -> &str {
     match text.rsplit_once('.') {
         Some((whole, zeros)) if !zeros.is_empty() && zeros.bytes().all(|byte| byte == b'0') => {
@@ -233,11 +233,11 @@ fn without_zeros(text: &str) -> &str {
 pub fn div(arguments: &[Value], _: usize) -> Answer {
     match arguments {
         [a, b] if counted(b) != 0 => Ok(Value::Int64(counted(a).wrapping_div(counted(b)))),
-        _ => Err("a division by zero".to_string()),
+        _ => Err("division by zero".to_string()),
     }
 }
 
-/// Seconds as `3h25m45s`. Only `int64` and texts of integers count, as in sprig.
+/// Formats seconds as `3h25m45s`. Like sprig, accepts only `int64` and integer strings.
 pub fn duration(arguments: &[Value], _: usize) -> Answer {
     let seconds = match arguments.first() {
         Some(Value::Int64(seconds)) => *seconds,

@@ -1,9 +1,9 @@
-//! Tokens, each with where it begins.
+//! Tokens with their offsets.
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Token<'s> {
     pub kind: Kind,
-    /// As it is written; of an error, what is wrong.
+    /// Source text. For an error token, the error message.
     pub text: &'s str,
     pub at: usize,
 }
@@ -16,7 +16,7 @@ impl Token<'_> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// What stands outside of braces.
+    /// Text outside of braces.
     Text,
     /// `{{`
     Left,
@@ -27,7 +27,7 @@ pub enum Kind {
     Field,
     /// `$` or `$name`
     Variable,
-    /// A function.
+    /// Name of a function.
     Word,
     Keyword,
     Bool,
@@ -48,7 +48,7 @@ pub enum Kind {
     /// `=`
     Assign,
     Comma,
-    /// Another character that can be printed; it belongs nowhere.
+    /// Any other printable character. The parser rejects it.
     Other,
     End,
     Error,

@@ -1,5 +1,5 @@
-//! Values while a template is rendered. Numbers of the state are floats, as Go reads JSON; only
-//! literals and counting functions give integers, and the two never compare equal.
+//! Values during rendering. Numbers of the state are floats, as in Go's JSON. Only literals and
+//! counting functions give integers, and an integer never equals a float.
 use std::{
     cell::{Cell, Ref, RefCell, RefMut},
     collections::BTreeMap,
@@ -13,16 +13,16 @@ pub type Map = BTreeMap<Arc<str>, Value>;
 
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// No value at all.
+    /// No value.
     Nil,
-    /// An element that is null. It is the same as no value but where a map is needed: nothing is
-    /// an empty map, and null is none.
+    /// A null element of a list or map. It differs from [`Value::Nil`] only where a map is
+    /// required: nil is an empty map, null is an error.
     Null,
     Bool(bool),
     Int(i64),
-    /// What counting functions give; the same as `Int`, but for its name.
+    /// Result of counting functions. Differs from `Int` only in its type name.
     Int64(i64),
-    /// A byte of a text.
+    /// A byte of a string.
     Byte(u8),
     Float(f64),
     Text(Arc<str>),
@@ -31,12 +31,12 @@ pub enum Value {
     Map(Rc<Shared>),
 }
 
-/// A map that several values may hold.
+/// A map that several values may share.
 #[derive(Debug)]
 pub struct Shared {
     entries: RefCell<Map>,
-    /// How many lists and maps it was ever put into, one in the other: what is put into it later is
-    /// deeper than that.
+    /// Deepest nesting at which this map was inserted. A value that is inserted into it later is
+    /// one level deeper.
     above: Cell<usize>,
 }
 
@@ -75,17 +75,17 @@ impl Value {
         matches!(self, Value::Nil | Value::Null)
     }
 
-    /// What a pipeline hands on: null is forgotten to have been an element.
+    /// Converts to the value of a pipeline: `Null` becomes `Nil`.
     pub fn outside(self) -> Value {
         if self.is_nil() { Value::Nil } else { self }
     }
 
-    /// What is read from a list or map.
+    /// Converts to an element of a list or map: `Nil` becomes `Null`.
     pub fn element(&self) -> Value {
         if self.is_nil() { Value::Null } else { self.clone() }
     }
 
-    /// What counts as true: everything but nil, false, zero and the empty.
+    /// True for every value except nil, false, zero and empty ones.
     pub fn is_true(&self) -> bool {
         match self {
             Value::Nil | Value::Null => false,
@@ -99,7 +99,7 @@ impl Value {
         }
     }
 
-    /// The name of its Go type, as errors and `%T` say it.
+    /// Name of the Go type, for errors and `%T`.
     pub fn type_name(&self) -> &'static str {
         match self {
             Value::Nil | Value::Null => "<nil>",
@@ -114,7 +114,7 @@ impl Value {
         }
     }
 
-    /// The name that `kindIs` compares with.
+    /// Name that `kindIs` compares.
     pub fn kind_name(&self) -> &'static str {
         match self {
             Value::Nil | Value::Null => "invalid",
@@ -125,7 +125,7 @@ impl Value {
         }
     }
 
-    /// A whole number, whatever its size.
+    /// Value of an integer of any type.
     pub fn whole(&self) -> Option<i64> {
         match self {
             Value::Int(number) | Value::Int64(number) => Some(*number),
@@ -136,7 +136,7 @@ impl Value {
     }
 }
 
-/// A JSON value as templates see it.
+/// Converts JSON to the value that templates see.
 pub fn from_json(json: &Json) -> Value {
     match json {
         Json::Null => Value::Nil,
@@ -151,7 +151,7 @@ pub fn from_json(json: &Json) -> Value {
     }
 }
 
-/// The data under its other name: what is under `nuon` is also under `stead`, and the other way.
+/// Adds the data under its second name: `nuon` is also available as `stead`, and the reverse.
 pub fn named_twice(data: &Value) -> Value {
     let Value::Map(entries) = data else { return data.clone() };
     let mut entries = entries.borrow().clone();

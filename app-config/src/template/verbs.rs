@@ -1,4 +1,4 @@
-//! One value by one verb of `printf`.
+//! Formats a value with one verb of `printf`.
 use super::{quote, real, value::Value};
 
 #[derive(Debug, Default, Clone)]
@@ -8,7 +8,7 @@ pub struct Form {
     pub space: bool,
     pub zero: bool,
     pub sharp: bool,
-    /// `%#v`: as source.
+    /// `%#v`: formats as source code.
     pub sharp_v: bool,
     pub width: Option<usize>,
     pub precision: Option<usize>,
@@ -54,7 +54,7 @@ impl Printer {
             Value::Byte(byte) => self.integer(value, i64::from(*byte), verb, false),
             Value::Float(number) => self.float(value, *number, verb),
             Value::Text(text) => self.text(value, text, verb),
-            // Of all verbs this one is refused for the whole, and not for what it holds.
+            // Only this verb is rejected for the whole value instead of for its elements.
             Value::List(_) | Value::Map(_) if verb == 'w' => self.bad(value, verb),
             Value::List(items) => {
                 let (open, between, close) = self.marks("[", "]", value);
@@ -97,7 +97,7 @@ impl Printer {
         }
     }
 
-    /// A verb that does not fit.
+    /// Formats a verb that does not match the value.
     fn bad(&mut self, value: &Value, verb: char) {
         self.out.push_str(&format!("%!{verb}("));
         self.typed(value);
@@ -125,7 +125,7 @@ impl Printer {
         }
     }
 
-    /// As many characters as the precision allows, padded.
+    /// Writes a text, padded, up to the precision in characters.
     fn cut(&mut self, text: &str) {
         let cut = self.shortened(text);
         self.pad(cut);
@@ -233,7 +233,7 @@ impl Printer {
     fn code_point(&mut self, number: i64) {
         let least = self.form.precision.unwrap_or(4).max(4);
         let digits = format!("{:X}", number as u64);
-        // `format!` panics where a width is larger than 65,535.
+        // `format!` panics on a width above 65,535.
         let mut text = format!("U+{}{digits}", "0".repeat(least.saturating_sub(digits.len())));
         let c = u32::try_from(number).ok().and_then(char::from_u32);
         if let Some(c) = c.filter(|c| self.form.sharp && quote::is_printed(*c)) {

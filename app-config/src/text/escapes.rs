@@ -1,12 +1,12 @@
-//! Where the characters of a string are written, when it is written with escapes: `"a\nb"` is two
-//! lines to whoever reads it, and one line of its file.
+//! Positions of characters in a string with escapes: `"a\nb"` has two lines, but takes one line of
+//! its file.
 use std::sync::Arc;
 
-/// Behind each escape of a string, where it goes on.
+/// Positions after each escape of a string.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Escapes(Arc<[Jump]>);
 
-/// From this byte of the value on, characters are written one after the other again.
+/// A byte of the value from which its text and the file are equal again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Jump {
     at: usize,
@@ -15,8 +15,8 @@ struct Jump {
 }
 
 impl Escapes {
-    /// Holds a string as it is written, from its first character at `line` and `column` on, against
-    /// what it says. Only strings in double quotes have escapes.
+    /// Compares a string's spelling, from `line` and `column`, with its value. Only strings in
+    /// double quotes have escapes.
     pub(crate) fn of(written: &str, value: &str, mut line: u32, mut column: u32) -> Self {
         if !written.contains('\\') {
             return Escapes::default();
@@ -41,7 +41,7 @@ impl Escapes {
         Escapes(jumps.into())
     }
 
-    /// The last jump at or before a byte of the value: that byte of the value, and its place.
+    /// Last jump at or before a byte of the value: its byte, line and column.
     pub(crate) fn before(&self, at: usize) -> Option<(usize, u32, u32)> {
         let behind = self.0.partition_point(|jump| jump.at <= at);
         let Jump { at, line, column } = *self.0.get(behind.checked_sub(1)?)?;
@@ -49,14 +49,14 @@ impl Escapes {
     }
 }
 
-/// How many bytes an escape takes, and whether it says a character.
+/// Length of an escape in bytes, and true if it stands for a character.
 fn escape(text: &str) -> (usize, bool) {
     let mut after = text[1..].chars();
     let (length, says) = match after.next() {
         Some('u') => (6, true),
         Some('U') => (10, true),
         Some('x') => (4, true),
-        // At the end of a line: what is blank from here on is not there.
+        // A backslash at the end of a line removes the white space after it.
         Some(' ' | '\t' | '\r' | '\n') => {
             let blank = text[1..].trim_start_matches([' ', '\t', '\r', '\n']);
             (text.len() - blank.len(), false)
@@ -64,7 +64,7 @@ fn escape(text: &str) -> (usize, bool) {
         Some(other) => (1 + other.len_utf8(), true),
         None => (1, false),
     };
-    // The parser took this string, so that it does not end within an escape.
+    // The parser accepted this string, so it does not end inside an escape.
     (if text.is_char_boundary(length) { length } else { text.len() }, says)
 }
 
@@ -72,7 +72,7 @@ fn escape(text: &str) -> (usize, bool) {
 mod tests {
     use crate::{document::Document, text::Origin};
 
-    /// Where the letter `X` is written, held against where it is said to be.
+    /// Compares the position of the letter `X` with the computed one.
     #[test]
     fn a_character_is_where_it_is_written_whatever_is_written_before_it() {
         for string in [

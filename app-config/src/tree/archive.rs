@@ -1,16 +1,16 @@
-//! The one encoding of a tree: ustar, sorted, no owner, no time, regular files only.
+//! The only encoding of a tree: ustar, sorted, no owner, no time, regular files only.
 use std::io::Read;
 
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::{File, Tree, path};
 
-/// How large a tree may be.
+/// Maximum size of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     pub files: usize,
     pub file_bytes: u64,
-    /// Of the whole archive, headers included.
+    /// Size of the whole archive, including headers.
     pub archive_bytes: u64,
 }
 
@@ -20,36 +20,36 @@ impl Default for Limits {
     }
 }
 
-/// Why bytes are no bundle, or files make none.
+/// Reasons to reject bytes as a bundle, or files as a tree.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TreeError {
-    #[error("the path {path:?} {why}")]
+    #[error("invalid path {path:?}: {why}")]
     Path { path: String, why: &'static str },
-    #[error("{0:?} is both a file and a directory")]
+    #[error("conflicting path {0:?}: both a file and a directory")]
     FileAndDirectory(String),
     #[error("the path {0:?} is too long for an archive")]
     PathTooLong(String),
-    #[error("{path:?} is a {kind}; a bundle holds regular files only")]
+    #[error("{path:?} is a {kind}: a bundle contains only regular files")]
     NotAFile { path: String, kind: &'static str },
-    #[error("the archive has more than {limit} files")]
+    #[error("the archive exceeds {limit} files")]
     TooManyFiles { limit: usize },
     #[error("{path:?} is larger than {limit_bytes} bytes")]
     FileTooLarge { path: String, limit_bytes: u64 },
     #[error("the archive is larger than {limit_bytes} bytes")]
     TooLarge { limit_bytes: u64 },
-    #[error("these bytes are no tar archive: {0}")]
+    #[error("invalid tar archive: {0}")]
     Malformed(String),
-    #[error("the archive is not in the one form of a bundle (sorted paths, no owner, no time)")]
+    #[error("invalid bundle: the archive is not canonical (sorted paths, no owner, no time)")]
     NotCanonical,
-    #[error("{path} is not what it should be: {detail}")]
+    #[error("invalid {path}: {detail}")]
     Content { path: &'static str, detail: String },
 }
 
 impl Tree {
-    /// The archive.
+    /// Encodes the archive.
     ///
     /// # Errors
-    /// When a path cannot be said in a ustar header (no `/` where it would have to be split).
+    /// If a path does not fit a ustar header (no `/` at a position where it can be split).
     pub fn encode(&self) -> Result<Vec<u8>, TreeError> {
         let mut builder = Builder::new(Vec::new());
         for (path, file) in self.iter() {
@@ -67,11 +67,12 @@ impl Tree {
         builder.into_inner().map_err(malformed)
     }
 
-    /// The tree of an archive.
+    /// Decodes an archive.
     ///
     /// # Errors
-    /// When the archive is too large, is malformed, has a path that leaves it or is given twice,
-    /// anything but regular files, or is not byte for byte what [`Tree::encode`] would give.
+    /// If the archive is too large or malformed, has an unsafe or duplicate path, or contains
+    /// anything but regular files. Also if it differs in any byte from the output of
+    /// [`Tree::encode`].
     pub fn decode(bytes: &[u8], limits: Limits) -> Result<Tree, TreeError> {
         if bytes.len() as u64 > limits.archive_bytes {
             return Err(TreeError::TooLarge { limit_bytes: limits.archive_bytes });
@@ -96,12 +97,12 @@ impl Tree {
                 });
             }
             let executable = entry.header().mode().map_err(malformed)? & 0o100 != 0;
-            // Not sized from the header: it may promise more than the archive holds.
+            // Not sized from the header, which may claim more than the archive contains.
             let mut content = Vec::new();
             entry.read_to_end(&mut content).map_err(malformed)?;
             tree.insert(&path, File { bytes: content, executable })?;
         }
-        // Also catches duplicates, trailing bytes, odd modes, owners and an unsorted order.
+        // Also catches duplicates, trailing bytes, unusual modes, owners and an unsorted order.
         if tree.encode()? == bytes { Ok(tree) } else { Err(TreeError::NotCanonical) }
     }
 }

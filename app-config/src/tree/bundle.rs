@@ -1,4 +1,4 @@
-//! How a bundle is laid out: `app/**`, `source/<component>/**`, `plugins.json`.
+//! Layout of a bundle: `app/**`, `source/<component>/**`, `plugins.json`.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -6,30 +6,31 @@ use serde::{Deserialize, Serialize};
 
 use super::{File, Tree, TreeError};
 
-/// Where the app directory's own files are.
+/// Directory of the app directory's own files.
 pub const APP: &str = "app";
-/// Where the module directory of each component is.
+/// Parent directory of each component's module directory.
 pub const SOURCE: &str = "source";
-/// The name under [`SOURCE`] of the sandbox's module.
+/// Name of the sandbox's module under [`SOURCE`].
 pub const SANDBOX: &str = "sandbox";
-/// The file that pins plugins.
+/// File that pins plugins.
 pub const PLUGINS: &str = "plugins.json";
 
-/// A plugin of the vendor's, as the bundle pins it.
+/// A plugin of the vendor, as the bundle pins it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginPin {
-    /// What components name as their `type`.
+    /// `type` of the components that use it.
     pub name: String,
     pub version: String,
-    /// Of the executable.
+    /// Digest of the executable.
     pub digest: Digest,
 }
 
 impl Tree {
-    /// Puts a bundle together. `sources` are by component name, and [`SANDBOX`] for the sandbox.
+    /// Creates a bundle. The keys of `sources` are component names, and [`SANDBOX`] for the
+    /// sandbox.
     ///
     /// # Errors
-    /// When a path becomes too long.
+    /// If a path becomes too long.
     pub fn bundle(
         app: &Tree,
         sources: &BTreeMap<String, Tree>,
@@ -54,20 +55,20 @@ impl Tree {
         Ok(bundle)
     }
 
-    /// The app directory's files.
+    /// Files of the app directory.
     pub fn app(&self) -> Tree {
         self.subtree(APP)
     }
 
-    /// The module directory of a component (or [`SANDBOX`]); empty when the bundle has none.
+    /// Module directory of a component (or of [`SANDBOX`]). Empty if the bundle has none.
     pub fn source(&self, component: &str) -> Tree {
         self.subtree(&format!("{SOURCE}/{component}"))
     }
 
-    /// The plugins that the bundle pins.
+    /// Plugins that the bundle pins.
     ///
     /// # Errors
-    /// When `plugins.json` is no list of pins or names a plugin twice.
+    /// If `plugins.json` is not a list of pins, or names a plugin twice.
     pub fn plugins(&self) -> Result<Vec<PluginPin>, TreeError> {
         let refuse = |detail: String| TreeError::Content { path: PLUGINS, detail };
         let Some(file) = self.get(PLUGINS) else { return Ok(Vec::new()) };
@@ -75,7 +76,7 @@ impl Tree {
             serde_json::from_slice(&file.bytes).map_err(|e| refuse(e.to_string()))?;
         for (at, pin) in pins.iter().enumerate() {
             if pins[..at].iter().any(|other| other.name == pin.name) {
-                return Err(refuse(format!("the plugin {:?} is named twice", pin.name)));
+                return Err(refuse(format!("duplicate plugin {:?}", pin.name)));
             }
         }
         Ok(pins)

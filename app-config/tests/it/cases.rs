@@ -1,8 +1,8 @@
-//! The templates that the corpus has cases of.
+//! Templates for which the corpus has cases.
 use app_config::Tree;
 use serde_json::Value;
 
-/// The template of a case: a whole file, or a string at a path inside a TOML file.
+/// Template of a case: a whole file, or a string at a key path in a TOML file.
 pub fn text_of(tree: &Tree, case: &Value) -> String {
     let file = tree.text(case["file"].as_str().unwrap()).unwrap();
     let Some(key) = case["key"].as_str().filter(|key| !key.is_empty()) else {
@@ -12,7 +12,7 @@ pub fn text_of(tree: &Tree, case: &Value) -> String {
     find(&document, key).unwrap_or_else(|| panic!("{key} in {}", case["file"])).to_string()
 }
 
-/// Keys may hold dots themselves, so every way to cut the path is tried.
+/// Finds a string by key path. A key may contain dots, so every split of the path is tried.
 fn find<'v>(value: &'v toml::Value, path: &str) -> Option<&'v str> {
     if path.is_empty() {
         return value.as_str();

@@ -1,6 +1,6 @@
-//! Real directories with stand-ins for their modules: this release publishes all of them, and says
-//! what of them it cannot deploy.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Bundles of real app directories with stand-ins for their modules. This release publishes all of
+//! them, and reports what it cannot deploy.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, path::Path};
 
 use app_config::{File, Tree, read, survey};
@@ -17,7 +17,7 @@ fn bundle(corpus: &Path, app: &str) -> Tree {
             let place = corpus.join("repos").join(&source.repo).join(&source.directory);
             let mut tree = if place.is_dir() { support::tree(&place) } else { Tree::default() };
             if tree.is_empty() && config.lacks_plugin(name).is_none() {
-                // One app's modules are in a repository of which the corpus has nothing.
+                // The modules of one app are in a repository that the corpus does not contain.
                 tree.insert("main.tf", File::default()).unwrap();
             }
             (name.to_string(), tree)
@@ -39,7 +39,8 @@ fn terraform_only_directories_are_read_unchanged() {
     }
 }
 
-/// Of every type, whatever of it is not on this machine: what nothing deploys yet is said, and stops nothing.
+/// Covers every component type, even with absent modules. Parts that this release cannot deploy are
+/// warnings.
 #[test]
 fn every_real_directory_is_published_and_what_comes_later_is_named() {
     let Some(corpus) = support::corpus() else { return };

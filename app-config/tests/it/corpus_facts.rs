@@ -1,5 +1,6 @@
-//! What `inspect` reports of real app directories, held against facts that were gathered apart.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Compares the output of `inspect` for real app directories with facts that were collected
+//! independently.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeSet;
 
 use app_config::{inspect, survey};
@@ -7,7 +8,7 @@ use serde_json::Value;
 
 use crate::support;
 
-/// What the facts say about a directory in the same shape as `inspect` does.
+/// Keys of the facts that have the same shape in `inspect`.
 const FACTS: [&str; 19] = [
     "/name",
     "/metadata",
@@ -68,7 +69,7 @@ fn every_file_that_a_real_directory_names_is_looked_for_where_the_facts_say() {
     }
 }
 
-/// The first place where two values differ.
+/// First difference between two values.
 fn difference(expected: Option<&Value>, found: Option<&Value>) -> String {
     if let (Some(Value::Object(wanted)), Some(Value::Object(object))) = (expected, found) {
         let keys: BTreeSet<&String> = wanted.keys().chain(object.keys()).collect();

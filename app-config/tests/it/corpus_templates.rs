@@ -1,5 +1,5 @@
-//! Every template of real app directories, against what Go's own engine made of it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Compares templates of real app directories with the output of Go's own engine.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{
     Origin,
     template::{ErrorClass, Template},
@@ -46,7 +46,7 @@ fn every_real_template_gives_what_go_gives() {
                     expected(case)
                 ));
             }
-            // Over a state that holds nothing the class of the error is known, not its words.
+            // Over an empty state, only the class of the error is known, not its text.
             let found = match outcome(&text, &serde_json::json!({"nuon": {}})) {
                 Ok(_) => "ok",
                 Err((ErrorClass::Parse, _)) => "parse",
@@ -65,7 +65,8 @@ fn every_real_template_gives_what_go_gives() {
 
 type Outcome = Result<String, (ErrorClass, String)>;
 
-/// Of an error its place as Go says it: of a parse error the line, of others also the byte in it.
+/// Result in the form of the Go program: the line of a parse error, and the line and byte of other
+/// errors.
 fn outcome(template: &str, state: &Value) -> Outcome {
     let parsed = Template::parse(template, &Origin::default());
     parsed.and_then(|parsed| parsed.render(state)).map_err(|error| {
@@ -87,6 +88,6 @@ fn expected(case: &Value) -> Outcome {
         let numbers = place.split(':').take(if parse { 1 } else { 2 });
         return Err((class, numbers.collect::<Vec<_>>().join(":")));
     }
-    // A case that is empty or prints nothing has no text.
+    // An empty case prints nothing and has no text.
     Ok(case["text"].as_str().unwrap_or("<no value>").to_string())
 }

@@ -1,5 +1,5 @@
-//! What of a directory is different is said, also what nobody builds or plans.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Differences include parts that need no build and no plan.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Change, diff};
 
 use crate::small;
@@ -40,13 +40,13 @@ fn what_surrounds_the_components_is_in_the_difference() {
     ];
     assert_eq!(found, expected);
     assert!(!difference.is_empty() && difference.to_plan().is_empty());
-    // A page of text is not printed twice over.
+    // A long text is not printed twice.
     let text = difference.to_string();
     assert!(text.contains("~ key\n      description: \"old\" -> \"new\""), "{text}");
-    assert!(text.contains("contents: another text") && !text.contains("allow"), "{text}");
+    assert!(text.contains("contents: text changed") && !text.contains("allow"), "{text}");
 }
 
-/// Two parts of one name are told apart, whatever they are called.
+/// Parts with equal names stay distinct.
 #[test]
 fn policies_of_one_type_do_not_hide_each_other() {
     let two = |second: &str| {
@@ -61,7 +61,7 @@ fn policies_of_one_type_do_not_hide_each_other() {
     assert_eq!((one.kind, one.part.name.as_str()), ("policy", "x (2)"));
 }
 
-/// What this release reads without acting on it makes another version, too.
+/// A setting that this release does not act on also makes a new version.
 #[test]
 fn keys_that_nothing_acts_on_yet_are_in_the_difference() {
     let files = |other: &str| {

@@ -1,5 +1,5 @@
-//! The example apps are read without a finding, and mean what their README says.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! The example apps have no findings and match their README.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, path::PathBuf};
 
 use app_config::{
@@ -21,7 +21,7 @@ fn files_plugin() -> Vec<PluginPin> {
     vec![PluginPin { name: "files".into(), version: "0.1.0".into(), digest }]
 }
 
-/// What the CLI does for an app whose modules are its own.
+/// Builds a bundle as the CLI does for an app with its own modules.
 fn bundle(app: &Tree, plugins: &[PluginPin]) -> Tree {
     let config = survey(app, plugins).config;
     let local = |(name, source): (&str, &app_config::model::Source)| {
@@ -99,7 +99,7 @@ fn without_its_plugin_an_app_is_refused_with_the_way_out() {
     let app = support::tree(&directory("notes-files"));
     let findings = read(&bundle(&app, &[])).unwrap_err();
     let error = findings.iter().find(|finding| finding.file == "components/archive.toml").unwrap();
-    assert_eq!(error.message, "there is no component type `files`");
+    assert_eq!(error.message, "unknown component type `files`");
     assert_eq!(error.remedy, "use `terraform_module`, or pin a plugin: --plugin files=PATH");
 }
 
@@ -112,7 +112,7 @@ fn aws_bucket_is_read() {
     assert!(config.sources().contains_key(SANDBOX));
 }
 
-/// Every text of an example, rendered over a state in which everything is deployed.
+/// Renders every text of an example over a state with everything deployed.
 #[test]
 fn every_text_of_the_examples_can_be_rendered() {
     let outputs = json!({

@@ -1,5 +1,5 @@
-//! What is wrong with a config is said with its place and its way out, and all of it at once.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Findings have a location and a remedy, and are all reported together.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeMap;
 
 use app_config::{
@@ -13,7 +13,7 @@ use crate::small;
 
 use small::{COMPONENT, Case, bundle, config, refusal};
 
-/// An action; the table that says where its script is follows.
+/// An action without the table that names the source of its script.
 const FETCHED: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
 
 #[test]
@@ -29,15 +29,15 @@ fn each_refusal_names_the_place() {
     let vars = |text: &str| format!("{COMPONENT}[vars]\nx = \"{text}\"\n");
     let a = "app/components/a.toml";
     let cases: Vec<Case> = vec![
-        (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "this is not TOML"),
-        (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 9), "no component type `typo`"),
-        (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 9), "no name for a component"),
-        (a, with("dependencies = [\"b\"]"), "unknown_component", (1, 18), "there is no component `b`"),
-        (a, with("dependencies = [\"a\"]"), "cycle", (2, 9), "in a circle: a → a"),
-        (a, with("dependencies = 3"), "wrong_type", (1, 16), "has to be a list of strings"),
+        (a, "name = \"a\"\ntype = ".into(), "malformed_file", (2, 8), "invalid TOML"),
+        (a, COMPONENT.replace("terraform_module", "typo"), "unknown_kind", (2, 9), "unknown component type `typo`"),
+        (a, COMPONENT.replace("\"a\"", "\"a-b\""), "bad_name", (1, 9), "not a valid name for a component"),
+        (a, with("dependencies = [\"b\"]"), "unknown_component", (1, 18), "unknown component `b`"),
+        (a, with("dependencies = [\"a\"]"), "cycle", (2, 9), "cycle: a → a"),
+        (a, with("dependencies = 3"), "wrong_type", (1, 16), "must be a list of strings"),
         (a, vars("{{ .nuon.components.zz.outputs.y }}"), "unknown_component", (6, 26), "reads the component `zz`"),
         (a, vars("{{ .nuon.inputs.inputs.zz }}"), "unknown_input", (6, 29), "reads the input `zz`"),
-        (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "there is no function \"nope\""),
+        (a, vars("{{ nope .nuon.x }}"), "template", (6, 9), "unknown function \"nope\""),
         (a, vars("{{ if .nuon.x }}"), "template", (6, 22), "has no `end`"),
         (a, format!("{COMPONENT}[env_vars]\nTF_VAR_x = \"1\"\nLD_PRELOAD = \"./x.so\"\n"), "reserved_variable", (7, 15), "cannot set the variable `LD_PRELOAD`"),
         ("app/actions/x.toml", "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"\n[steps.env_vars]\nPATH = \"/x\"\n".into(), "reserved_variable", (6, 9), "`PATH`"),
@@ -46,16 +46,16 @@ fn each_refusal_names_the_place() {
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"../../x\""), "path_escape", (6, 13), "leaves the app directory"),
         (a, format!("{COMPONENT}[[var_file]]\ncontents = \"https://x/y\""), "remote_content", (6, 13), "not fetched"),
         (a, COMPONENT.replace("x/y\"", "x/y\"\ndirectory = \"../z\""), "path_escape", (5, 14), "leaves its repository"),
-        ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "there is no metadata.toml"),
+        ("app/metadata.toml", "-".into(), "no_metadata", (0, 0), "this directory has no metadata.toml"),
         ("app/nuon.toml", "x = 1".into(), "legacy_format", (0, 0), "older one-file format"),
         ("source/a/main.tf", "-".into(), "missing_module", (0, 0), "the module of `a` (. in x/y) is missing"),
-        ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, which is no component"),
+        ("source/b/main.tf", "".into(), "malformed_bundle", (0, 0), "`b`, but no such component exists"),
         ("plugins.json", "{".into(), "malformed_bundle", (0, 0), "plugins.json"),
         ("app/inputs.toml", "[[input]]\nname = \"s\"\ntype = \"int\"".into(), "unknown_input_type", (3, 9), "`int`"),
         ("app/actions/x.toml", "name = \"x\"\ntimeout = \"9h\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "bad_timeout", (2, 12), "9h"),
         ("app/actions/x.toml", "name = \"x\"".into(), "no_steps", (1, 1), "has no steps"),
         ("app/actions/x.toml", "name = \"x\"\n[[triggers]]\ntype = \"post-deploy-component\"\ncomponent_name = \"q\"\n[[steps]]\nname = \"s\"\ncommand = \"c\"".into(), "unknown_component", (4, 19), "`q`"),
-        ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "described twice, here and in components/a.toml:1"),
+        ("app/components/b.toml", COMPONENT.into(), "duplicate_name", (1, 9), "also declared in components/a.toml:1"),
     ];
     for (path, text, code, place, message) in cases {
         let findings = read(&bundle(&[(path, &text)])).unwrap_err();
@@ -67,8 +67,8 @@ fn each_refusal_names_the_place() {
     }
 }
 
-/// Nothing stops the publishing of what this release cannot do: it is said where it is written, and once more by
-/// whoever wants it to be done.
+/// Settings that this release cannot act on do not stop a version. They are reported where they are
+/// written, and again when a user requests the operation.
 #[test]
 fn what_a_later_release_does_is_said_and_stops_nothing() {
     let a = "app/components/a.toml";
@@ -131,7 +131,7 @@ fn what_a_later_release_does_is_said_and_stops_nothing() {
             assert_eq!(config.lacks_plugin("a").is_some(), path == a);
         }
     }
-    // What is deployed is not published without its text, nor a plugin's component without its module.
+    // A deployed part requires its text, and a component of a plugin requires its module.
     let pinned =
         "[{\"name\": \"kubernetes_manifest\", \"version\": \"1\", \"digest\": \"sha256:DIGEST\"}]";
     let pinned = pinned.replace("DIGEST", &"0".repeat(64));
@@ -228,12 +228,12 @@ fn every_wrong_input_is_named() {
     assert_eq!(
         messages,
         [
-            "there is no input `mny`; did you mean `many`?",
-            "the input `extra` has to be JSON, not \"{\"",
-            "the input `many` has to be a number, not \"two\"",
-            "the input `open` has to be true or false, not \"yes\"",
-            "the input `tags` has to be a list, not \"[\"",
-            "the input `who` is required and was not given",
+            "unknown input `mny`; did you mean `many`?",
+            "invalid value of the input `extra`: must be JSON, not \"{\"",
+            "invalid value of the input `many`: must be a number, not \"two\"",
+            "invalid value of the input `open`: must be true or false, not \"yes\"",
+            "invalid value of the input `tags`: must be a list, not \"[\"",
+            "the input `who` is required but was not given",
         ]
     );
     assert!(resolve(json!({"who": ""})).is_err());
@@ -257,11 +257,14 @@ fn a_sensitive_input_has_no_value_yet_wherever_it_would_come_from() {
         let problems = resolve(more, given).unwrap_err();
         let said: Vec<_> = problems.iter().map(|p| format!("{p}; {}", p.remedy())).collect();
         let [said] = said.as_slice() else { panic!("{said:?}") };
-        assert!(said.contains("`key` is sensitive") && said.contains("in the account"), "{said}");
+        assert!(
+            said.contains("`key` is sensitive") && said.contains("inside the customer's account"),
+            "{said}"
+        );
         assert!(!said.contains("s3cret") && !said.contains("--input"), "{said}");
     }
     assert_eq!(resolve("", json!({})).unwrap()["key"], "");
-    // What is deployed with a default already can still be taken down.
+    // An install that was deployed with a default can still be destroyed.
     let there = "[[input]]\nname = \"key\"\nsensitive = true\ndefault = \"x\"";
     let there = config(&[("app/inputs.toml", there)]);
     assert_eq!(resolve_inputs(&there, &BTreeMap::new()).unwrap()["key"], "x");
@@ -305,7 +308,7 @@ fn a_diff_says_why() {
     assert_eq!(difference.to_build(), ["a", "b"].map(String::from).into());
     let back = diff(&after, &before);
     assert_eq!(back.components[1].change, Change::Removed);
-    assert_eq!(diff(&after, &after).to_string(), "nothing changed");
+    assert_eq!(diff(&after, &after).to_string(), "no changes");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! Every file kind of the format as an editor should know it. What the words mean is said here
-//! once: an editor shows it beside the key.
-#![expect(dead_code, reason = "these are shapes; nothing is ever read into them")]
+//! File kinds of the format as an editor should know them. Editors show these descriptions next to
+//! the keys.
+#![expect(dead_code, reason = "these types only define schemas and are never constructed")]
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ pub mod components;
 pub mod surroundings;
 pub mod work;
 
-/// A text. Numbers and bools are taken as the texts that they are written as.
+/// A text. Numbers and booleans are read as the text that is written.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
@@ -18,7 +18,7 @@ pub enum Scalar {
     Flag(bool),
 }
 
-/// `true` or `false`, also as a text.
+/// `true` or `false`, or the same as a string.
 #[derive(JsonSchema)]
 #[serde(untagged)]
 pub enum Flag {
@@ -26,7 +26,7 @@ pub enum Flag {
     Text(String),
 }
 
-/// Names with their values. Values that mention `.nuon` are templates.
+/// Names with values. Values that mention `.nuon` are templates.
 pub type Values = BTreeMap<String, Scalar>;
 
 /// A directory of a repository.
@@ -34,7 +34,7 @@ pub type Values = BTreeMap<String, Scalar>;
 pub struct Repo {
     /// `OWNER/NAME`, or `.` for the app directory itself.
     repo: String,
-    /// Relative to the top of the repository; without it the top.
+    /// Directory relative to the root of the repository. The default is the root.
     directory: Option<String>,
     branch: Option<String>,
 }
@@ -42,17 +42,17 @@ pub struct Repo {
 /// A file of Terraform variables.
 #[derive(JsonSchema)]
 pub struct VarFile {
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     contents: String,
 }
 
-/// Which role an operation of this part takes.
+/// Role of an operation of this part.
 #[derive(JsonSchema)]
 pub struct OperationRole {
     /// `nuon::sandbox`, `nuon::component:NAME` or `nuon::action:NAME`; only in operation_roles.toml.
     principal: Option<String>,
     /// `provision`, `reprovision`, `deprovision`, `deploy`, `teardown` or `trigger`.
     operation: String,
-    /// The name of the role. A template.
+    /// Name of the role. A template.
     role: String,
 }

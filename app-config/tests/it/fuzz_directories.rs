@@ -1,10 +1,10 @@
-//! No bytes break the reader of app directories, and none takes it longer than it may.
+//! Fuzzes the reader of app directories with arbitrary bytes, with a time limit.
 //!
-//! What once broke it, or might have, is kept in `tests/fuzz/directories` and goes first: one text
-//! per directory, `=== path` before each file. Then come directories made from those: cut, spliced,
-//! repeated, with keys and values of the format in wrong places and strewn with bytes, for
-//! `FUZZ_SECONDS`. A directory that breaks something is kept as `found-…`.
-#![allow(clippy::unwrap_used, reason = "a test says no by panicking")]
+//! Known hard cases in `tests/fuzz/directories` run first: one text per directory, `=== path`
+//! before each file. Then the test mutates them for `FUZZ_SECONDS`: cut, spliced, repeated, with
+//! keys and values of the format in wrong places and random bytes. A directory that breaks the
+//! reader is stored as `found-…`.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},
@@ -18,12 +18,12 @@ use app_config::{
     diff, inspect, read, survey,
 };
 
-/// As much as a worker thread of the server has.
+/// Stack size of a worker thread of the server.
 const STACK: usize = 2 << 20;
-/// For one directory, in a debug build on a loaded machine.
+/// Timeout for one directory, in a debug build on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a mutation may put somewhere: names, values and punctuation of the format.
+/// Text that a mutation may insert: names, values and punctuation of the format.
 const WORDS: [&str; 36] = [
     "metadata.toml",
     "inputs.toml",
@@ -101,12 +101,12 @@ fn fuzz() {
     println!("{executions} directories from seed {seed} in {seconds} s");
 }
 
-/// Everything that is done with bytes from outside.
+/// Runs all operations that accept untrusted bytes.
 fn run(bytes: &[u8]) {
     let (started, tree) = (Instant::now(), directory(bytes));
     let reading = survey(&tree, &[]);
     let again = survey(&tree, &[]);
-    assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes, another answer");
+    assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes gave another result");
     inspect("app", &tree, &reading);
     picture(&reading.diagnostics, &tree, true, true);
     sarif(&reading.diagnostics, "0", "");
@@ -117,7 +117,7 @@ fn run(bytes: &[u8]) {
     assert!(took < PATIENCE, "{took:?}");
 }
 
-/// `=== path` and a line break before the bytes of each file; what no path can be is left out.
+/// Parses `=== path` and a line break before the bytes of each file. Skips invalid paths.
 fn directory(bytes: &[u8]) -> Tree {
     let mut tree = Tree::default();
     let mut rest = bytes;

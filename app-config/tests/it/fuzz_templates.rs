@@ -1,9 +1,9 @@
-//! No text breaks the template engine, and none takes more than it may.
+//! Fuzzes the template engine with arbitrary texts, with limits.
 //!
-//! What once broke it, or might have, is kept in `tests/fuzz/templates` and goes first. Then come
-//! texts made from the grammar, cut, spliced, repeated and strewn with bytes, for `FUZZ_SECONDS`
-//! (`scripts/fuzz --seconds N`). A text that breaks something is kept as `found-…`.
-#![allow(clippy::unwrap_used, reason = "a test says no by panicking")]
+//! Known hard cases in `tests/fuzz/templates` run first. Then come texts made from the grammar,
+//! cut, spliced, repeated and with random bytes, for `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). A
+//! text that breaks the engine is stored as `found-…`.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},
@@ -21,10 +21,10 @@ use crate::generator;
 
 use generator::{Generator, Random};
 
-/// Little room, and enough for whatever is made here to come to its end or to nothing.
+/// Small limits that still let generated templates render or fail with an error.
 const SMALL: Limits = Limits { steps: 200, bytes: 2_000 };
 const ROOM: Limits = Limits { steps: 20_000, bytes: 1 << 20 };
-/// As much as a worker thread of the server has.
+/// Stack size of a worker thread of the server.
 const STACK: usize = 2 << 20;
 
 fn here(name: &str) -> PathBuf {
@@ -69,7 +69,8 @@ fn fuzz() {
     println!("{executions} texts from seed {seed} in {seconds} s");
 }
 
-/// Lexer and parser, then what it reads, then the evaluator with little room and with all of it.
+/// Runs the lexer and parser, then the analysis of reads, then the evaluator with small and with
+/// full limits.
 fn run(text: &str, json: &Value, state: &State<'_>, limits: &[Limits]) {
     let lines = text.split('\n').count() as u32;
     let fits = |error: &app_config::TemplateError| {
@@ -95,7 +96,8 @@ fn text(random: &mut Random, kept: &[String]) -> String {
         0 if !kept.is_empty() => kept[random.below(kept.len())].clone(),
         _ => Generator::template(random.next()),
     };
-    // A text of some thousand bytes is as good as one of a million, and a thousand times as fast.
+    // A text of some thousand bytes finds the same errors as one of a million, a thousand times
+    // faster.
     truncate(&mut text, 4_000);
     for _ in 0..random.below(4) {
         damage(&mut text, random);

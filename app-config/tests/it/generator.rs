@@ -1,18 +1,18 @@
-//! Makes templates from a grammar: mostly fitting ones over the state of `tests/go/state.json`, some
-//! with wrong types, some with a character too many or too few.
+//! Generates templates from a grammar: mostly valid ones over the state of `tests/go/state.json`,
+//! some with wrong types, and some with a character too many or too few.
 //!
-//! What Go leaves open, or does in a way that Stead does not follow on purpose, is not made here;
-//! `docs/templates.md` lists it.
+//! It avoids cases that Go leaves undefined, and deliberate differences of Stead, which
+//! `docs/templates.md` lists.
 
 mod calls;
 mod operands;
 
-/// xorshift*: the same numbers of the same seed everywhere.
+/// xorshift*: the same seed gives the same numbers everywhere.
 pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Self {
-        // Spread, so that neighbours have nothing in common.
+        // Spreads the seeds, so that adjacent seeds give unrelated numbers.
         let mut random = Random(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         for _ in 0..4 {
             random.next();
@@ -39,7 +39,7 @@ pub struct Generator {
     named: usize,
     ranges: usize,
     depth: usize,
-    /// What the dot is.
+    /// Kind of the dot.
     dot: Kind,
 }
 
@@ -79,7 +79,7 @@ impl Generator {
         generator.out
     }
 
-    /// Once in so many.
+    /// True once in `of` calls on average.
     fn chance(&mut self, of: usize) -> bool {
         self.random.below(of) == 0
     }
@@ -119,7 +119,7 @@ impl Generator {
             self.node();
         }
         self.text();
-        // Variables of a branch that was not taken are known to the parser and have no value.
+        // The parser knows variables of a branch that was not taken, but they have no value.
         if !self.chance(20) {
             self.vars.truncate(outer);
         }
@@ -278,7 +278,7 @@ impl Generator {
         self.named += 1;
         let name = self.named;
         self.put(&format!("{{{{ define \"t{name}\" }}}}"));
-        // Inside, only those with a smaller number are called: none calls itself.
+        // Inside, only templates with a smaller number are called, so none calls itself.
         self.named = name - 1;
         self.separate();
         self.named = name;
@@ -311,7 +311,7 @@ impl Generator {
         self.close();
     }
 
-    /// Takes something away or puts something in, anywhere.
+    /// Removes or inserts characters at a random position.
     fn damage(&mut self) {
         let places: Vec<usize> = self.out.char_indices().map(|(at, _)| at).collect();
         let at = places.get(self.random.below(places.len())).copied().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Generated templates, against what Go's own engine made of them.
+//! Compares generated templates with the output of Go's own engine.
 //!
-//! The kept cases need no Go. `scripts/differential` builds the Go program beside them and compares
-//! thousands of new ones; with `UPDATE_GOLDEN=1` it also writes the kept cases anew.
-#![allow(clippy::unwrap_used, reason = "a test says no by panicking")]
+//! The stored cases need no Go. `scripts/differential` builds the Go program and compares thousands
+//! of new cases. With `UPDATE_GOLDEN=1` it also updates the stored cases.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     collections::BTreeMap, env, fs, io::Write, path::PathBuf, process, process::Stdio, thread,
 };
@@ -42,9 +42,7 @@ fn kept_templates_give_what_go_gave() {
 #[test]
 fn new_templates_give_what_go_gives() {
     let Some(oracle) = env::var_os("STEAD_GO_TEMPLATES") else {
-        eprintln!(
-            "SKIPPED: without STEAD_GO_TEMPLATES there is no Go to ask; see scripts/differential"
-        );
+        eprintln!("SKIPPED: STEAD_GO_TEMPLATES is not set; see scripts/differential");
         return;
     };
     let number = |name: &str, otherwise| {
@@ -61,7 +59,8 @@ fn new_templates_give_what_go_gives() {
     let mut wrong = Vec::new();
     let mut classes: BTreeMap<String, usize> = BTreeMap::new();
     for (template, answer) in templates.iter().zip(&answers) {
-        // The Go of a Debian does not yet go over a number, as newer ones and Stead do.
+        // The Go version of Debian does not support `range` over a number yet. Newer ones and Stead
+        // do.
         let why = answer["why"].as_str().unwrap_or_default();
         if why.contains("range can't iterate over ") && why.ends_with(|c: char| c.is_ascii_digit())
         {
@@ -87,7 +86,7 @@ fn ask(oracle: &PathBuf, questions: String) -> Vec<Value> {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // Apart, so that neither waits for the other.
+    // A separate thread, so that neither side blocks the other.
     let writer = thread::spawn(move || stdin.write_all(questions.as_bytes()));
     let out = child.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
@@ -103,7 +102,8 @@ fn compare(state: &State<'_>, template: &str, expected: &Value, wrong: &mut Vec<
     }
 }
 
-/// Our answer as Go gives it: of a parse error the line, of others also the byte in it, from 0.
+/// Stead's result in the form of the Go program: the line of a parse error, and the line and byte
+/// of others, from 0.
 fn found(state: &State<'_>, template: &str) -> Value {
     let origin = Origin::default();
     let result = Template::parse(template, &origin)
@@ -125,7 +125,7 @@ fn found(state: &State<'_>, template: &str) -> Value {
     }
 }
 
-/// Keeps short templates, as many of each kind as say something new.
+/// Stores short templates, a limited number of each kind.
 fn keep(templates: &[String], answers: &[Value]) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut kept = String::new();

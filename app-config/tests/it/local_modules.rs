@@ -1,8 +1,8 @@
-//! Modules in the app directory: their variables, their outputs, and HCL that cannot be parsed.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Modules in the app directory: variables, outputs, and HCL that cannot be parsed.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, File, Severity, Tree, survey};
 
-/// An app of two components with modules of its own, `web` reads `db`, with some files other.
+/// Findings of an app with two local modules, of which `web` reads `db`, with changed files.
 fn findings(changes: &[(&str, &str)]) -> Vec<Diagnostic> {
     let component = |name: &str, vars: &str| {
         format!(
@@ -38,7 +38,7 @@ fn only(changes: &[(&str, &str)]) -> Diagnostic {
 #[test]
 fn modules_that_fit_their_components_have_no_finding() {
     assert_eq!(findings(&[]), []);
-    // JSON is the same, and so is a file of overrides.
+    // JSON and override files behave like HCL.
     let json = "{\"variable\": {\"size\": {}}, \"output\": [{\"url\": {\"value\": \"x\"}}]}";
     let same = [("modules/db/main.tf", "# nothing\n"), ("modules/db/main.tf.json", json)];
     assert_eq!(findings(&same), []);
@@ -69,7 +69,7 @@ fn a_misspelled_variable_is_an_error_with_a_suggestion() {
     let found = findings.iter().find(|found| found.code == "unknown_variable").unwrap();
     assert!(found.is_error() && found.remedy == "did you mean `sise`?", "{found}");
     assert_eq!((found.file.as_str(), found.line), ("components/db.toml", 7));
-    // What it is instead of has no value either.
+    // The similarly named variable has no value either.
     assert!(findings.iter().any(|found| found.code == "missing_variable"), "{findings:#?}");
 }
 

@@ -1,5 +1,5 @@
-//! Directories as people and machines write them, unlike any that we were given.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Directories with unusual contents that the corpus does not cover.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, File, Reading, Tree, graph, inspect, survey};
 
 fn directory(files: &[(&str, &str)]) -> Tree {
@@ -14,7 +14,7 @@ fn directory(files: &[(&str, &str)]) -> Tree {
 fn read(files: &[(&str, &str)]) -> Reading {
     let tree = directory(files);
     let reading = survey(&tree, &[]);
-    // Whatever it is, it can be shown.
+    // `inspect` never fails.
     inspect("odd", &tree, &reading);
     reading
 }
@@ -72,7 +72,7 @@ fn what_a_followed_file_reads_is_a_dependency_of_whoever_names_it() {
     assert_eq!(needs(&reading, "helm"), ["b", "c", "e"]);
     assert_eq!(needs(&reading, "m"), ["d"]);
     assert_eq!(needs(&reading, "k"), ["a", "b", "c", "d"]);
-    // Other bytes of such a file are another component.
+    // Changed bytes of such a file change the component's digest.
     let module = &reading.config.component("k").unwrap().module;
     assert!(module.files.contains_key("deploy/base/part/x.yml"), "{:?}", module.files);
 }
@@ -136,7 +136,7 @@ fn scalars_of_any_type_are_the_text_that_they_say() {
     let vars = &reading.config.component("a").unwrap().module.vars;
     let shown: Vec<_> = vars.iter().map(|(name, text)| format!("{name}={}", text.value)).collect();
     assert_eq!(shown, ["a=8", "aws:region=r", "b=true", "c=1.50", "d=x"]);
-    // A table is no variable.
+    // A table is not a variable.
     let found: Vec<_> = errors(&reading).iter().map(|finding| finding.code).collect();
     assert_eq!(found, ["wrong_type"], "{:?}", reading.diagnostics);
 }
@@ -229,7 +229,7 @@ fn a_file_with_a_syntax_error_makes_no_finding_elsewhere() {
     let reads = "{{ .nuon.components.base.outputs.id }} {{ .nuon.inputs.inputs.size }}";
     let rest = format!("dependencies = [\"base\"]\n{REPO}[vars]\nx = \"{reads}\"\n");
     let web = component("web", "terraform_module", &rest);
-    // One slip, after which a parser finds an error in nearly every line.
+    // One mistake, after which a parser finds an error on nearly every line.
     let broken = "name = \"base\ntype = \"terraform_module\"\n[vars]\nx = \"1\"\ny = \"2\"\n";
     let findings = |base: &str, inputs: &str| -> Vec<(String, &'static str, u32)> {
         let reading = read(&[
@@ -245,7 +245,7 @@ fn a_file_with_a_syntax_error_makes_no_finding_elsewhere() {
         findings(broken, "[[input]\n"),
         [malformed("components/base.toml", 1), malformed("inputs.toml", 1)]
     );
-    // What is absent from files that can be read is still found.
+    // Names that are absent from readable files are still reported.
     let base = component("base", "terraform_module", REPO);
     let named: Vec<_> = findings(&base, "").into_iter().map(|(_, code, _)| code).collect();
     assert!(named.contains(&"unknown_input"), "{named:?}");

@@ -1,6 +1,5 @@
-//! What people, programs and code hosts are shown of a directory with mistakes: goldens, changed on
-//! purpose.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Goldens of the findings of a directory with mistakes, as text, JSON and SARIF.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{fs, path::Path};
 
 use app_config::{
@@ -45,7 +44,7 @@ fn app() -> Tree {
     tree
 }
 
-/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a vendor would.
+/// `UPDATE_GOLDEN=1` writes the current output. Review the diff as a vendor would read it.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli-output").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
@@ -80,7 +79,8 @@ fn what_stands_in_a_directory_does_not_write_to_the_terminal() {
 fn programs_get_the_same_as_sarif_and_json() {
     let findings = survey(&app(), &[]).diagnostics;
     let pretty = |value: &serde_json::Value| format!("{value:#}\n");
-    // A code host refuses a result without a place, and knows paths from the top of the repository.
+    // A code host rejects a result without a location, and expects paths from the root of the
+    // repository.
     for result in sarif(&findings, "0.0.0", "apps/shop")["runs"][0]["results"].as_array().unwrap() {
         let place = &result["locations"][0]["physicalLocation"];
         let path = place["artifactLocation"]["uri"].as_str().unwrap();

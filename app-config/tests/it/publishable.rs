@@ -1,6 +1,6 @@
-//! What could never be deployed, or would be published by mistake, is found before anything is sent; and where it
-//! is written.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Problems that prevent a deploy, or would publish a value by mistake, are found before a sync,
+//! with their location.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeMap;
 
 use app_config::{Change, diff, graph, read, resolve_inputs, survey};
@@ -9,10 +9,10 @@ use crate::small;
 
 use small::{COMPONENT, bundle, config, refusal};
 
-/// An action; what more its step has follows.
+/// An action without the rest of its step.
 const STEP: &str = "name = \"x\"\n[[steps]]\nname = \"s\"\ncommand = \"./s.sh\"\n";
 
-/// A variable may have the name of a key that is followed elsewhere.
+/// A variable may have the name of a content key.
 #[test]
 fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variables() {
     let vars = "[vars]\nreadme = \"./README.md\"\nmanifest = \"https://x/a.yaml\"\n[env_vars]\ncontents = \"./no\"\n\
@@ -28,8 +28,8 @@ fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variable
     assert!(config.file_refs.is_empty(), "{:?}", config.file_refs);
 }
 
-/// An escape is more characters in the file than in the text, and a newline in the text may be none
-/// in the file.
+/// An escape has more characters in the file than in the text, and a newline in the text may not be
+/// one in the file.
 #[test]
 fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
     let bad = "{{ .nuon.install.id | nosuch }}";
@@ -57,7 +57,7 @@ fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
     }
 }
 
-/// What a sync would refuse is found without one.
+/// Findings that a sync would report appear without one.
 #[test]
 fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
     let of =
@@ -86,9 +86,9 @@ fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
         found,
         [
             ("components/gone.toml", "the module of `gone` (modules/gone in .) is missing"),
-            ("components/none.toml", "`none` does not say where its module is"),
+            ("components/none.toml", "`none` does not name its module"),
             ("components/notf.toml", "the module of `notf` (modules/notf in .) has no .tf file"),
-            ("sandbox.toml", "`sandbox` does not say where its module is"),
+            ("sandbox.toml", "`sandbox` does not name its module"),
         ]
     );
 }
@@ -114,7 +114,7 @@ fn every_circle_is_found_at_once() {
     assert_eq!(found, expected);
 }
 
-/// It could never be deployed: its outputs are there only after it.
+/// Such a component could never be deployed, because its outputs exist only afterwards.
 #[test]
 fn a_component_that_needs_its_own_outputs_is_a_circle_and_one_that_asks_is_none() {
     let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");
@@ -145,7 +145,7 @@ fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
     assert!(!format!("{:?}", reading.config.installs).contains("s3cret"));
     let typed = reading.diagnostics.iter().find(|found| found.code == "bad_value").unwrap();
     assert_eq!((typed.line, typed.column), (3, 6), "{typed}");
-    assert!(typed.message.contains("`n` has to be a number"), "{typed}");
+    assert!(typed.message.contains("`n`: must be a number"), "{typed}");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn the_default_of_a_sensitive_input_is_said_nowhere() {
     };
     let (first, findings) = read(&with("hunter2")).unwrap();
     let said = findings.iter().find(|found| found.code == "bad_default").unwrap();
-    assert!(said.message.contains("sensitive input `pin` is no number"), "{said}");
+    assert!(said.message.contains("sensitive input `pin`: must be of type number"), "{said}");
     let picture = app_config::diagnostic::picture(&findings, &with("hunter2").app(), false, true);
     let (second, _) = read(&with("hunter3")).unwrap();
     let difference = diff(&first, &second);

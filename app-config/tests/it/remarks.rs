@@ -1,12 +1,12 @@
-//! What stops nothing is said, too; and what bounds the reader.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Warnings, and the limits of the reader.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{read, remote_path, survey};
 
 use crate::small;
 
 use small::{COMPONENT, Case, bundle, config, refusal};
 
-/// What a key gives, and the code, place and words of what is said about it.
+/// A value of a key, with the code, location and text of its warning.
 type Remark = (&'static str, &'static str, &'static str, (u32, u32), &'static str);
 
 #[test]
@@ -19,7 +19,7 @@ fn each_warning_names_the_place() {
             "[[input]]\nname = \"s\"\nsensitive = true",
             "not_yet",
             (3, 13),
-            "1 x sensitive input: this release takes no value for it",
+            "1 x sensitive input: this release accepts no value for it",
         ),
         (
             "app/inputs.toml",
@@ -33,9 +33,9 @@ fn each_warning_names_the_place() {
             "[[input]]\nname = \"s\"\ngroup = \"g\"",
             "unknown_group",
             (3, 10),
-            "there is no input group `g`",
+            "unknown input group `g`",
         ),
-        ("app/inputs.toml", " \n# nothing\n", "empty_file", (0, 0), "says nothing"),
+        ("app/inputs.toml", " \n# nothing\n", "empty_file", (0, 0), "is empty"),
         (
             "app/input.toml",
             "[[input]]\nname = \"s\"",
@@ -69,7 +69,7 @@ fn each_warning_names_the_place() {
             "[[triggers]]\ntype = \"cron\"\ncron_schedule = \"0 0 31 4 *\"",
             "never_fires",
             (4, 18),
-            "there is no such day",
+            "the date does not exist",
         ),
         (
             "app/actions/x.toml",
@@ -90,7 +90,7 @@ fn each_warning_names_the_place() {
             "[[triggers]]\ntype = \"post-deploy-all-components\"\ncomponent_name = \"a\"",
             "no_effect",
             (4, 19),
-            "is about no single component",
+            "takes no component",
         ),
         (
             "app/actions/x.toml",
@@ -111,7 +111,7 @@ fn each_warning_names_the_place() {
             "[[triggers]]\ntype = \"pre-provision\"",
             "not_yet",
             (3, 9),
-            "1 x trigger `pre-provision`: this release reads it and does not fire it",
+            "1 x trigger `pre-provision`: this release reads it but does not fire it",
         ),
         (
             "app/components/a.toml",
@@ -119,7 +119,7 @@ fn each_warning_names_the_place() {
              [public_repo]\nrepo = \"x/y\"",
             "not_yet",
             (3, 19),
-            "1 x `drift_schedule`: this release does not look for drift",
+            "1 x `drift_schedule`: this release does not detect drift",
         ),
         (
             "app/sandbox.toml",
@@ -127,28 +127,28 @@ fn each_warning_names_the_place() {
              [public_repo]\nrepo = \"x/y\"",
             "not_yet",
             (1, 19),
-            "1 x `drift_schedule`: this release does not look for drift",
+            "1 x `drift_schedule`: this release does not detect drift",
         ),
         (
             "app/runbooks/r.toml",
             "name = \"r\"\n[[steps]]\ntype = \"command\"\ncommand = \"true\"",
             "not_yet",
             (1, 1),
-            "1 x runbook: this release does not run them",
+            "1 x runbook: this release does not run runbooks",
         ),
         (
             "app/runbooks/r.toml",
             "name = \"r\"\n[[steps]]\ntype = \"action\"\naction_name = \"x\"",
             "unknown_action",
             (4, 16),
-            "no action `x`",
+            "unknown action `x`",
         ),
         (
             "app/installs/i.toml",
             "name = \"i\"\n[[inputs]]\nx = \"1\"",
             "unknown_input",
             (3, 6),
-            "no input `x`",
+            "unknown input `x`",
         ),
         (
             "app/metadata.toml",
@@ -169,7 +169,7 @@ fn each_warning_names_the_place() {
             "version = \"v2\"\nreadme = \"{{nuon.install.id}}\"",
             "no_template",
             (2, 11),
-            "left as it is",
+            "is not rendered",
         ),
     ];
     for (path, text, code, place, message) in cases {
@@ -197,42 +197,42 @@ fn options_that_exclude_each_other_and_times_that_are_none_are_refused() {
             secret("required = true\nauto_generate = true"),
             "secret_clash",
             (4, 17),
-            "both `auto_generate` and `required`",
+            "`auto_generate` and `required`",
         ),
         (
             "app/secrets.toml",
             secret("default = \"x\"\nrequired = true"),
             "secret_clash",
             (3, 12),
-            "both `default` and `required`",
+            "`default` and `required`",
         ),
         (
             "app/secrets.toml",
             secret("kubernetes_sync = true"),
             "secret_clash",
             (3, 19),
-            "needs to know which secret",
+            "requires a target secret",
         ),
         (
             "app/components/a.toml",
             format!("drift_schedule = \"0 3 * *\"\n{COMPONENT}"),
             "bad_cron",
             (1, 19),
-            "no cron expression",
+            "invalid cron expression",
         ),
         (
             "app/components/a.toml",
             format!("timeout = \"5 minutes\"\n{COMPONENT}"),
             "bad_duration",
             (1, 12),
-            "no duration",
+            "invalid duration",
         ),
         (
             "app/components/a.toml",
             kustomize,
             "two_sources",
             (3, 13),
-            "both a `manifest` and a `kustomize`",
+            "`manifest` and `kustomize` are both set",
         ),
     ];
     for (path, text, code, place, message) in cases {
@@ -264,7 +264,7 @@ fn a_short_file_does_not_name_a_large_one_without_end() {
     assert!(read(&bundle(&files)).unwrap_err().iter().any(|finding| finding.code == "too_much"));
 }
 
-/// A bundle need not be made by our CLI, so nobody says how large what it kept of a URL is.
+/// Another client may have made the bundle, so the size of its stored remote texts is not trusted.
 #[test]
 fn a_short_file_does_not_name_a_large_remote_text_without_end() {
     let url = "https://example.com/x.tfvars";

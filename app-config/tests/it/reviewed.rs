@@ -1,5 +1,5 @@
-//! What a hostile reading of the checks has found, one test for each promise that did not hold.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Regression tests for problems that an adversarial review of the checks found, one test each.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, graph, survey};
 
 use crate::small;
@@ -86,7 +86,8 @@ fn a_step_runs_one_thing_and_a_trigger_knows_its_keys() {
     assert_eq!(unknown.remedy, "did you mean `index`?");
 }
 
-/// A component that goes over all others finds them all; several of them make no circle.
+/// A component that iterates over all others is deployed after them. Several such components form
+/// no cycle.
 #[test]
 fn whoever_goes_over_all_components_comes_after_those_that_do_not_need_it() {
     let part = |name: &str, rest: &str| {

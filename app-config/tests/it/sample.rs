@@ -1,4 +1,4 @@
-//! A value with every key of a schema.
+//! Sample values for a schema.
 use serde_json::{Map, Value, json};
 
 /// A value with every key of a schema.
@@ -41,7 +41,7 @@ fn without_ref(schema: &Value) -> Value {
     Value::Object(own)
 }
 
-/// A file of each kind, at the place where a directory has it, and its schema.
+/// A file path of each kind, with its schema.
 pub const PLACES: [(&str, &str); 23] = [
     ("action", "actions/x.toml"),
     ("branch", "branch.toml"),
@@ -68,7 +68,7 @@ pub const PLACES: [(&str, &str); 23] = [
     ("sandbox", "sandbox.toml"),
 ];
 
-/// For each kind of file, files that have every key of its schema; one per variant.
+/// Files with every key of their schema, for each kind of file; one per variant.
 pub fn samples(schemas: impl Fn(&str) -> Value) -> Vec<(&'static str, &'static str, String)> {
     let mut samples = Vec::new();
     for (kind, path) in PLACES {

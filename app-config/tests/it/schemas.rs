@@ -1,6 +1,6 @@
-//! The JSON Schema of every file kind: made from `format/`, kept in `schemas/app-config/`, true of
-//! the reader and of real directories.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! JSON Schema of every file kind: generated from `format/`, stored in `schemas/app-config/`, and
+//! checked against the reader and real directories.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, fs, path::Path};
 
 use app_config::{File, Tree, schema, survey};
@@ -22,7 +22,7 @@ fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
         let known: Vec<Value> =
             variants.iter().map(|variant| variant["properties"]["type"]["const"].clone()).collect();
         variants.push(json!({
-            "description": "A type of a plugin's: the plugin alone knows its keys.",
+            "description": "A type of a plugin. Only the plugin knows its keys.",
             "properties": {
                 "name": {"type": "string"},
                 "type": {"not": {"enum": known}, "type": "string"},
@@ -62,7 +62,7 @@ fn all() -> BTreeMap<String, Value> {
     ])
 }
 
-/// `UPDATE_GOLDEN=1` writes what is true now; then read the difference as a vendor would.
+/// `UPDATE_GOLDEN=1` writes the current schemas. Review the diff as a vendor would read it.
 #[test]
 fn the_schemas_are_what_was_agreed() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/app-config");
@@ -72,7 +72,7 @@ fn the_schemas_are_what_was_agreed() {
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::create_dir_all(&folder).unwrap();
             fs::write(&path, &text).unwrap();
-            // What is served is inside of the program and known after the next build.
+            // The served schemas are compiled in, so they change with the next build.
             continue;
         }
         assert_eq!(fs::read_to_string(&path).unwrap_or_default(), text, "{}", path.display());
@@ -84,7 +84,7 @@ fn the_schemas_are_what_was_agreed() {
     assert_eq!(schemas.count(), all.len());
 }
 
-/// Each schema's keys, all at once, in a file of its kind: the reader knows every one of them.
+/// The reader must know every key of each schema. Each file has all keys of its kind.
 #[test]
 fn the_reader_knows_every_key_of_the_schemas() {
     let all = all();
@@ -98,7 +98,7 @@ fn the_reader_knows_every_key_of_the_schemas() {
     }
 }
 
-/// Which schema a file of a directory has.
+/// Schema of a file of a directory.
 fn kind_of(path: &str) -> Option<&'static str> {
     let (directory, inside) = path.split_once('/').unwrap_or(("", path));
     Some(match (directory, inside) {

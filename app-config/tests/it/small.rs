@@ -1,5 +1,5 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
-//! A small app that is read without a finding, and the same with some files other.
+//! A small app without findings, with optional changes.
 use std::collections::BTreeMap;
 
 use app_config::{AppConfig, Diagnostic, File, Tree, read};
@@ -7,7 +7,7 @@ use app_config::{AppConfig, Diagnostic, File, Tree, read};
 pub const COMPONENT: &str =
     "name = \"a\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \"x/y\"\n";
 
-/// A small app that is read without a finding, with some files other.
+/// A small app without findings, with changed files.
 pub fn bundle(changes: &[(&str, &str)]) -> Tree {
     let sandbox = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \"x/y\"\n";
     let mut files = BTreeMap::from([
@@ -36,5 +36,5 @@ pub fn refusal(changes: &[(&str, &str)]) -> Diagnostic {
     errors.into_iter().next().unwrap()
 }
 
-/// A file, its text, and the code, place and words of what is found.
+/// A file and its text, with the code, location and text of the finding.
 pub type Case = (&'static str, String, &'static str, (u32, u32), &'static str);

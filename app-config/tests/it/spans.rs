@@ -1,11 +1,11 @@
-//! Every value of a directory knows where it is written, and what is wrong with a value is said at it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Every value has a span, and its findings use it.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Origin, Span, Tree, survey};
 
 use crate::small;
 use crate::support;
 
-/// The characters that a span covers.
+/// Characters that a span covers.
 fn covered(text: &str, span: Span) -> String {
     let lines: Vec<&str> = text.split('\n').collect();
     let mut found = String::new();
@@ -20,7 +20,7 @@ fn covered(text: &str, span: Span) -> String {
     found
 }
 
-/// Every scalar of a document, with its key path.
+/// Scalars of a document with their key paths.
 fn scalars(key: &str, value: &toml::Value, into: &mut Vec<(String, toml::Value)>) {
     let below = |name: &str| {
         if key.is_empty() { name.to_string() } else { format!("{key}.{name}") }
@@ -37,7 +37,7 @@ fn scalars(key: &str, value: &toml::Value, into: &mut Vec<(String, toml::Value)>
     }
 }
 
-/// Held against another reader of TOML: what stands at the span, read again, is the value.
+/// Checks each span with an independent TOML parser: the text at the span must parse to the value.
 #[test]
 fn every_value_of_every_real_directory_stands_where_its_span_says() {
     let Some(corpus) = support::corpus() else { return };
@@ -106,7 +106,7 @@ fn parts_lead_to_the_places_of_their_values() {
     assert_eq!(place(&module.at, "public_repo.repo"), Some((4, 9, 4, 12)));
 }
 
-/// Values in a file cost memory: past a bound they are read without a place.
+/// Spans cost memory, so values past a limit have none.
 #[test]
 fn a_file_full_of_values_does_not_fill_the_memory_with_places() {
     let many: Vec<(String, String)> = (0..40)

@@ -1,19 +1,19 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
-//! Reading real directories for the tests. The crate itself opens nothing.
+//! Reads real directories for the tests. The crate itself opens no files.
 
 use std::{fs, path::Path, path::PathBuf};
 
 use app_config::{File, Tree};
 use serde_json::Value;
 
-/// The corpus of real app directories. It is not part of this repository: without it these tests
-/// are skipped, loudly, and under CI they fail.
+/// Corpus of real app directories. It is not part of this repository. Without it these tests are
+/// skipped with a message, and fail in CI.
 pub fn corpus() -> Option<PathBuf> {
     let set = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     if set.is_none() {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "CORPUS_DIR names no directory, and CI=true");
-        eprintln!("SKIPPED: CORPUS_DIR names no directory, so no real app directory was read");
+        assert!(!ci, "CORPUS_DIR is not a directory: CI requires it");
+        eprintln!("SKIPPED: CORPUS_DIR is not a directory, so no real app directory was read");
     }
     set
 }
@@ -22,7 +22,7 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// Every file below a directory.
+/// All files below a directory.
 pub fn tree(top: &Path) -> Tree {
     let mut tree = Tree::default();
     add(&mut tree, top, "");

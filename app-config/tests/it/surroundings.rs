@@ -1,12 +1,12 @@
-//! What surrounds the components is looked at, too: its templates, the names in it, its words.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Supporting parts are checked, too: their templates, the names in them, and their fixed values.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::read;
 
 use crate::small;
 
 use small::{COMPONENT, Case, bundle};
 
-/// Nobody deploys them in this release; who wrote them hears of it all the same.
+/// This release does not deploy these parts, but the vendor still gets warnings.
 #[test]
 fn templates_around_the_components_are_looked_at() {
     let input = |name: &str, default: &str| {
@@ -102,7 +102,7 @@ fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_wri
             rule("role = \"ops\"").replace("deploy", "fly"),
             "bad_value",
             (3, 14),
-            "no operation `fly`",
+            "unknown operation `fly`",
         ),
     ];
     for (path, text, code, place, message) in cases {
@@ -139,13 +139,10 @@ fn two_of_one_name_are_said() {
         (format!("type = \"azure-bicep\"\n{stack}"), format!("name = \"x\"\n{steps}"));
     let roles = [("app/permissions/a.toml", ROLES), ("app/permissions/b.toml", ROLES)];
     let cases: Vec<(Vec<(&str, &str)>, &str)> = vec![
-        (roles.to_vec(), "the role `{{ .nuon.install.id }}-ops`"),
-        (vec![("app/break_glass/a.toml", glass), ("app/break_glass/b.toml", glass)], "the role"),
-        (
-            vec![("app/branches/a.toml", branch), ("app/branches/b.toml", branch)],
-            "the branch `main`",
-        ),
-        (vec![("app/stack.toml", &stack)], "the nested stack `n`"),
+        (roles.to_vec(), "role `{{ .nuon.install.id }}-ops`"),
+        (vec![("app/break_glass/a.toml", glass), ("app/break_glass/b.toml", glass)], "role"),
+        (vec![("app/branches/a.toml", branch), ("app/branches/b.toml", branch)], "branch `main`"),
+        (vec![("app/stack.toml", &stack)], "nested stack `n`"),
         (vec![("app/runbooks/x.toml", &steps)], "the step `s`"),
         (vec![("app/actions/x.toml", &steps)], "the step `s`"),
     ];
@@ -163,7 +160,7 @@ fn a_word_that_is_none_of_a_few_is_said_with_the_nearest() {
     let cases: Vec<(&str, &str, &str)> = vec![
         ("app/metadata.toml", "version = \"v99\"", "use one of: v1, v2"),
         ("app/stack.toml", "type = \"aws-cloudformtion\"", "did you mean `aws-cloudformation`?"),
-        ("app/runner.toml", "runner_type = \"nonsense\"", "type of a runner `nonsense`"),
+        ("app/runner.toml", "runner_type = \"nonsense\"", "runner type `nonsense`"),
         ("app/runner.toml", "runner_type = \"aws\"\nhelm_driver = \"configmp\"", "`configmap`?"),
         ("app/policies/p.toml", "type = \"sandbx\"\ncontents = \"x\"", "did you mean `sandbox`?"),
         ("app/policies/p.toml", "type = \"sandbox\"\nengine = \"opaa\"", "did you mean `opa`?"),

@@ -1,5 +1,6 @@
-//! Settings that this release reads and does not act on are named, counted, with the first line.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+//! Settings that this release reads but does not act on are reported with a count and the first
+//! line.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, read};
 
 use crate::small;
@@ -60,7 +61,7 @@ fn settings_that_are_acted_on_and_words_for_people_are_not_named() {
     assert_eq!(quiet, plain);
 }
 
-/// A finding with a place would show the value there.
+/// A finding with a location would show the value.
 #[test]
 fn the_address_of_a_channel_is_named_by_line_and_not_shown() {
     let text = "version = \"v2\"\nslack_webhook_url = \"https://hooks.example/secret\"\n";

@@ -1,36 +1,36 @@
-//! What came out, for people and for programs.
+//! Results as text and as JSON.
 use std::{fmt::Write as _, time::Duration};
 
 use event_log::testing::measure::{Quantiles, machine};
 use serde_json::{Value, json};
 
-/// What was counted for a while.
+/// Counters over a period.
 pub struct Window {
-    /// What is counted: statements, or transactions.
+    /// Unit that is counted: statements or transactions.
     pub unit: &'static str,
     pub statements_a_minute: f64,
-    /// Processor time of the server in its share of one core.
+    /// Processor time of the server as a share of one core.
     pub processor: f64,
-    /// Resident memory of the server, bytes.
+    /// Resident memory of the server in bytes.
     pub resident: u64,
 }
 
-/// As many jobs as runners.
+/// Result of queueing one job per runner.
 pub struct Storm {
     pub jobs: usize,
     pub all_queued: Duration,
     pub all_claimed: Duration,
-    /// How many calls were told to come again later.
+    /// Number of calls that the server asked to retry later.
     pub asked_to_wait: u64,
-    /// Of each job, from its acknowledged queue to the answer of its claim.
+    /// Time of each job from its acknowledged queue request to the response of its claim.
     pub waits: Vec<Duration>,
 }
 
-/// From kill -9.
+/// Times from SIGKILL.
 pub struct Restart {
-    /// Until the server was ready.
+    /// Time until the server was ready.
     pub ready: Duration,
-    /// Until all runners waited there again.
+    /// Time until all runners waited there again.
     pub parked: Duration,
 }
 
@@ -81,7 +81,7 @@ impl Report {
         }
         let _ = writeln!(
             text,
-            "\nIn the storm {asked_to_wait} calls were told to come again later (503, 429)."
+            "\nDuring the storm, the server asked {asked_to_wait} calls to retry later (503, 429)."
         );
         text
     }
@@ -115,7 +115,7 @@ impl Report {
         })
     }
 
-    /// Bytes of a parked runner.
+    /// Bytes per parked runner.
     fn each(&self) -> f64 {
         self.crowded.resident.saturating_sub(self.alone.resident) as f64 / self.runners as f64
     }

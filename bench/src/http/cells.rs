@@ -1,7 +1,7 @@
-//! What is measured, and what is divided by what.
+//! Measured cells and their ratios.
 use event_log::testing::measure::{self, Ratio};
 
-/// What was measured, with how many callers.
+/// A measurement with a number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     Insert(usize),
@@ -26,14 +26,14 @@ impl measure::Cell for Cell {
             Cell::Command(n) => format!("command over HTTP → one event, {n} callers"),
             Cell::Keyed(n) => format!("the same with an idempotency key each, {n} callers"),
             Cell::Asked(n) => {
-                format!("a job asked for over HTTP (a build's retry), {n} callers: acknowledged")
+                format!("job requested over HTTP (retry of a build), {n} callers: acknowledged")
             }
             Cell::Queued(n) => format!("the same, {n} callers: until all jobs are in the queue"),
         }
     }
 }
 
-/// In turns, as they are here; [`Cell::Queued`] goes on with what [`Cell::Asked`] began.
+/// Cells in the order of their turns. [`Cell::Queued`] continues the run of [`Cell::Asked`].
 pub const CELLS: [Cell; 6] = {
     use Cell::*;
     [Insert(64), Command(64), Keyed(64), Insert(16), Asked(16), Queued(16)]

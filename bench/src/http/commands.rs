@@ -1,5 +1,5 @@
-//! Callers who each ask for one enrolment token after the other: one event in a stream of its own, chained, in the
-//! tree, and in a view that is written with it.
+//! Callers that create enrolment tokens one after the other. Each one is one event in a new stream,
+//! chained, in the tree, and in an inline projection.
 use std::time::{Duration, Instant};
 
 use event_log::testing::measure::{Run, pgbench::count};
@@ -8,10 +8,10 @@ use ulid::Ulid;
 use crate::{database::Database, people::People};
 
 const PATH: &str = "/v1/runners/enrolment-tokens";
-/// Where each of them is written in the commit of its event.
+/// Inline projection with one row per command.
 const VIEW: &str = "stead.projection_enrolments";
 
-/// So many callers for a while; `keyed`: each command can be repeated.
+/// Runs this number of callers for a period. `keyed`: each command has an idempotency key.
 pub async fn run(
     database: &Database,
     people: &People,

@@ -1,5 +1,5 @@
-//! One job for each call: a build that failed is asked for again. The answer comes when that is durable; a policy then
-//! puts the job into the queue, and that is waited for, too.
+//! One job per call: a retry of a failed build. The response comes when the command is durable. A
+//! policy then queues the job, and the time until then is measured, too.
 use std::{sync::Arc, time::Instant};
 
 use event_log::testing::measure::Run;
@@ -12,7 +12,8 @@ use crate::{
     serving::Serving,
 };
 
-/// Runners who fail what was queued. Each may make 200 reports at once, and then 20 a second.
+/// Number of runners that fail queued jobs. Each may send 200 reports at once, and then 20 per
+/// second.
 const RUNNERS: usize = 64;
 const SLOTS: u32 = 4;
 
@@ -20,12 +21,12 @@ pub struct Enqueue {
     builds: Builds,
     crew: Crew,
     began: Instant,
-    /// How many builds have failed so far.
+    /// Number of failed builds so far.
     failed: i64,
 }
 
 impl Enqueue {
-    /// So many builds that have failed.
+    /// Prepares this number of failed builds.
     pub async fn prepare(database: &Database, serving: &Serving, builds: usize) -> Enqueue {
         let people = serving.people();
         let crew = Crew::enrol(&people, &serving.runner, RUNNERS, SLOTS).await;
@@ -36,20 +37,20 @@ impl Enqueue {
         enqueue
     }
 
-    /// All of them once more, so many at once.
+    /// Retries all of them with concurrent callers.
     pub async fn ask(&mut self, callers: usize) -> Run {
         self.began = Instant::now();
         let calls = self.builds.retry(callers).await;
         Run { events: calls.len(), whole: self.began.elapsed(), calls }
     }
 
-    /// Until the jobs of [`Enqueue::ask`] are in the queue, from when the first of them was asked for.
+    /// Waits until the jobs of [`Enqueue::ask`] are queued. The time starts with the first request.
     pub async fn queued(&mut self, database: &Database) -> Run {
         self.until_queued(database).await;
         Run { events: self.builds.number(), whole: self.began.elapsed(), calls: Vec::new() }
     }
 
-    /// Work all of them off, and wait until each build has failed.
+    /// Runs all jobs, and waits until each build has failed.
     pub async fn fail(&mut self, database: &Database) {
         let doing = Doing { outcome: Outcome::Failed, log: Arc::new([]) };
         self.crew.work(self.builds.number(), &doing).await;

@@ -1,7 +1,7 @@
-//! What is measured, and what is divided by what.
+//! Measured cells and their ratios.
 use event_log::testing::measure::{self, Ratio};
 
-/// Whose jobs, and how they come.
+/// Contender and mode of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
     pub who: Who,
@@ -12,7 +12,7 @@ pub struct Cell {
 pub enum Who {
     /// Jobs that the server queues.
     Stead,
-    /// Jobs that people ask for.
+    /// Jobs that users request.
     Builds,
     Other(Other, How),
 }
@@ -23,25 +23,25 @@ pub enum Other {
     PgBoss,
 }
 
-/// How one of the others is set.
+/// Configuration of a contender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// 24 at once, everything else as it is.
+    /// 24 concurrent jobs, with defaults for everything else.
     Stock,
-    /// With batches, as its documentation advises for throughput.
+    /// With batches, as its documentation recommends for throughput.
     Tuned,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
-    /// Queued one by one while they are worked at.
+    /// Jobs are queued one by one while workers run.
     Together,
-    /// All of them are in the queue before.
+    /// All jobs are queued before the clock starts.
     Drained,
 }
 
 impl Other {
-    /// Its script.
+    /// File name of its script.
     pub fn script(self) -> &'static str {
         match self {
             Other::Graphile => "graphile.mjs",
@@ -51,7 +51,7 @@ impl Other {
 }
 
 impl How {
-    /// The script's word for it.
+    /// Argument of the script.
     pub fn word(self) -> &'static str {
         match self {
             How::Stock => "stock",
@@ -64,7 +64,7 @@ impl measure::Cell for Cell {
     fn name(self) -> String {
         let who = match self.who {
             Who::Stead => "Stead, whole lifecycle over HTTP".to_string(),
-            Who::Builds => "Stead, asked for over HTTP (a build's retry), whole lifecycle".into(),
+            Who::Builds => "Stead, requested over HTTP (retry of a build), whole lifecycle".into(),
             Who::Other(Other::Graphile, how) => format!("graphile-worker 0.18 {}", how.word()),
             Who::Other(Other::PgBoss, how) => format!("pg-boss 12.26 {}", how.word()),
         };
@@ -86,7 +86,7 @@ const GRAPHILE_TUNED: [Cell; 2] = both(Who::Other(Other::Graphile, How::Tuned));
 const PG_BOSS: [Cell; 2] = both(Who::Other(Other::PgBoss, How::Stock));
 const PG_BOSS_TUNED: [Cell; 2] = both(Who::Other(Other::PgBoss, How::Tuned));
 
-/// In turns, as they are here.
+/// Cells in the order of their turns.
 #[rustfmt::skip]
 pub const CELLS: [Cell; 11] = [
     GRAPHILE[0], GRAPHILE[1], STEAD[0], STEAD[1], GRAPHILE_TUNED[0], GRAPHILE_TUNED[1], BUILDS[0], PG_BOSS[0],

@@ -1,4 +1,4 @@
-//! Job queues from npm, which run in a Node of their own.
+//! Job queues from npm, each in its own Node process.
 use std::{path::Path, process::Command, time::Duration};
 
 use event_log::testing::measure::Run;
@@ -8,7 +8,7 @@ use sqlx::Executor as _;
 use super::cells::{How, Other};
 use crate::database::Database;
 
-/// What was done in both modes.
+/// Results of both modes.
 pub struct Both {
     pub together: Run,
     pub drained: Run,
@@ -20,7 +20,7 @@ struct Told {
     drained: Done,
 }
 
-/// So many jobs in so many µs.
+/// Number of jobs and their time in µs.
 #[derive(Deserialize)]
 struct Done {
     jobs: usize,
@@ -34,7 +34,7 @@ impl Done {
     }
 }
 
-/// One of them, in a database of its own that is gone afterwards.
+/// Runs one of them in a temporary database.
 pub async fn run(
     database: &Database,
     modules: &Path,
@@ -47,7 +47,8 @@ pub async fn run(
     postgres.execute("create database other").await.unwrap();
     let mut node = Command::new("node");
     node.arg(modules.join(other.script())).arg(database.cluster.url("other"));
-    // The slowest of them does twelve a second: it has its time, and what it did by then counts.
+    // The slowest one does twelve jobs per second. It stops after its time, and the finished jobs
+    // count.
     let seconds = period.as_secs() * 3;
     node.args([how.word(), &jobs.to_string(), &seconds.to_string()]);
     let done = tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Ours: a server in this process, runners over loopback.
+//! Stead: a server in this process, runners over loopback.
 use std::{
     path::Path,
     sync::{
@@ -19,12 +19,13 @@ use crate::{
     server,
 };
 
-/// Each may make 200 calls about jobs at once, and then 20 a second: so many do not wait for that.
+/// Number of runners. Each one may make 200 calls about jobs at once, and then 20 per second. With
+/// this number, no runner waits for its limit.
 const RUNNERS: usize = 256;
 const SLOTS: u32 = 8;
-/// How many queue jobs at once: as many as at the others.
+/// Number of concurrent callers that queue jobs, as for the other contenders.
 const CALLERS: usize = 16;
-/// A chunk of a log as a short job has it.
+/// Log chunk of a short job.
 const CHUNK: &str =
     r#"{"n":1,"t":1204,"s":"o","p":"run","m":"Nothing to do. Everything is as it should be."}"#;
 
@@ -32,12 +33,12 @@ pub struct Ours {
     server: Server,
     crew: Crew,
     builds: Builds,
-    /// How many builds have failed so far.
+    /// Number of failed builds so far.
     failed: i64,
 }
 
 impl Ours {
-    /// A server with a crew, and so many builds that have failed.
+    /// Starts a server with a crew, and prepares this number of failed builds.
     pub async fn start(database: &Database, data: &Path, builds: usize) -> Ours {
         let server = server::start(database, data).await;
         let people = server::people(&server);
@@ -49,7 +50,7 @@ impl Ours {
         Ours { server, crew, builds, failed }
     }
 
-    /// Jobs that are queued one by one by a few callers, while the crew works.
+    /// Queues jobs one by one with a few callers while the crew works.
     pub async fn together(&mut self, jobs: usize) -> Run {
         let start = Instant::now();
         let doing = doing(Outcome::Succeeded);
@@ -57,7 +58,7 @@ impl Ours {
         run(start, worked.until, worked)
     }
 
-    /// Jobs that were in the queue before.
+    /// Queues all jobs before the crew works.
     pub async fn drained(&mut self, jobs: usize) -> Run {
         queue(&self.server, jobs).await;
         let start = Instant::now();
@@ -65,7 +66,7 @@ impl Ours {
         run(start, worked.until, worked)
     }
 
-    /// Builds that are asked for again over HTTP while the crew works, until all of them have failed again.
+    /// Retries builds over HTTP while the crew works, until all of them have failed again.
     pub async fn builds(&mut self, database: &Database) -> Run {
         let (start, jobs) = (Instant::now(), self.builds.number());
         let doing = doing(Outcome::Failed);
@@ -87,7 +88,7 @@ fn run(start: Instant, end: Instant, worked: Worked) -> Run {
     Run { events: worked.calls.len(), whole: end - start, calls: worked.calls }
 }
 
-/// When so many builds had failed.
+/// Time at which this number of builds had failed.
 async fn until_failed(database: &Database, wanted: i64) -> Instant {
     let failed = "select count(*) from stead.projection_builds where state = 'failed'";
     database.until(failed, wanted).await;

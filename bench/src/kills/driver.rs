@@ -1,4 +1,4 @@
-//! Keeps an install busy: as soon as a run is over, the next change.
+//! Keeps an install busy: starts the next change as soon as a run has ended.
 use std::{
     collections::BTreeMap,
     fs,
@@ -16,13 +16,14 @@ use serde_json::Value;
 use tests::{Server, program};
 
 const LOOK: Duration = Duration::from_millis(150);
-/// A call that was under way when the server died is not waited for any longer.
+/// Timeout of a call that is in progress when the server dies.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long nothing must go on before nothing goes on.
+/// Idle time after which no further run is expected.
 const QUIET: Duration = Duration::from_secs(6);
 const MODULES: [&str; 5] = ["network", "database", "cache", "api", "edge"];
 
-/// Who changes the install. Every call may fail because nobody is there; then another one is made.
+/// Changes the install. Any call may fail because no server runs; then the driver tries another
+/// one.
 pub struct Driver {
     control: String,
     token: PathBuf,
@@ -31,16 +32,16 @@ pub struct Driver {
     ended: Mutex<BTreeMap<String, String>>,
 }
 
-/// What is changed.
+/// App that is changed.
 pub enum App {
-    /// `edge-api`: inputs, and modules in new versions.
+    /// `edge-api`: inputs, and new versions of its modules.
     EdgeApi { app: PathBuf, versions: PathBuf, version: AtomicU64 },
     /// `notes-files`: inputs only.
     NotesFiles,
 }
 
 impl App {
-    /// This copy of it, where new versions are made beside it.
+    /// Uses this copy of it. New versions are created next to the copy.
     pub fn edge_api(server: &Server, app: &Path) -> App {
         let (app, versions) = (app.to_path_buf(), server.dir().join("versions"));
         App::EdgeApi { app, versions, version: AtomicU64::new(1) }
@@ -48,7 +49,7 @@ impl App {
 }
 
 impl Driver {
-    /// Calls that address with that token.
+    /// Driver with this address and token.
     pub fn new(control: &str, token: PathBuf, app: App) -> Driver {
         Driver {
             control: control.to_string(),
@@ -67,7 +68,7 @@ impl Driver {
         self.ended.lock().unwrap().len()
     }
 
-    /// Change, wait, change, until told to stop.
+    /// Changes the install and waits, until it is stopped.
     pub fn drive(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
             if self.is_idle() {
@@ -77,10 +78,10 @@ impl Driver {
         }
     }
 
-    /// What is wrong with the runs once none of them goes on.
+    /// Waits until no run is active. Returns all violations.
     pub fn wait_for_the_last(&self, limit: Duration) -> Vec<String> {
         let (begin, mut idle_since) = (Instant::now(), None);
-        // The view may not show the last change yet.
+        // The projection may not include the last change yet.
         while idle_since.is_none_or(|since: Instant| since.elapsed() < QUIET) {
             idle_since = self.is_idle().then(|| idle_since.unwrap_or_else(Instant::now));
             if begin.elapsed() > limit {
@@ -97,7 +98,7 @@ impl Driver {
         let bad = all.iter().filter(|run| state(run) != "succeeded");
         let mut wrong: Vec<_> = bad.map(|run| format!("a run did not succeed: {run}")).collect();
         if all.is_empty() {
-            wrong.push("there was no run".into());
+            wrong.push("no run was created".into());
         }
         wrong
     }
@@ -135,7 +136,7 @@ impl Driver {
         }
     }
 
-    /// A version in which one module is another one, which is a new effect; then move to it.
+    /// Publishes a version with one changed module, which is a new effect, and upgrades to it.
     fn publish(&self, (app, versions): (&Path, &Path), last: &AtomicU64, module: &str) {
         let version = last.load(Ordering::SeqCst) + 1;
         let copy = versions.join(version.to_string()).join("edge-api");
@@ -155,7 +156,7 @@ impl Driver {
         self.ask(&["installs", "upgrade", "acme", "--to", &to, "--reason", "a new version"]);
     }
 
-    /// What a command answers, if anybody does.
+    /// Output of a command. `None` if the server does not respond.
     fn ask(&self, args: &[&str]) -> Option<Value> {
         let mut command = Command::new(program("stead"));
         command.args(["--output", "json", "--server", &self.control]);
@@ -163,7 +164,7 @@ impl Driver {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("stead starts");
         let out = child.stdout.take().unwrap();
-        // Read beside the wait: a long answer does not fit a pipe.
+        // Read in a separate thread, because a long output does not fit a pipe.
         let read = std::thread::spawn(move || std::io::read_to_string(out).unwrap_or_default());
         let begin = Instant::now();
         let status = loop {

@@ -1,4 +1,4 @@
-//! What the log says happened against what the modules themselves wrote down.
+//! Compares the effects in the log with those that the modules recorded.
 use std::{
     collections::{BTreeMap, BTreeSet},
     process::Command,
@@ -7,7 +7,7 @@ use std::{
 use serde_json::Value;
 use tests::Runner;
 
-/// One job, as its events tell.
+/// A job, from its events.
 #[derive(Debug, Default)]
 struct Told {
     kind: String,
@@ -16,21 +16,21 @@ struct Told {
     claims: Vec<String>,
     requeued: usize,
     succeeded: Option<String>,
-    /// What a plan job found: to make, to change, to destroy.
+    /// Changes of a plan job: create, update, delete.
     plan: Option<[u64; 3]>,
     state: String,
 }
 
-/// What one line of the ledger is.
+/// Format of a line of the ledger.
 #[derive(Debug, Clone, Copy)]
 pub enum Effects {
-    /// A thing that was made, or destroyed, which the line says.
+    /// A resource that was created or deleted.
     OfTerraform,
-    /// A file that was made, changed or deleted.
+    /// A file that was created, changed or deleted.
     OfFiles,
 }
 
-/// Everything that is wrong. `stead` is the CLI as an owner calls it.
+/// Returns all violations. `stead` is the CLI with the owner's token.
 pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> Vec<String> {
     let jobs = jobs(stead());
     let ledger = runner.ledger();
@@ -39,13 +39,13 @@ pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> 
     let mut seen = BTreeSet::new();
     for line in &ledger {
         if !seen.insert(line) {
-            wrong.push(format!("twice: {} by {}", line.0, line.1));
+            wrong.push(format!("duplicate effect: {} by {}", line.0, line.1));
         }
     }
     let claimed: BTreeSet<&String> = jobs.values().flat_map(|job| &job.claims).collect();
     for (what, who) in &ledger {
         if !claimed.contains(who) {
-            wrong.push(format!("{what} by {who}, which no job was claimed by"));
+            wrong.push(format!("{what} by {who}, which claimed no job"));
         }
     }
     let mut applied = 0;
@@ -54,7 +54,7 @@ pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> 
             wrong.push(format!("{id} was claimed {} times", job.claims.len()));
         }
         let Some(execution) = &job.succeeded else {
-            wrong.push(format!("{id} is an apply that did not succeed: {}", job.state));
+            wrong.push(format!("{id}: the apply did not succeed: {}", job.state));
             continue;
         };
         applied += 1;
@@ -79,13 +79,13 @@ pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> 
     }
     let again: usize = jobs.values().map(|job| job.requeued).sum();
     let lines = ledger.len();
-    println!("{} jobs, {applied} applies, {again} queued again, {lines} effects", jobs.len());
+    println!("{} jobs, {applied} applies, {again} requeued, {lines} effects", jobs.len());
     let verify = stead().args(["audit", "verify"]).output().unwrap();
     let said = String::from_utf8_lossy(&verify.stdout).trim().to_string();
     println!("{said}");
     if !verify.status.success() {
         let why = String::from_utf8_lossy(&verify.stderr).into_owned();
-        wrong.push(format!("the log does not verify: {said} {why}"));
+        wrong.push(format!("log verification failed: {said} {why}"));
     }
     wrong
 }

@@ -1,4 +1,4 @@
-//! Who is killed, and who is started again.
+//! Processes that are killed and started again.
 use std::{
     collections::BTreeMap,
     fmt, fs,
@@ -18,7 +18,7 @@ enum Victim {
     Postgres,
 }
 
-/// What may be killed, and what was.
+/// Processes that may be killed, and counts of kills.
 pub struct Victims {
     pub server: Server,
     pub runner: Runner,
@@ -30,7 +30,7 @@ impl Victims {
         Victims { server, runner, killed: BTreeMap::new() }
     }
 
-    /// SIGKILL to one of them; whoever has nobody to start it again is started again, a moment later.
+    /// Sends SIGKILL to one of them. Starts it again after a moment if no supervisor does.
     pub fn kill_one(&mut self) {
         let victim = match rand::thread_rng().gen_range(0..10) {
             0..3 => Victim::Server,
@@ -51,7 +51,7 @@ impl Victims {
                 self.runner.restart();
             }
             Victim::BuildRunner => {
-                // `stead up` starts it again by itself. Without one there is nobody to kill.
+                // `stead up` starts it again. If it does not run, another process is killed.
                 let Some(pid) = self.build_runner() else { return self.kill_one() };
                 kill(&pid);
             }
@@ -65,7 +65,7 @@ impl Victims {
             }
             Victim::Postgres => {
                 kill(&self.postmaster());
-                // Without its database `stead up` ends, but it need not come so far.
+                // `stead up` ends without its database, but it may be killed before.
                 a_moment();
                 self.server.kill();
                 self.server.restart();
@@ -82,7 +82,7 @@ impl Victims {
     fn build_runner(&self) -> Option<String> {
         let pid = fs::read_to_string(self.server.data().join("build-runner.pid")).ok()?;
         let pid = pid.trim().to_string();
-        // Only if the number is still its.
+        // Only if the process id still belongs to it.
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         String::from_utf8_lossy(&line).contains("stead-runner").then_some(pid)
     }

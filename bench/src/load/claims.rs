@@ -1,4 +1,5 @@
-//! From the acknowledged queue of a job to the answer of its claim, and a bare commit beside it.
+//! Time from the acknowledged queue request of a job to the response of its claim, compared with a
+//! bare commit.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -13,17 +14,17 @@ use crate::{
     server::{self, queue, tokens},
 };
 
-/// So many runners wait.
+/// Number of waiting runners.
 const RUNNERS: usize = 2_000;
-/// Claims and bare commits take turns of so many.
+/// Number of claims or bare commits per turn.
 const TURN: usize = 50;
 
 pub struct Claims {
-    /// Each claim.
+    /// Time of each claim.
     pub queued: Vec<Duration>,
-    /// Of each, until the offer was in the runner's hands.
+    /// Time of each claim until the runner received the offer.
     pub offered: Vec<Duration>,
-    /// Each bare commit.
+    /// Time of each bare commit.
     pub commits: Vec<Duration>,
 }
 
@@ -50,7 +51,7 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
         });
     }
     let (mut queued, mut offers, mut commits) = (Vec::new(), Vec::new(), Vec::new());
-    // The first turn warms caches and prepared statements and is not counted.
+    // The first turn warms caches and prepared statements, and is not counted.
     while queued.len() < samples + TURN {
         for _ in 0..TURN {
             let job = queue(&app).await;
@@ -59,7 +60,7 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
             assert_eq!(answered, job);
             offers.push(offered.saturating_duration_since(acknowledged));
             queued.push(at.saturating_duration_since(acknowledged));
-            // What the runner reports after it is not part of the next one.
+            // Later reports of the runner are not part of the next claim.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         for _ in 0..TURN {
@@ -78,7 +79,7 @@ pub async fn measure(database: &Database, data: &Path, samples: usize) -> Claims
     Claims { queued, offered, commits }
 }
 
-/// A table without any index, and a connection of its own.
+/// Creates a table without an index, with its own connection.
 async fn bare(database: &Database) -> PgConnection {
     let mut bare = PgConnection::connect_with(&database.owner()).await.unwrap();
     bare.execute("create table if not exists bare (word text not null)").await.unwrap();

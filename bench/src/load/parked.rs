@@ -1,4 +1,4 @@
-//! What runners cost that wait: statements, and memory of a server that is a process of its own.
+//! Cost of waiting runners: statements, and memory of a server in a separate process.
 use std::{path::Path, time::Duration};
 
 use tokio::task::JoinSet;
@@ -6,7 +6,7 @@ use tokio::task::JoinSet;
 use super::Ask;
 use crate::{agent::MANY_SLOTS, crew::Crew, database::Database, serving::Serving};
 
-/// Statements of one window, and what they were.
+/// Statements of one period with their counts.
 pub struct Window {
     pub a_minute: f64,
     pub busiest: Vec<(String, i64)>,
@@ -16,13 +16,14 @@ pub struct Parked {
     pub unit: &'static str,
     pub alone: Window,
     pub crowded: Window,
-    /// Resident memory of the server before the runners came and with all of them parked, bytes.
+    /// Resident memory of the server in bytes, without runners and with all of them parked.
     pub memory: (u64, u64),
 }
 
 pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     let server = Serving::start(database, data, None).await;
-    // One enrols first, so that what every server has once is not counted as a runner's.
+    // One runner enrols first, so that one-time costs of the server do not count as the cost of a
+    // runner.
     drop(Crew::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = server.resident();
@@ -35,7 +36,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     for mut agent in crew.agents() {
         polls.spawn(async move {
             loop {
-                assert!(agent.poll().await.is_empty(), "there is no work");
+                assert!(agent.poll().await.is_empty(), "no job must be offered");
             }
         });
     }

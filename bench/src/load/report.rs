@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! Results as text and as JSON.
 use std::fmt::Write as _;
 
 use event_log::testing::measure::{Quantiles, machine};
@@ -29,7 +29,7 @@ impl Report {
         let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
         text.push_str("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
         text.push_str(&self.claim.row("queue acknowledged → claim answered"));
-        text.push_str(&self.offer.row("of which until the offer is in the runner's hands"));
+        text.push_str(&self.offer.row("of which until the runner received the offer"));
         text.push_str(&self.commit.row("bare one-row commit, same run, in turns"));
         let ratio = self.claim.p50 / self.commit.p50;
         let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");
@@ -68,14 +68,14 @@ impl Report {
         report.to_string()
     }
 
-    /// Bytes of a parked runner.
+    /// Bytes per parked runner.
     fn each(&self) -> f64 {
         let (before, after) = self.parked.memory;
         (after.saturating_sub(before)) as f64 / (self.ask.runners - 1) as f64
     }
 }
 
-/// The rows of Markdown tables, by the names of their columns.
+/// Rows of Markdown tables, with the names of their columns.
 fn rows(tables: &str) -> Vec<Value> {
     let (mut names, mut rows) = (Vec::new(), Vec::new());
     for line in tables.lines() {

@@ -1,4 +1,4 @@
-//! What is measured, and what is divided by what.
+//! Measured cells and their ratios.
 use event_log::testing::measure::{self, Ratio};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,7 +9,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// In turns, as they are here.
+    /// Cells in the order of their turns.
     pub const ALL: [Cell; 3] = [Cell::CopyChunks, Cell::Stead, Cell::CopyRows];
 }
 
@@ -23,7 +23,7 @@ impl measure::Cell for Cell {
     }
 }
 
-/// All of them bring the same lines, so bytes are to bytes as lines are to lines.
+/// All of them write the same lines, so ratios of bytes equal ratios of lines.
 pub const RATIOS: &[Ratio<Cell>] = {
     use Cell::*;
     &[

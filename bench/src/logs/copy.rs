@@ -1,4 +1,4 @@
-//! The same bytes by COPY, binary: what the disk and Postgres give at most.
+//! The same bytes by binary COPY: the upper bound of the disk and of Postgres.
 use std::time::{Duration, Instant};
 
 use event_log::testing::measure::Run;
@@ -7,12 +7,12 @@ use ulid::Ulid;
 
 use super::terraform::Output;
 
-/// How many chunks one commit brings: as many as ours at most.
+/// Number of chunks per commit, the maximum of Stead's batches.
 const CHUNKS: usize = 128;
-/// How many lines one commit brings.
+/// Number of lines per commit.
 const LINES: usize = 10_000;
 
-/// The tables. Whether Postgres compresses with lz4.
+/// Creates the tables. Returns true if Postgres compresses with lz4.
 pub async fn prepare(pool: &PgPool) -> bool {
     let tables = "create table chunk (execution text, start bigint, bytes bytea, primary key (execution, start)); \
                   create table line (execution text, n bigint, line text, primary key (execution, n))";
@@ -55,7 +55,7 @@ pub async fn rows(pool: &PgPool, output: &Output, period: Duration) -> Run {
     Run { events: bytes / 1_000, whole: start.elapsed(), calls: Vec::new() }
 }
 
-/// What is on the disk, for each byte that was copied as a chunk.
+/// Stored bytes for each byte that was copied as a chunk.
 pub async fn stored(pool: &PgPool) -> f64 {
     let ratio =
         "select pg_total_relation_size('chunk')::float8 / sum(octet_length(bytes)) from chunk";

@@ -1,4 +1,4 @@
-//! Runners who have an execution each and send its log.
+//! Runners with one execution each that send its log.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -13,28 +13,28 @@ use crate::{
     agent::Agent, builds::Builds, chunk::Chunk, crew::Crew, database::Database, serving::Serving,
 };
 
-/// Each may send 200 chunks at once, and then 20 a second.
+/// Number of runners. Each one may send 200 chunks at once, and then 20 per second.
 const RUNNERS: usize = 64;
 
 pub struct Ours {
     writers: Vec<Writer>,
     chunks: Arc<Vec<Chunk>>,
-    /// Bytes that were acknowledged so far.
+    /// Number of acknowledged bytes so far.
     sent: u64,
 }
 
-/// A runner, and how far its log has come.
+/// A runner and the position in its log.
 struct Writer {
     agent: Agent,
     job: JobId,
     execution: ExecutionId,
     have: u64,
-    /// Of the chunks; each begins elsewhere.
+    /// Index of the next chunk. Each runner begins at another one.
     next: usize,
 }
 
 impl Ours {
-    /// A job for each runner, claimed and begun.
+    /// Starts one claimed job per runner.
     pub async fn start(serving: &Serving, output: &Output) -> Ours {
         let people = serving.people();
         let crew = Crew::enrol(&people, &serving.runner, RUNNERS, 1).await;
@@ -57,7 +57,7 @@ impl Ours {
         Ours { writers: claiming.join_all().await, chunks: Arc::new(chunks), sent: 0 }
     }
 
-    /// All of them send for a while.
+    /// Sends chunks from all runners for a period.
     pub async fn send(&mut self, period: Duration) -> Run {
         let start = Instant::now();
         let mut sending = JoinSet::new();
@@ -96,15 +96,15 @@ async fn send(
     (writer, sent, calls)
 }
 
-/// Bytes on the disk for each byte of the logs.
+/// Stored bytes for each byte of the logs.
 pub struct Stored {
-    /// The chunks alone.
+    /// Chunks alone.
     pub chunks: f64,
-    /// Tables, what is beside them, and indexes.
+    /// Tables with TOAST data and indexes.
     pub relations: f64,
 }
 
-/// Everything that was acknowledged is there, and takes so much.
+/// Checks that every acknowledged byte is stored. Returns the stored size.
 pub async fn stored(database: &Database, ours: &Ours) -> Stored {
     let sums = "select sum(end_offset - start_offset)::float8, sum(octet_length(bytes))::float8, \
                 (select sum(pg_total_relation_size(relid))::float8 from pg_partition_tree('stead.job_log')) \

@@ -1,12 +1,12 @@
-//! What Terraform says while it plans and applies, with ids and times that differ as they do: the same every time.
+//! Output of Terraform's plan and apply with varying ids and times. It is the same in every run.
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
 use schemas::runner::{LogRecord, LogStream};
 
-/// How much a runner sends at once.
+/// Bytes that a runner sends at once.
 const CHUNK: usize = 64 * 1024;
 const SEED: u64 = 20_261_122;
 
-/// Kinds of resources, with the attributes that a plan shows.
+/// Types of resources, with the attributes that a plan shows.
 const KINDS: [(&str, &[&str]); 5] = [
     (
         "aws_s3_bucket",
@@ -96,15 +96,15 @@ const KINDS: [(&str, &[&str]); 5] = [
     ),
 ];
 
-/// Records on lines, one run after the other.
+/// Log records, one line each, of one run after the other.
 pub struct Output {
     pub bytes: Vec<u8>,
-    /// How many of the bytes are the lines' own text.
+    /// Number of bytes in the text of the lines.
     pub text: usize,
 }
 
 impl Output {
-    /// At least so much.
+    /// Generates at least this number of bytes.
     pub fn of(bytes: usize) -> Output {
         let mut writer = Writer {
             random: StdRng::seed_from_u64(SEED),
@@ -118,7 +118,7 @@ impl Output {
         writer.output
     }
 
-    /// As they are sent. The last one may be shorter.
+    /// Chunks as they are sent. The last one may be shorter.
     pub fn chunks(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.chunks(CHUNK)
     }
@@ -136,7 +136,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// One plan and its apply.
+    /// Generates one plan and its apply.
     fn run(&mut self) {
         (self.number, self.micros) = (0, 0);
         let resources = self.random.gen_range(20..60);
@@ -145,7 +145,7 @@ impl Writer {
         self.apply(&resources);
     }
 
-    /// Its kind, and its address.
+    /// Index of the type, and address of a new resource.
     fn resource(&mut self) -> (usize, String) {
         let kind = self.random.gen_range(0..KINDS.len());
         let names = ["this", "main", "api", "worker", "logs", "cache"];

@@ -1,4 +1,4 @@
-//! What is done to the processes, the disk, the network and the clocks, and undone after a while.
+//! Faults of processes, disk, network and clocks, each of which is repaired after a while.
 use std::{fmt, fs, time::Duration};
 
 use event_log::testing::proxy::Fault as Broken;
@@ -8,11 +8,11 @@ use super::place::{Place, signal};
 
 macro_rules! faults {
     ($($name:ident $what:literal;)*) => {
-        /// One kind.
+        /// A kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($name,)* }
         impl Fault {
-            /// Every kind.
+            /// All kinds of faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
         impl fmt::Display for Fault {
@@ -36,18 +36,18 @@ faults! {
     CutInside "connections cut inside the statement";
     CutAfter "connections cut after the commit";
     Late "connections cut, the statement arrives later";
-    Silent "connections gone silent";
-    Partition "a server parted from the database";
+    Silent "connections stalled";
+    Partition "a server partitioned from the database";
     DiskFull "the disk full";
     ClockJump "a server's clock set";
 }
 
-/// A server's leases of its policies, and a runner's of its jobs, end within these.
+/// These exceed the lease of a server's policies and the lease of a runner's jobs.
 const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
 const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
 impl Fault {
-    /// Whether it can be done here.
+    /// True if this machine supports the fault.
     pub fn is_possible(self, place: &Place) -> bool {
         match self {
             Fault::DiskFull => place.disk().is_some(),
@@ -69,7 +69,7 @@ impl Fault {
         }
     }
 
-    /// Do it, wait, undo it. `patient`: there is time for the longest leases.
+    /// Injects the fault, waits, and repairs it. `patient`: the wait may exceed the longest leases.
     pub fn happen(self, place: &mut Place, random: &mut StdRng, patient: bool) {
         let server = random.gen_range(0..place.servers.len());
         let moment = Duration::from_millis(random.gen_range(200..2_500));
@@ -136,7 +136,7 @@ impl Fault {
                 assert!(full, "the disk could not be filled");
                 std::thread::sleep(moment * 2);
                 place.make_room();
-                // Without room for its log Postgres ends itself.
+                // Postgres stops when it has no space for its WAL.
                 place.start_postgres();
             }
             Fault::ClockJump => {
@@ -150,7 +150,7 @@ impl Fault {
     }
 }
 
-/// One of five takes longer than the lease.
+/// Duration of a fault. One of five exceeds the lease.
 fn sometimes(random: &mut StdRng, lease: Duration, moment: Duration) -> Duration {
     if random.gen_bool(0.2) { lease } else { moment }
 }
@@ -161,7 +161,7 @@ fn freeze(pid: u32, time: Duration) {
     signal("-CONT", &pid.to_string());
 }
 
-/// Several, on either way to the database.
+/// Cuts several connections on either path to the database.
 fn cut(place: &Place, random: &mut StdRng, broken: Broken) {
     for _ in 0..8 {
         place.proxies[random.gen_range(0..place.proxies.len())].arm(broken);

@@ -1,5 +1,5 @@
-//! Where it happens: two servers behind one address, each with a way of its own to one Postgres on a disk of its own;
-//! a customer's runner; and what of the world each of them sees.
+//! The environment of the faults: two servers behind one address, one Postgres on its own disk, and
+//! a customer's runner. Each server has its own proxy to Postgres and its own clock.
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -18,19 +18,19 @@ use tokio::runtime::Runtime;
 
 use crate::command_line::enterable;
 
-/// How much room the database has while it is not full.
+/// Size of the database's disk in megabytes while it is not full.
 const ROOM_MB: u32 = 4_096;
-/// How long an effect takes.
+/// Duration of an effect in milliseconds.
 const PACE_MS: &str = "120";
 
-/// Everything that runs. What is dropped first is stopped first.
+/// All processes. Fields are dropped, and so stopped, in order.
 pub struct Place {
     pub runner: Runner,
     _builder: Builder,
     pub servers: Vec<Server>,
     pub balancer: Balancer,
     pub proxies: Vec<Proxy>,
-    /// What clock each server sees, where it can be another one.
+    /// Clock files of the servers, if clocks can be changed.
     pub clocks: Option<Vec<PathBuf>>,
     postgres: Postgres,
     pub runtime: Runtime,
@@ -45,7 +45,8 @@ struct Postgres {
 }
 
 impl Place {
-    /// Start all of it; an install is there and its runner enrolled. `planted` is a mistake that the servers make.
+    /// Starts everything, with an install and its enrolled runner. `planted` is a bug to inject
+    /// into the servers.
     pub fn new(runtime: Runtime, planted: Option<&str>) -> Place {
         let dir = tempfile::Builder::new().prefix("stead-nemesis-").tempdir().unwrap();
         enterable(dir.path());
@@ -69,7 +70,7 @@ impl Place {
                     ("LD_PRELOAD", library.as_str()),
                     ("FAKETIME_TIMESTAMP_FILE", clock_file),
                     ("FAKETIME_CACHE_DURATION", "1"),
-                    // How long something takes is not what a clock is set to.
+                    // Durations must not change with the clock.
                     ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
                 ]);
             }
@@ -92,24 +93,24 @@ impl Place {
         }
     }
 
-    /// Past everything that can be broken.
+    /// Pool that bypasses all faults.
     fn pool(&self) -> PgPool {
         let url = self.postgres.cluster.url("stead");
         self.runtime.block_on(event_log::connect(&url, 4)).unwrap()
     }
 
-    /// The log as whoever has the servers' keys reads it.
+    /// Log access with the servers' keys.
     pub fn source(&self) -> Source {
         let keys = api::keys::wrapping::kept(&self.servers[0].data().join("keys")).unwrap();
         Source::new(&self.pool(), &Archives::default(), &keys)
     }
 
-    /// The first owner's token.
+    /// File with the first owner's token.
     pub fn token(&self) -> PathBuf {
         self.servers[0].data().join("owner.token")
     }
 
-    /// SIGKILL to all of Postgres that listens.
+    /// Sends SIGKILL to the processes of Postgres.
     pub fn kill_postgres(&self) {
         let path = self.postgres.cluster.directory().join("data/postmaster.pid");
         let kept = fs::read_to_string(path).unwrap_or_default();
@@ -118,20 +119,20 @@ impl Place {
         }
     }
 
-    /// Without writing anything down.
+    /// Stops Postgres immediately, without a checkpoint.
     pub fn stop_postgres(&self) {
         let _was_gone = self.postgres.cluster.stop();
     }
 
-    /// Start it, if it is not there; what is left of the former one must end first.
+    /// Starts Postgres if it does not run. Waits for the old processes to end.
     pub fn start_postgres(&self) {
-        until("Postgres to come back", Duration::from_secs(60), || {
+        until("Postgres to start", Duration::from_secs(60), || {
             let Postgres { cluster, settings, .. } = &self.postgres;
             self.runtime.block_on(Cluster::start(cluster.directory(), settings)).is_ok()
         });
     }
 
-    /// End all connections of the servers.
+    /// Terminates all connections of the servers.
     pub fn end_backends(&self) {
         let end = "select pg_terminate_backend(pid) from pg_stat_activity \
                    where datname = current_database() and pid <> pg_backend_pid()";
@@ -141,12 +142,12 @@ impl Place {
         });
     }
 
-    /// The small disk, where one can be mounted.
+    /// The small disk, if one can be mounted.
     pub fn disk(&self) -> Option<&Disk> {
         self.postgres.disk.as_ref()
     }
 
-    /// As much room as ever.
+    /// Restores the space on the disk.
     pub fn make_room(&self) {
         assert!(self.disk().is_none_or(|disk| disk.resize(ROOM_MB)));
     }
@@ -156,7 +157,7 @@ impl Postgres {
     fn start(runtime: &Runtime, at: &Path) -> Postgres {
         fs::create_dir(at).unwrap();
         let disk = Disk::mount(at, ROOM_MB);
-        // A circle of locks is found before a swap gives up, and counted.
+        // A deadlock is detected before a rebuild's swap gives up, and is counted.
         let more = [
             "max_connections=120",
             "shared_buffers=32MB",
@@ -168,7 +169,7 @@ impl Postgres {
         Postgres { cluster, settings, disk }
     }
 
-    /// A database with a log; its owner's URL.
+    /// Creates a database with a log. Returns the owner's URL.
     fn prepare(&self, runtime: &Runtime) -> String {
         runtime.block_on(async {
             let admin = event_log::connect(&self.cluster.url("postgres"), 1).await.unwrap();
@@ -188,7 +189,8 @@ impl Drop for Postgres {
     }
 }
 
-/// An app of files, an install that approves by itself, and the customer who runs it.
+/// Creates an app of files and an install with automatic approval, and starts the customer's
+/// runner.
 fn customer(server: &Server, balancer: &Balancer) -> (Builder, Runner) {
     let builder = server.build_runner(&[]);
     let app = notes_files(server.dir());
@@ -206,7 +208,7 @@ fn customer(server: &Server, balancer: &Balancer) -> (Builder, Runner) {
     (builder, customer.start(server, created["enrolment"]["token"].as_str().unwrap()))
 }
 
-/// Debian's libfaketime, for programs with threads.
+/// Debian's libfaketime for programs with threads.
 fn faketime() -> Option<String> {
     let named = std::env::var("STEAD_FAKETIME").ok();
     let mut places = named.into_iter().map(PathBuf::from).collect::<Vec<_>>();
@@ -217,7 +219,7 @@ fn faketime() -> Option<String> {
     if found.is_none() {
         assert!(!tests::in_ci(), "CI must have libfaketime (Debian: libfaketime)");
         println!(
-            "NO CLOCK JUMPS: libfaketime is not installed (Debian: libfaketime), or name it in STEAD_FAKETIME"
+            "SKIPPED clock faults: libfaketime is not installed (Debian: libfaketime); install it or set STEAD_FAKETIME"
         );
     }
     found.map(|path| path.display().to_string())

@@ -1,4 +1,4 @@
-//! A log that grows as a server would have written it, and is what it should be.
+//! A log that grows with the events that a server would write, and is verified.
 use std::{
     path::Path,
     sync::Arc,
@@ -19,22 +19,22 @@ use crate::{
     serving::Serving,
 };
 
-/// How many apps there are.
+/// Number of apps.
 const APPS: usize = 100;
-/// How many build runners there are: nothing of theirs is left in the queue.
+/// Number of build runners, whose jobs are all finished.
 const BUILDERS: usize = 8;
-/// Views follow at some thousand events a second at the least.
+/// Timeout for projections, which process at least some thousand events per second.
 const PATIENCE: Duration = Duration::from_secs(3_600);
 
 pub struct Grown {
     pool: PgPool,
-    /// Views are compared as who owns the tables: that takes tables of their own.
+    /// Pool of the owner of the tables. Verifying a projection creates tables.
     owner: PgPool,
     history: History,
 }
 
 impl Grown {
-    /// Apps as people made them, of one of which all installs will be.
+    /// Creates the apps. All installs belong to one of them.
     pub async fn start(database: &Database, data: &Path) -> Grown {
         let serving = Serving::start(database, data, None).await;
         let people = serving.people();
@@ -52,18 +52,18 @@ impl Grown {
         }
     }
 
-    /// The log as the appender of a server has it.
+    /// Opens the log as a server's appender does.
     pub async fn log(&self) -> EventLog {
         let options = Options { sync_views: projections::sync_views(), ..Options::default() };
         EventLog::open(self.pool.clone(), options).await.unwrap()
     }
 
-    /// What happens next.
+    /// Source of the next events.
     pub fn history(&mut self) -> &mut History {
         &mut self.history
     }
 
-    /// Until there are so many events.
+    /// Grows the log to this number of events.
     pub async fn to(&mut self, events: u64, table: &mut Table) {
         eprintln!("to {events} events");
         let log = self.log().await;
@@ -79,7 +79,7 @@ impl Grown {
             rate(began.elapsed()),
         );
         views.wait_for(position, PATIENCE).await.unwrap();
-        table.figure("written, and in all views", "events/s", rate(began.elapsed()));
+        table.figure("written, and in all projections", "events/s", rate(began.elapsed()));
         drop((views, log));
         self.nobody_reacts(position).await;
         self.check(position, table).await;
@@ -89,14 +89,14 @@ impl Grown {
         table.figure("the database on the disk", "bytes/event", size / position as f64);
     }
 
-    /// What was written is over: policies go on behind it.
+    /// Moves the policies past the generated events, so that they do not react to them.
     async fn nobody_reacts(&self, position: u64) {
         let (name, version, shard) = policies::CONSUMER;
         let advance = "update log_consumer set position = $4, owner = null, lease_until = null \
                        where name = $1 and version = $2 and shard = $3";
         let advance = sqlx::query(advance).bind(name).bind(version).bind(shard);
         let done = advance.bind(position.cast_signed()).execute(&self.owner).await.unwrap();
-        assert_eq!(done.rows_affected(), 1, "a server has been here before");
+        assert_eq!(done.rows_affected(), 1, "the consumer of the policies must exist");
     }
 
     async fn check(&self, position: u64, table: &mut Table) {
@@ -104,13 +104,13 @@ impl Grown {
         let verified = verify(&self.pool, 0, |_| {}).await.unwrap();
         assert_eq!(verified.size, position);
         let rate = |took: Duration| position as f64 / took.as_secs_f64();
-        table.figure("the log verified", "events/s", rate(began.elapsed()));
+        table.figure("log verified", "events/s", rate(began.elapsed()));
         let began = Instant::now();
         let mut connection = self.owner.acquire().await.unwrap();
         for view in projections::list(&mut connection).await.unwrap() {
             let verified = projections::verify(&self.owner, view.name, |_| {}).await.unwrap();
             assert_eq!(verified.differences, [], "{}", view.name);
         }
-        table.figure("all views verified", "events/s", rate(began.elapsed()));
+        table.figure("all projections verified", "events/s", rate(began.elapsed()));
     }
 }

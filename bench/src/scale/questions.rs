@@ -1,4 +1,4 @@
-//! What must not cost more when there is more behind it.
+//! Operations whose cost must not grow with history.
 use std::{
     path::Path,
     time::{Duration, Instant},
@@ -17,7 +17,7 @@ use crate::{
 
 use super::table::Table;
 
-/// A page of each view, and one of each way to ask for it.
+/// A page of each projection, and one for each query parameter.
 const PAGES: [&str; 15] = [
     "/v1/apps",
     "/v1/apps/shop-0/versions",
@@ -55,7 +55,7 @@ pub async fn ask(database: &Database, data: &Path, ask: Ask, table: &mut Table) 
     }
     let crew = Crew::enrol(&people, &serving.runner, 1, MANY_SLOTS).await;
     let agent = crew.agents().remove(0);
-    table.times("a poll that has nothing to wait for", polls(agent, ask.much(5, 50)).await);
+    table.times("poll that does not wait", polls(agent, ask.much(5, 50)).await);
     drop(serving);
     let Claims { queued, commits, .. } = claims::measure(database, data, ask.much(50, 500)).await;
     table.times("queue acknowledged → claim answered", queued);
@@ -75,7 +75,7 @@ async fn starts_of(database: &Database, data: &Path, number: usize) -> Vec<Durat
 
 async fn pages(people: &People, path: &str, number: usize) -> Vec<Duration> {
     let (mut wire, mut times) = (people.wire(), Vec::new());
-    // The first one opens the connection.
+    // The first request opens the connection.
     for _ in 0..=number {
         let ask = people.get(path);
         let began = Instant::now();
@@ -92,7 +92,7 @@ async fn polls(mut agent: Agent, number: usize) -> Vec<Duration> {
         let began = Instant::now();
         let jobs = agent.poll_for(0).await;
         times.push(began.elapsed());
-        assert!(jobs.is_empty(), "nothing waits");
+        assert!(jobs.is_empty(), "no job must be offered");
     }
     times
 }

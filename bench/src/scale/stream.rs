@@ -1,4 +1,5 @@
-//! An install that is years old: its stream is read from its first event, or from its snapshot.
+//! An install with a history of years: its stream is loaded from its first event, or from its
+//! snapshot.
 use std::{
     fmt::Write as _,
     time::{Duration, Instant},
@@ -17,23 +18,23 @@ use ulid::Ulid;
 use super::grown::Grown;
 use crate::database::Database;
 
-/// The other stream, of an install that is a month old.
+/// Length of the other stream, of an install with a history of a month.
 const SHORT: u64 = 100;
-/// How often each is loaded.
+/// Number of loads of each stream.
 const TIMES: usize = 7;
 
-/// What loading and telling took.
+/// Times of loading and of handling a command.
 pub struct Streams(Vec<(u64, Asked)>);
 
 struct Asked {
-    /// By a server that knows nothing yet.
+    /// Loaded by a server with empty caches.
     without_snapshot: Quantiles,
     with_snapshot: Quantiles,
-    /// Load from the snapshot, decide, append.
+    /// Loads from the snapshot, handles a command, appends.
     told: Quantiles,
 }
 
-/// Of a stream of so many events, and of a short one.
+/// Measures a stream of this length and a short one.
 pub async fn measure(database: &Database, grown: &mut Grown, long: u64) -> Streams {
     let mut all = Vec::new();
     for events in [SHORT, long] {
@@ -45,7 +46,7 @@ pub async fn measure(database: &Database, grown: &mut Grown, long: u64) -> Strea
         for _ in 0..TIMES {
             database.root().execute("delete from stead.log_snapshot").await.unwrap();
             without.push(load(&grown.log().await, &install).await);
-            // A long one is kept after the first load, without whoever waits for it.
+            // A snapshot of a long stream is written after the first load, in the background.
             let kept = i64::from(events >= long);
             database.until("select count(*) from stead.log_snapshot", kept).await;
             with.push(load(&grown.log().await, &install).await);
@@ -84,7 +85,7 @@ async fn tell(log: &EventLog, install: &str) -> Duration {
 impl Streams {
     pub fn markdown(&self) -> String {
         let mut text =
-            "| events in the stream | loaded without a snapshot, ms | with its snapshot | told |\n\
+            "| events in the stream | loaded without a snapshot, ms | with its snapshot | command handled |\n\
                         |---|---|---|---|\n"
                 .to_string();
         for (events, Asked { without_snapshot, with_snapshot, told }) in &self.0 {

@@ -1,4 +1,4 @@
-//! What was asked in rows, after how many events in columns.
+//! A table with one row per operation and one column per number of events.
 use std::{fmt::Write as _, time::Duration};
 
 use event_log::testing::measure::{Conditions, Quantiles};
@@ -13,23 +13,23 @@ pub struct Table {
 struct Row {
     what: String,
     unit: &'static str,
-    /// Medians, one for each column, and what is in brackets beside them.
+    /// Medians, one per column, each with an optional value in brackets.
     cells: Vec<(f64, Option<f64>)>,
 }
 
 impl Table {
-    /// The next column: after so many events.
+    /// Starts the column for this number of events.
     pub fn column(&mut self, events: u64) {
         self.events.push(events);
     }
 
-    /// How long something took, so often.
+    /// Adds the times of an operation.
     pub fn times(&mut self, what: &str, times: Vec<Duration>) {
         let Quantiles { p50, p99, .. } = Quantiles::of(times);
         self.add(what, "ms", (p50, Some(p99)));
     }
 
-    /// One figure.
+    /// Adds one figure.
     pub fn figure(&mut self, what: &str, unit: &'static str, value: f64) {
         self.add(what, unit, (value, None));
     }
@@ -80,7 +80,7 @@ impl Row {
     }
 }
 
-/// Small ones with what is behind the point.
+/// Formats a value. Small values get decimal places.
 fn short(value: f64) -> String {
     if value.abs() < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }

@@ -1,4 +1,4 @@
-//! `stead apps validate` and `stead apps inspect`: what a directory says and what is wrong with it,
+//! `stead apps validate` and `stead apps inspect`: findings and contents of an app directory,
 //! without a server.
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     settings::{Format, Settings},
 };
 
-/// A directory as far as it can be read, and everything there is to say about it.
+/// App directory as far as it can be read, with all findings.
 struct Checked {
     name: String,
     tree: Tree,
@@ -46,7 +46,7 @@ pub(crate) async fn validate(
     match (errors, warnings) {
         (0, 0) => Ok(()),
         (0, _) if !strict => Ok(()),
-        // The findings have been shown; another sentence would only repeat them.
+        // The findings are already printed.
         (_, _) => Err(Failure::Shown),
     }
 }
@@ -76,18 +76,18 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
     Ok(Checked { name, tree, reading })
 }
 
-/// A name that a sync would be refused for.
+/// Finding for a name that the server would reject.
 fn unfit(name: &str) -> Option<Diagnostic> {
     if domain::name::is_valid(name) {
         return None;
     }
-    let message = format!("{name:?} is no name for an app");
-    let remedy = "name it: --name NAME, of small letters, digits, `-` and `_`";
+    let message = format!("{name:?} is not a valid app name");
+    let remedy = "set --name NAME: lower-case letters, digits, `-` and `_`";
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 
-/// Module directories that `--source` should lead to and does not; those in the app directory itself
-/// have been looked at. Other repositories are the business of a sync.
+/// Findings for module directories that are missing in the repositories of `--source`. Modules in
+/// the app directory are checked elsewhere. Modules of other repositories are checked by a sync.
 fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
@@ -102,8 +102,7 @@ fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
         let message =
             format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
-        let remedy =
-            "correct `directory`, or say where the repository is: --source OWNER/NAME=PATH";
+        let remedy = "correct `directory`, or set the local path of the repository: --source OWNER/NAME=PATH";
         let severity = match config.lacks_plugin(name) {
             Some(_) => Severity::Warning,
             None => Severity::Error,
@@ -144,14 +143,14 @@ fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> St
     format!("{name} is {good}: {}{odd}.\n", parts.join(", "))
 }
 
-/// The parts of a directory that a person asks for first; programs get all of it.
+/// Summary of a directory for a terminal. JSON output contains everything.
 fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
     let name = said["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
     parts(said, screen) + "\n" + &sentence(name, reading, errors, screen)
 }
 
-/// The same of what a server says about a version.
+/// Summary of a config, also of one that the server returned.
 pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
     let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let texts = |value: &Value| -> Vec<String> {
@@ -164,7 +163,7 @@ pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
     text += &format!("  sandbox  {}\n", word("/sandbox/repo/repo"));
     text += &format!("  runner   {}\n", word("/runner/runner_type"));
     text += &format!("  stack    {}\n\n", word("/stack/type"));
-    let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "NEEDS"]);
+    let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "DEPENDS ON"]);
     for (layer, names) in list("/layers").enumerate() {
         for name in texts(names) {
             let one = list("/components/list").find(|one| one["name"] == name.as_str());
@@ -176,7 +175,7 @@ pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
     text += &table.text(screen);
     for cycle in list("/cycles") {
         let cycle = texts(cycle).join(" → ");
-        text += &format!("components depend on each other in a circle: {cycle}\n");
+        text += &format!("dependency cycle: {cycle}\n");
     }
     let asked = [
         ("inputs", "/inputs/names"),

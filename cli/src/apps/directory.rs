@@ -1,7 +1,7 @@
-//! A directory of this machine as a tree of bytes.
+//! Reads a local directory into a tree of files.
 //!
-//! Symbolic links are followed, but never out of the repository that the directory is in, nor to
-//! what is not sent under its own name: what is sent is what a reviewer of that repository has seen.
+//! Symbolic links are followed inside the repository of the directory only, and never to an
+//! excluded file. A reviewer of that repository has therefore seen every uploaded file.
 use std::{
     ffi::OsString,
     fs, io,
@@ -13,16 +13,16 @@ use app_config::{Diagnostic, File, Limits, Tree};
 
 use crate::failure::Failure;
 
-/// Directories that tools make and nobody means to send.
+/// Directories that tools generate. They are not uploaded.
 const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
-/// Links to directories multiply: two in each of fifteen directories, one below the other, would be
-/// thirty thousand ways down.
+/// Linked directories multiply: two links in each of fifteen nested directories make over 30,000
+/// paths.
 const MOST_DIRECTORIES: usize = 5_000;
 const DEEPEST: usize = 64;
-/// Files with a state in them that belongs to no bundle and may hold secrets.
+/// Terraform state files. They do not belong into a bundle and may contain secrets.
 const STATE: &str = ".tfstate";
 
-/// Everything below `directory`.
+/// Reads all files below `directory`.
 pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     let (tree, odd) = survey(directory)?;
     match odd.first() {
@@ -36,7 +36,7 @@ pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     }
 }
 
-/// Everything below `directory` that can be read, and everything that cannot.
+/// Reads the files below `directory`. Returns findings for the unreadable ones.
 pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     let top = canonical(directory)?;
     if !top.is_dir() {
@@ -50,7 +50,7 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     Ok((walk.tree, walk.odd))
 }
 
-/// Where a directory is in the repository around it, with `/`; empty when it is the top of it.
+/// Path of a directory in its repository, with `/`. Empty for the root of the repository.
 pub(crate) fn below(directory: &Path) -> Result<String, Failure> {
     let top = canonical(directory)?;
     let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
@@ -58,7 +58,8 @@ pub(crate) fn below(directory: &Path) -> Result<String, Failure> {
     Ok(parts.join("/"))
 }
 
-/// The repository around a directory: the nearest one above it that holds `.git`, or itself.
+/// Root of the repository of a directory: the nearest ancestor with `.git`, or the directory
+/// itself.
 pub(crate) fn repository(directory: &Path) -> PathBuf {
     let above = directory.ancestors().find(|d| d.join(".git").exists());
     above.unwrap_or(directory).to_path_buf()
@@ -74,13 +75,14 @@ struct Walk {
     root: PathBuf,
     limits: Limits,
     bytes: u64,
-    /// That have been read, each as often as a link led to it.
+    /// Number of directories read. A directory counts once per link to it.
     directories: usize,
     odd: Vec<Diagnostic>,
 }
 
 impl Walk {
-    /// `above` holds the real directories on the way here: a link back to one of them has no end.
+    /// Reads a directory. `above` contains its real ancestors, because a link to one of them would
+    /// never end.
     fn directory(
         &mut self,
         directory: &Path,
@@ -90,7 +92,7 @@ impl Walk {
         self.directories += 1;
         let entries = match names(directory) {
             Ok(entries) => entries,
-            // Of the top there is nothing else to say.
+            // If the top directory is unreadable, there are no other findings.
             Err(error) if below.is_empty() => return Err(at(directory, &error)),
             Err(error) => {
                 self.cannot(below, &error);
@@ -119,7 +121,7 @@ impl Walk {
             };
             if meta.is_dir() {
                 if above.contains(&real) {
-                    let said = "the link leads back to a directory above it";
+                    let said = "the link leads back to one of its parent directories";
                     self.say("path_escape", &inside, said, "remove the link");
                     continue;
                 }
@@ -139,33 +141,39 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether another directory would be one too many; said once.
+    /// Returns whether another directory would exceed a limit. Reports that once.
     fn is_full(&mut self, depth: usize, inside: &str) -> bool {
         let said = if self.directories > MOST_DIRECTORIES {
             return true;
         } else if self.directories == MOST_DIRECTORIES {
             self.directories += 1;
-            format!("there are more than {MOST_DIRECTORIES} directories, counted through links")
+            format!("more than {MOST_DIRECTORIES} directories, including linked ones")
         } else if depth >= DEEPEST {
-            format!("this lies deeper than {DEEPEST} directories")
+            format!("directories are nested deeper than {DEEPEST}")
         } else {
             return false;
         };
-        self.say("too_much", inside, &said, "remove links to directories, or keep it elsewhere");
+        self.say(
+            "too_much",
+            inside,
+            &said,
+            "remove links to directories, or move files out of the app directory",
+        );
         true
     }
 
     fn cannot(&mut self, inside: &str, error: &io::Error) {
-        let said = format!("this cannot be read: {error}");
-        self.say("unreadable", inside, &said, "correct its permissions, or remove it");
+        let said = format!("cannot read it: {error}");
+        self.say("unreadable", inside, &said, "correct the permissions, or remove it");
     }
 
-    /// Where a path really is, when that is inside of the repository and may be sent.
+    /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
+    /// otherwise.
     fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let said = "the link leads to nothing";
+                let said = "the target of the link does not exist";
                 self.say("missing_file", inside, said, "remove or correct it");
                 return None;
             }
@@ -174,7 +182,7 @@ impl Walk {
                 return None;
             }
         };
-        // Of what is no link the name has been looked at. The top itself may be anywhere.
+        // The name of a path without a link has been checked. The top directory may be anywhere.
         if real.as_path() == path {
             return Some(real);
         }
@@ -182,12 +190,12 @@ impl Walk {
             if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
                 return Some(real);
             }
-            let said = format!("the link leads to {}, which is not sent", there.display());
+            let said = format!("the link leads to {}, which is not uploaded", there.display());
             self.say("path_escape", inside, &said, "remove the link");
             return None;
         }
         let said = format!("the link leads out of the repository, to {}", real.display());
-        let remedy = format!("copy what it leads to into {}", self.root.display());
+        let remedy = format!("copy the target of the link into {}", self.root.display());
         self.say("path_escape", inside, &said, &remedy);
         None
     }
@@ -227,7 +235,7 @@ impl Walk {
     }
 }
 
-/// What a directory holds, in order.
+/// Sorted names of the entries of a directory.
 fn names(directory: &Path) -> io::Result<Vec<OsString>> {
     let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name()));
     let mut entries = entries.collect::<io::Result<Vec<_>>>()?;

@@ -1,4 +1,4 @@
-//! What can be done with an app directory without a server.
+//! Commands on an app directory that need no server.
 use std::path::PathBuf;
 
 use clap::Subcommand;

@@ -1,4 +1,4 @@
-//! `stead apps init`: a small app that is well-formed as it is, with a word on everything in it.
+//! `stead apps init`: a minimal, valid app with comments.
 use std::{fs, path::Path};
 
 use crate::{failure::Failure, settings::Settings};
@@ -21,7 +21,7 @@ pub(crate) fn run(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         FILES.iter().map(|(path, _)| *path).filter(|path| dir.join(path).exists()).collect();
     if let Some(first) = taken.first() {
         return Err(Failure::Usage(format!(
-            "{} exists already; nothing was written\n  try: another directory",
+            "{} already exists: no file was written\n  try: another directory",
             dir.join(first).display()
         )));
     }

@@ -1,4 +1,4 @@
-//! From an app directory to the bytes of a bundle, checked on this side first.
+//! Packs an app directory into a bundle, after local checks.
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
@@ -18,20 +18,20 @@ use schemas::{
 use super::{Source, directory, plugin, remote};
 use crate::failure::Failure;
 
-/// The most bytes that the server takes.
+/// Maximum size of a bundle that the server accepts.
 const LIMIT_BYTES: usize = 64 << 20;
 
-/// A bundle, ready to be sent.
+/// Bundle that is ready for the upload.
 pub(crate) struct Packed {
-    /// Of the app.
+    /// Name of the app.
     pub(crate) name: String,
-    /// zstd of the archive.
+    /// Archive, compressed with zstd.
     pub(crate) bytes: Bytes,
-    /// What is odd but stops nothing.
+    /// Findings that do not prevent publishing.
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
-/// Read, gather the modules, check, pack.
+/// Reads the directory, adds the modules, checks the result and packs it.
 pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let name = app_name(source)?;
     let mut app = directory::read(&source.dir)?;
@@ -48,7 +48,8 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     }
     let mut sources = BTreeMap::new();
     for (component, module) in surveyed.config.sources() {
-        // What nothing can deploy yet needs no module; where it is here it goes along all the same.
+        // Without a plugin the component cannot be deployed yet, so its module is optional. A local
+        // one is included.
         let optional = surveyed.config.lacks_plugin(component).is_some();
         if optional && !is_here(source, module) {
             continue;
@@ -68,15 +69,17 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let bytes = zstd::encode_all(bundle.encode().map_err(too)?.as_slice(), 3)?;
     if bytes.len() > LIMIT_BYTES {
         let size = crate::render::size(bytes.len() as u64);
-        return Err(Failure::Usage(format!("the bundle has {size}; the server takes 64 MiB")));
+        return Err(Failure::Usage(format!(
+            "the bundle is too large: it has {size}, the server accepts 64 MiB"
+        )));
     }
     let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
     let warnings = diagnostics.iter().chain(local).chain(&broken).map(on_the_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
 
-/// Findings about modules of other repositories that are on this machine. Those in the app directory
-/// have been checked with it.
+/// Findings for local modules of other repositories. Modules in the app directory have been checked
+/// with it.
 pub(crate) fn check_modules(
     config: &app_config::AppConfig,
     sources: &BTreeMap<String, Tree>,
@@ -103,7 +106,7 @@ pub(crate) fn app_name(source: &Source) -> Result<String, Failure> {
     name.ok_or_else(|| Failure::Usage("the directory has no name\n  try: --name NAME".into()))
 }
 
-/// A component's module, from where the command line says that its repository lies.
+/// Reads the module of a component from the local path of its repository.
 pub(crate) fn module_tree(
     source: &Source,
     name: &str,
@@ -111,7 +114,7 @@ pub(crate) fn module_tree(
 ) -> Result<Tree, Failure> {
     let top = place(source, &module.repo).ok_or_else(|| {
         Failure::Usage(format!(
-            "{name} is made from {}, which is not on this machine as far as we know\n  \
+            "cannot read the module of {name}: the local path of repository {} is unknown\n  \
              try: --source {}=PATH",
             module.repo,
             short(&module.repo)
@@ -120,7 +123,7 @@ pub(crate) fn module_tree(
     let directory = top.join(&module.directory);
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
-            "{name}: there is no module directory {}\n  try: correct `directory` in its file, or --source",
+            "{name}: the module directory {} does not exist\n  try: correct `directory` in its file, or --source",
             directory.display()
         )));
     }
@@ -128,12 +131,12 @@ pub(crate) fn module_tree(
     directory::read(&directory)
 }
 
-/// Whether a module's directory is on this machine.
+/// Returns whether the directory of a module exists locally.
 pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
     place(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
-/// Where a repository lies on this machine, as far as the command line says.
+/// Local path of a repository, if the command line contains one.
 pub(crate) fn place(source: &Source, repo: &str) -> Option<PathBuf> {
     if repo == "." {
         return Some(source.dir.clone());
@@ -142,7 +145,7 @@ pub(crate) fn place(source: &Source, repo: &str) -> Option<PathBuf> {
     given.map(|(_, path)| path.clone())
 }
 
-/// A module must not lie outside of the repository that it names.
+/// Rejects a module outside of its repository.
 fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
     let (top, real) = (top.canonicalize()?, directory.canonicalize()?);
     if real.starts_with(directory::repository(&top)) {
@@ -151,7 +154,7 @@ fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
     Err(Failure::Usage(format!("{} is outside of {}", directory.display(), top.display())))
 }
 
-/// `OWNER/NAME`, however the address is written.
+/// Reduces the address of a repository to `OWNER/NAME`.
 fn short(repo: &str) -> &str {
     let repo = repo.trim_end_matches('/').trim_end_matches(".git");
     let repo = repo.rsplit_once("://").map_or(repo, |(_, rest)| rest);
@@ -160,12 +163,12 @@ fn short(repo: &str) -> &str {
     slashes.next().map_or(repo, |(at, _)| &repo[at + 1..])
 }
 
-/// Everything that is wrong, as the server would say it.
+/// Failure with all errors, in the form of a problem from the server.
 fn wrong(name: &str, all: &[app_config::Diagnostic]) -> Failure {
     let errors: Vec<_> = all.iter().filter(|d| d.severity == Severity::Error).collect();
     let plural = if errors.len() == 1 { "error" } else { "errors" };
-    let detail = format!("{name} was not sent: {} {plural}", errors.len());
-    let mut problem = Problem::new(422, "invalid", "The config is wrong", detail);
+    let detail = format!("{name} was not uploaded: {} {plural}", errors.len());
+    let mut problem = Problem::new(422, "invalid", "Invalid config", detail);
     problem.errors = errors.into_iter().map(|d| as_field(&on_the_wire(d))).collect();
     Failure::Refused(Box::new(problem))
 }
@@ -185,7 +188,7 @@ fn on_the_wire(found: &app_config::Diagnostic) -> Diagnostic {
     }
 }
 
-/// The same, in the shape of a refusal.
+/// Converts a finding to a field of a problem.
 pub(crate) fn as_field(found: &Diagnostic) -> FieldProblem {
     FieldProblem {
         field: None,
@@ -197,7 +200,7 @@ pub(crate) fn as_field(found: &Diagnostic) -> FieldProblem {
     }
 }
 
-/// `NAME=PATH`.
+/// Parses `NAME=PATH`.
 pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {

@@ -1,4 +1,4 @@
-//! Pinning a plugin: which version it says it is, and the digest of its executable.
+//! Pins a plugin: the version that it reports, and the digest of its executable.
 use std::{path::Path, process::Stdio, time::Duration};
 
 use app_config::tree::PluginPin;
@@ -11,12 +11,13 @@ use tokio::{
 
 use crate::failure::Failure;
 
-/// How long it may take to say who it is.
+/// Timeout of the `describe` call.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Ask the executable who it is; it must be who it is taken for.
+/// Calls `describe` of the executable, and checks the name in the response.
 pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
-    let wrong = |said: String| Failure::Usage(format!("the plugin {}: {said}", path.display()));
+    let wrong =
+        |said: String| Failure::Usage(format!("cannot use the plugin {}: {said}", path.display()));
     let bytes = tokio::fs::read(path).await.map_err(|e| wrong(e.to_string()))?;
     let digest = format!("sha256:{}", hex::encode(Sha256::digest(&bytes)));
     let digest = digest.parse().map_err(|e| wrong(format!("{e}")))?;
@@ -29,24 +30,24 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
         .spawn()
         .map_err(|e| wrong(e.to_string()))?;
     let (Some(mut to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(wrong("it has no pipes".into()));
+        return Err(wrong("its pipes are missing".into()));
     };
     let ask = format!("{}\n", json!({"id": 1, "call": "describe", "protocol": 1}));
     to.write_all(ask.as_bytes()).await.map_err(|e| wrong(e.to_string()))?;
     let said = tokio::time::timeout(PATIENCE, described(from)).await;
-    let said = said.map_err(|_| wrong("it did not answer `describe` within 10 s".into()))?;
-    let said = said.ok_or_else(|| wrong("it does not answer `describe`".into()))?;
+    let said = said.map_err(|_| wrong("no response to `describe` within 10 s".into()))?;
+    let said = said.ok_or_else(|| wrong("no result of `describe`".into()))?;
     let word = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);
     let (Some(is), Some(version)) = (word("name"), word("version")) else {
-        return Err(wrong("it does not say its name and version".into()));
+        return Err(wrong("its response has no name or no version".into()));
     };
     if is != name {
-        return Err(wrong(format!("it calls itself {is}, not {name}")));
+        return Err(wrong(format!("its name is {is}, not {name}")));
     }
     Ok(PluginPin { name: is, version, digest })
 }
 
-/// The value of the answer to the first call.
+/// Returns the result of the `describe` call.
 async fn described(from: ChildStdout) -> Option<Value> {
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {

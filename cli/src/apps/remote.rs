@@ -1,5 +1,6 @@
-//! Texts that a directory names by URL. Fetched only when the vendor says so, once, into the bundle:
-//! a server never fetches, and what was fetched is under the bundle's digest.
+//! Downloads texts that an app directory refers to by URL. This happens once, with the vendor's
+//! consent. The texts become part of the bundle and of its digest, so a server never downloads
+//! them.
 use std::time::Duration;
 
 use app_config::{File, Tree, remote_path};
@@ -9,10 +10,12 @@ use crate::failure::Failure;
 const LARGEST_BYTES: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fetches what the tree does not hold; whether there was anything.
+/// Downloads texts into the tree. Returns whether there were any.
 pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, Failure> {
     for url in urls {
-        let bytes = fetch(url).await.map_err(|why| Failure::Usage(format!("{url}: {why}")))?;
+        let bytes = fetch(url)
+            .await
+            .map_err(|why| Failure::Usage(format!("cannot download {url}: {why}")))?;
         let file = File { bytes, executable: false };
         tree.insert(&remote_path(url), file).map_err(|e| Failure::Usage(e.to_string()))?;
     }
@@ -21,7 +24,7 @@ pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, 
 
 async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     if !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
-        return Err("only https:// is fetched; save the file in the app directory".into());
+        return Err("only https:// is supported; save the file in the app directory".into());
     }
     let client = reqwest::Client::builder().timeout(PATIENCE).https_only(true).build();
     let client = client.map_err(|e| e.to_string())?;
@@ -31,7 +34,7 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     while let Some(chunk) = answer.chunk().await.map_err(|e| e.to_string())? {
         bytes.extend_from_slice(&chunk);
         if bytes.len() > LARGEST_BYTES {
-            return Err(format!("it is larger than {LARGEST_BYTES} bytes"));
+            return Err(format!("the text is larger than {LARGEST_BYTES} bytes"));
         }
     }
     Ok(bytes)

@@ -1,4 +1,4 @@
-//! Syncs and differences as a person reads them.
+//! Text output of syncs and diffs.
 use schemas::control::{
     Diagnostic,
     apps::{Change, Diff, Impact, Synced},
@@ -10,11 +10,11 @@ use crate::{
     render::{Screen, Tone},
 };
 
-/// What a sync did, or would do.
+/// Formats the result of a sync or of a dry run.
 pub(crate) fn synced(synced: &Synced, screen: &Screen) -> String {
     let Synced { name, version, .. } = synced;
     if synced.unchanged {
-        return format!("{name} is at version {version} already: nothing to do.\n");
+        return format!("No changes: {name} is already at version {version}\n");
     }
     let verb = if synced.dry_run { "would become" } else { "is now at" };
     let mut text = format!("{name} {verb} version {version} ({}).\n", synced.bundle);
@@ -31,13 +31,13 @@ pub(crate) fn synced(synced: &Synced, screen: &Screen) -> String {
     text
 }
 
-/// What is different, one thing per line, its fields under it.
+/// Formats a diff: one change per line, its fields below it.
 pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
     let version =
         |v: Option<u32>, none: &str| v.map_or(none.to_owned(), |v| format!("version {v}"));
-    let (from, to) = (version(diff.from, "nothing"), version(diff.to, "this directory"));
+    let (from, to) = (version(diff.from, "no version"), version(diff.to, "this directory"));
     let mut text = match diff.changes.is_empty() {
-        true => format!("No difference from {from} to {to}.\n"),
+        true => format!("No changes from {from} to {to}\n"),
         false => format!("From {from} to {to}:\n"),
     };
     for change in &diff.changes {
@@ -47,12 +47,12 @@ pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
     text + &not_acted_on(&diff.not_acted_on)
 }
 
-/// Settings that a release reads and does not act on, one per line; nothing if there are none.
+/// Formats settings that this release ignores, one per line. Empty if there are none.
 pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
     if settings.is_empty() {
         return String::new();
     }
-    let mut text = "Read and not acted on by this release:\n".to_owned();
+    let mut text = "Settings without an effect in this release:\n".to_owned();
     for found in settings {
         let line = found.line.map(|line| format!(":{line}")).unwrap_or_default();
         text += &format!("  {} (first at {}{line})\n", found.message, found.file);
@@ -60,12 +60,12 @@ pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
     text
 }
 
-/// What would be planned in installs, one per line.
+/// Formats the impact on installs, one install per line.
 fn reach_text(diff: &Diff, screen: &Screen) -> String {
     if diff.impact.is_empty() {
         return String::new();
     }
-    let mut text = "Installs, if they followed it:\n".to_owned();
+    let mut text = "Impact on installs:\n".to_owned();
     let longest = diff.impact.iter().map(|impact| impact.name.len()).max().unwrap_or_default();
     for Impact { name, config_version, provisioned, plans, problem, .. } in &diff.impact {
         let of = |operation: &str| -> Vec<&str> {
@@ -75,11 +75,11 @@ fn reach_text(diff: &Diff, screen: &Screen) -> String {
         let (applied, destroyed) = (of("apply"), of("destroy"));
         let mut says = vec![];
         if let Some(problem) = problem {
-            says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot follow")));
+            says.push(format!("{}: {problem}", screen.paint(Tone::Bad, "cannot deploy")));
         } else if !provisioned {
-            says.push("nothing of it is there yet".to_owned());
+            says.push("not provisioned yet".to_owned());
         } else if plans.is_empty() {
-            says.push("nothing is reached".to_owned());
+            says.push("no changes".to_owned());
         }
         if *provisioned && !applied.is_empty() {
             says.push(format!("plans {}", applied.join(", ")));
@@ -90,7 +90,7 @@ fn reach_text(diff: &Diff, screen: &Screen) -> String {
         text += &format!("  {name:longest$}  at version {config_version}: {}\n", says.join("; "));
     }
     if let Some(more) = diff.remaining_installs {
-        text += &format!("  and {more} more that were not looked at\n");
+        text += &format!("  and {more} more that were not evaluated\n");
     }
     text
 }
@@ -109,7 +109,7 @@ fn change_text(change: &Change, screen: &Screen) -> String {
     for field in &change.fields {
         let value = |v: &Option<String>| v.clone().unwrap_or_else(|| "(absent)".into());
         let how = match (&field.before, &field.after) {
-            (None, None) => "other bytes".into(),
+            (None, None) => "contents differ".into(),
             (before, after) => format!("{} → {}", value(before), value(after)),
         };
         text += &format!("      {}: {how}\n", field.field);
@@ -117,7 +117,7 @@ fn change_text(change: &Change, screen: &Screen) -> String {
     text
 }
 
-/// Something odd in a file.
+/// Formats a warning with its place in a file.
 pub(crate) fn warning(warning: &Diagnostic, screen: &Screen) -> String {
     let text = place(&pack::as_field(warning));
     format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
@@ -145,12 +145,11 @@ From version 1 to this directory:
       default: 2 → 3
   + sandbox
   ~ component cache
-      source: other bytes
-  - action smoke
-";
+      source: contents differ
+  - action smoke\n";
         let screen = Screen::new(Output::Table, true, true);
         assert_eq!(diff_text(&diff.unwrap(), &screen), expected);
         let same = Diff { from: Some(2), to: Some(1), ..Diff::default() };
-        assert_eq!(diff_text(&same, &screen), "No difference from version 2 to version 1.\n");
+        assert_eq!(diff_text(&same, &screen), "No changes from version 2 to version 1\n");
     }
 }

@@ -1,19 +1,20 @@
-//! How archives are told to people.
+//! Text output of the archive commands.
 use api::archives::{Made, Range, Shown};
 
 use crate::render::{Screen, Table, moment, size};
 
-/// Archives that were made.
+/// Formats new archives.
 pub(crate) fn made(made: &Made) -> String {
     let mut text = String::new();
     for Range { first, last, bytes } in &made.archives {
         text += &format!("Archived positions {first} to {last} ({})\n", size(*bytes));
     }
     if let Some(last) = made.archives.last() {
-        text += "The database still has their rows. When the archives are in a backup too:\n";
+        text +=
+            "The database still contains their rows. After a backup of the archives, drop them:\n";
         text += &format!("  stead archive drop --through {}\n", last.last);
     } else {
-        text += "Nothing to do: every closed partition is in an archive\n";
+        text += "No changes: every closed partition is in an archive\n";
     }
     if let Some(next) = &made.next {
         text += &format!("Next: {next}\n");
@@ -21,10 +22,10 @@ pub(crate) fn made(made: &Made) -> String {
     text
 }
 
-/// Those that there are.
+/// Formats a list of archives.
 pub(crate) fn list(shown: &[Shown], screen: &Screen) -> String {
     if shown.is_empty() {
-        return "There are no archives: the database has the whole log\n".into();
+        return "No archives: the database contains the whole log\n".into();
     }
     let mut table = Table::new(["POSITIONS", "MADE", "ROWS", "FILES"]);
     for one in shown {
@@ -38,28 +39,28 @@ pub(crate) fn list(shown: &[Shown], screen: &Screen) -> String {
     table.text(screen)
 }
 
-/// Those that were read back.
+/// Formats verified archives.
 pub(crate) fn read(read: &[Range]) -> String {
     let mut text = String::new();
     for Range { first, last, .. } in read {
-        text += &format!("Positions {first} to {last} are what was published\n");
+        text += &format!("Verified positions {first} to {last}\n");
     }
     if read.is_empty() {
-        text += "There are no archives\n";
+        text += "No archives\n";
     }
     text
 }
 
-/// Rows that were dropped.
+/// Formats dropped rows.
 pub(crate) fn dropped(dropped: &[(u64, u64)]) -> String {
     let mut text = String::new();
     for (first, last) in dropped {
         text += &format!(
-            "Dropped the rows of positions {first} to {last}; they are read from their archive\n"
+            "Dropped the rows of positions {first} to {last}; their archive remains readable\n"
         );
     }
     if dropped.is_empty() {
-        text += "Nothing to do: no archive up to there has rows left\n";
+        text += "No changes: no archive up to this position has rows in the database\n";
     }
     text
 }

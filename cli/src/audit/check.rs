@@ -1,4 +1,4 @@
-//! A proof in a file, checked without anybody's help.
+//! `stead audit check`: verifies a proof in a file, without a server.
 mod story;
 
 use std::{
@@ -20,7 +20,7 @@ use serde::Serialize;
 use super::{keys::believed, tell};
 use crate::{failure::Failure, render::moment, settings::Settings};
 
-/// A longer line is no event: one has at most 64 KiB, and escapes.
+/// Maximum length of a line. An event has at most 64 KiB, and escapes make it longer.
 const LINE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Check {
     require_complete: bool,
 }
 
-/// What holds, and what a reader might take for proven and is not.
+/// Result of a check: the proven statements, and those that the file does not prove.
 #[derive(Debug, Serialize)]
 pub(crate) struct Said {
     subject: String,
@@ -46,12 +46,12 @@ pub(crate) struct Said {
     size: u64,
     root: String,
     signer: String,
-    /// Whether none of what was asked for is missing; none: one event was asked for.
+    /// Completeness of the subject. `None`: the subject is one event.
     complete: Option<bool>,
     /// Each stream of the subject with its number of events and its completeness.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     streams: Vec<StreamSaid>,
-    /// History of an install. Absent: the file is of something else, or has hashes only.
+    /// History of an install. Absent: the file has another subject, or has hashes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<ProvenHistory>,
     proven: Vec<String>,
@@ -69,8 +69,9 @@ struct StreamSaid {
 pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
     let keys = believed(&ask.key)?;
     let read = |path: &PathBuf| {
-        fs::read_to_string(path)
-            .map_err(|error| Failure::Usage(format!("the checkpoint {}: {error}", path.display())))
+        fs::read_to_string(path).map_err(|error| {
+            Failure::Usage(format!("cannot read the checkpoint {}: {error}", path.display()))
+        })
     };
     let kept = ask.checkpoint.as_ref().map(read).transpose()?;
     let said = checked(&ask.file, &keys, kept.as_deref())?;
@@ -78,22 +79,26 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
         let (file, subject) = (ask.file.display(), harmless(&said.subject));
         let why = match said.complete {
             Some(_) if said.streams.len() > 1 => {
-                "does not show that each stream in it is complete: it was created with --other-entries none or \
+                "does not prove that each of its streams is complete: it was made with --other-entries none or \
                  --hashes-only, or the log is too long"
             }
             Some(_) => {
-                "was created with --other-entries none: it does not show that nothing came after its last event"
+                "was made with --other-entries none: it does not prove that its last event is the last of the stream"
             }
             None => {
-                "is of one event: only a bundle of a stream, and an export, show that none is missing"
+                "contains one event: only a bundle of a stream, or an export, can prove that none is missing"
             }
         };
-        return Err(Failure::Outcome(format!("{file} holds, and {why} ({subject})")));
+        return Err(Failure::Outcome(format!("{file} is valid, but {why} ({subject})")));
     }
     let screen = settings.screen();
     let history = said.history.as_ref().map(|history| story::text(history, &screen));
-    let text =
-        format!("{} holds.\n{}{}", ask.file.display(), history.unwrap_or_default(), said.proofs());
+    let text = format!(
+        "{} is valid.\n{}{}",
+        ask.file.display(),
+        history.unwrap_or_default(),
+        said.proofs()
+    );
     tell(&screen, &serde_json::json!(said), &text)
 }
 
@@ -105,7 +110,7 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
     };
     let mut file = BufReader::new(File::open(path).map_err(no_file)?);
     let mut first = Vec::new();
-    // One byte more than is read at most: whoever is too long is told so.
+    // One byte more than the maximum, so that the check can reject a longer file.
     let limit = MAX_BYTES as u64 + 2;
     file.by_ref().take(limit).read_until(b'\n', &mut first).map_err(no_file)?;
     let is_range = first.starts_with(format!("{{\"format\":\"{}\"", range::FORMAT).as_bytes());
@@ -129,13 +134,13 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
     range.end().map(|proven| of_range(&proven)).map_err(wrong)
 }
 
-/// The history in a bundle, if it is of an install.
+/// Returns the history in a bundle of an install.
 pub(crate) fn history(bundle: &Bundle) -> Result<Option<ProvenHistory>, Failure> {
     proven_history(bundle).map_err(|error| Failure::Outcome(harmless(&error.to_string())))
 }
 
 impl Said {
-    /// Text on what is proven and what is not.
+    /// Formats the proven and the unproven statements.
     pub(crate) fn proofs(&self) -> String {
         let mut text = String::from("Proven:\n");
         for line in &self.proven {
@@ -149,7 +154,7 @@ impl Said {
     }
 }
 
-/// What a bundle proves, in plain words.
+/// Describes the statements that a bundle proves.
 pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHistory>) -> Said {
     if let Subject::Streams(_) = bundle.subject {
         return story::said(bundle, proven, history);
@@ -161,7 +166,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     let (last_at, count) = (last.map_or(0, |last| last.position), bundle.events.len());
     match (&bundle.subject, last) {
         (Subject::Position(_), Some(event)) => holds.push(format!(
-            "position {} of it is {}, {} of {}/{}, recorded {}",
+            "position {} is {}, {} of {}/{}, recorded {}",
             event.position,
             harmless(&event.event_type),
             event.event_id,
@@ -171,7 +176,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
         )),
         (Subject::Position(_) | Subject::Stream(_) | Subject::Streams(_), _) => {
             holds.push(format!(
-                "in it, as they are here: {} of {subject}, {}, the last at position {last_at}",
+                "the log contains {} of {subject}, as shown: {}, the last at position {last_at}",
                 events(count as u64),
                 if count == 1 { "sequence 1".into() } else { format!("sequences 1 to {count}") },
             ))
@@ -179,25 +184,25 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     }
     let size = checkpoint.size;
     match &proven.complete {
-        Complete::NotAsked => open.push("what else happened to the same thing: ask for its stream".into()),
+        Complete::NotAsked => open.push("the other events of the same aggregate: prove its stream".into()),
         Complete::Unknown { last } => open.push(format!(
-            "that nothing of {subject} came after position {last}: the entries of others were left out (--other-entries none)"
+            "that {subject} has no event after position {last}: the file lacks the entries of other streams (--other-entries none)"
         )),
         Complete::FromSequences { from } => {
             holds.push(match from > &size {
-                true => format!("none of {subject} is missing: the last of them is the log's last event"),
+                true => format!("no event of {subject} is missing: its last event is the last one of the log"),
                 false => format!(
-                    "none of {subject} is missing: its sequences have no gap, and positions {from} to {size} \
-                     are all here and of others"
+                    "no event of {subject} is missing: its sequences have no gap, and the file contains all positions \
+                     {from} to {size}, which belong to other streams"
                 ),
             });
             open.push(format!(
-                "that no sequence of {subject} was given twice before position {from}: that is the log's rule, \
-                 which `stead audit verify`, or a bundle with --other-entries all, shows to be kept"
+                "that no sequence of {subject} was assigned twice before position {from}: the log guarantees it, and \
+                 `stead audit verify`, or a bundle with --other-entries all, verifies it"
             ));
         }
         Complete::Whole => holds.push(format!(
-            "none of {subject} is missing: all {size} positions of the log are here, and no other is of it"
+            "no event of {subject} is missing: the file contains all {size} positions of the log"
         )),
     }
     if let Some(since) = &proven.since {
@@ -237,14 +242,16 @@ fn streams(proven: &Proven) -> Vec<StreamSaid> {
     proven.streams.iter().map(said).collect()
 }
 
-/// Content of the file that is not covered by the proof.
+/// Adds statements on content that the proof does not cover.
 fn added(bundle: &Bundle, open: &mut Vec<String>) {
     if bundle.events.iter().any(|event| matches!(event.content, Content::Hashes { .. })) {
-        open.push("what the events say: only the hashes of payload and metadata are here".into());
+        open.push(
+            "the contents of the events: the file has only hashes of payload and metadata".into(),
+        );
     }
     if bundle.annotations.is_some() {
         open.push(
-            "names and reasons: the server added them; the log has names nowhere and reasons encrypted".into(),
+            "names and reasons: the server added them; the log contains no names, and only encrypted reasons".into(),
         );
     }
 }
@@ -255,14 +262,14 @@ fn of_range(proven: &range::Proven) -> Said {
     let mut holds = vec![
         signed(&proven.signer.to_string(), checkpoint),
         format!(
-            "positions {from} to {to} of it, as they are here: {}, and none is missing",
+            "the log contains positions {from} to {to}, as shown: {}, and none is missing",
             events(to + 1 - from)
         ),
     ];
     let mut open = vec![];
     if from > 1 {
         let said =
-            format!("the chain's link before position {from}: the checkpoint covers the tree");
+            format!("the chain hash before position {from}: the checkpoint covers only the tree");
         open.push(said);
     }
     compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
@@ -283,7 +290,7 @@ fn of_range(proven: &range::Proven) -> Said {
 
 fn signed(signer: &str, checkpoint: &proof::checkpoint::Checkpoint) -> String {
     format!(
-        "a log of {} events ({}, epoch {}) was signed by {signer}",
+        "a log of {} events ({}, epoch {}) is signed by {signer}",
         checkpoint.size,
         checkpoint.origin(),
         checkpoint.epoch
@@ -296,27 +303,30 @@ fn events(count: u64) -> String {
 
 fn compared(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {
     match kept {
-        Some(size) => holds.push(format!("it is the log of the kept checkpoint at {size}")),
+        Some(size) => holds.push(format!("the log matches the stored checkpoint at {size}")),
         None => open.push(
-            "that others were shown the same log: --checkpoint with one that somebody else kept, as a runner does"
+            "that other parties see the same log: use --checkpoint with one that another party stored, as a runner does"
                 .into(),
         ),
     }
 }
 
 fn always(size: u64, other_signatures: usize, open: &mut Vec<String>) {
-    // Whoever proves chooses the checkpoint, and it may be as old as they like.
+    // The creator of a proof selects its checkpoint, which may be old.
     open.push(format!(
-        "that nothing came after position {size}: a checkpoint has no date; compare with one of today"
+        "that the log ends at position {size}: a checkpoint has no date; compare it with a current one"
     ));
     open.push(
-        "that everything that happened was recorded, and is true: moments, actors and words are the server's".into(),
+        "that the records are complete and true: times, actors and texts come from the server"
+            .into(),
     );
     if other_signatures > 0 {
-        open.push(format!("anything about {other_signatures} further signatures of a checkpoint"));
+        open.push(format!("the {other_signatures} other signatures of the checkpoint"));
     }
 }
 
 fn recorded(at_us: i64) -> String {
-    DateTime::<Utc>::from_timestamp_micros(at_us).as_ref().map_or("at no moment".into(), moment)
+    DateTime::<Utc>::from_timestamp_micros(at_us)
+        .as_ref()
+        .map_or("at an unknown time".into(), moment)
 }

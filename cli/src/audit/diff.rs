@@ -1,4 +1,4 @@
-//! `stead audit diff`: what changed since then, who asked, who approved, what ran.
+//! `stead audit diff`: the changes between two points, with requests, approvals and jobs.
 use chrono::{DateTime, Utc};
 use clap::Args;
 use schemas::control::history::{
@@ -14,13 +14,13 @@ use crate::{
     when::At,
 };
 
-/// The longest value that is printed; all of it is in the JSON.
+/// Maximum number of printed characters of a value. JSON output contains all of it.
 const VALUE: usize = 60;
 
-/// A page of the installs that changed.
+/// Page of the changed installs.
 #[derive(Debug, Args)]
 pub(crate) struct Page {
-    /// Maximum number of installs [default: 20]
+    /// Maximum number of installs (1 to 50) [default: 20]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     limit: Option<u32>,
     /// Cursor that the previous page printed
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         return of_installs(desk, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
-        let said = "--limit and --cursor are for every install: leave them out, or name none";
+        let said = "--limit and --cursor are only for a diff of all installs: remove them, or select no aggregate";
         return Err(Failure::Usage(said.into()));
     }
     let query =
@@ -62,39 +62,39 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// A page of the installs that changed.
+/// Prints a page of the changed installs.
 async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Failure> {
     let page = desk.client.installs_between(query).await?;
     desk.screen.one(&page, |screen| match page.items.is_empty() {
-        true => "No install changed.\n".into(),
+        true => "No changes.\n".into(),
         false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
     })?;
     page.items.iter().for_each(|between| cut(desk, between));
     if let Some(cursor) = &page.next {
-        // The same two positions: a moment may mean another one by then.
+        // Repeat the two positions, because a relative time changes its meaning.
         desk.screen.remark(&format!(
-            "There is more: --from {} --to {} --cursor {cursor}",
+            "Next page: --from {} --to {} --cursor {cursor}",
             page.from.position, page.to.position
         ));
     }
     Ok(())
 }
 
-/// Tells that a history is longer than one answer, and how to read on.
+/// Prints a remark if the history is incomplete, with the option that continues it.
 fn cut(desk: &Desk, between: &Between) {
     let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
         desk.screen
-            .remark("What happened is too much for one answer: ask for less of it with --to.");
+            .remark("The history is too long for one response. Select a shorter range with --to.");
     } else if until < between.to.position {
         desk.screen.remark(&format!(
-            "What happened to {} after position {until} is too much for one answer: --from {until} goes on.",
+            "The history of {} after position {until} is too long for one response. Continue with --from {until}.",
             between.stream
         ));
     }
 }
 
-/// All of it, for a person.
+/// Formats a diff.
 pub(crate) fn text(between: &Between, screen: &Screen) -> String {
     let named = between.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut text = format!(
@@ -103,13 +103,13 @@ pub(crate) fn text(between: &Between, screen: &Screen) -> String {
         point(between.from.position, between.from.recorded_at),
         point(between.to.position, between.to.recorded_at)
     );
-    text += &format!("\n{}\n", screen.paint(Tone::Strong, "What changed"));
+    text += &format!("\n{}\n", screen.paint(Tone::Strong, "Changes"));
     text += &changes(between, screen);
     for run in &between.runs {
         text += &of_run(run, &jobs(run, screen), screen);
     }
     if !between.other_events.is_empty() {
-        let beside = if between.runs.is_empty() { "What happened" } else { "Beside the runs" };
+        let beside = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
         text += &format!("\n{}\n", screen.paint(Tone::Strong, beside));
         text += &indented(&events(&between.other_events), screen);
     }
@@ -123,7 +123,7 @@ fn point(position: u64, at: Option<DateTime<Utc>>) -> String {
 
 fn changes(between: &Between, screen: &Screen) -> String {
     if between.changes.is_empty() {
-        return "  nothing\n".into();
+        return "  none\n".into();
     }
     let mut table = Table::new(["FIELD", "BEFORE", "AFTER"]);
     for FieldChanged { path, before, after } in &between.changes {
@@ -186,7 +186,7 @@ fn of_word(word: &WordTold) -> String {
     text += &because(word.reason.as_deref());
     text.push('\n');
     if let Some(digest) = &word.digest {
-        text += &format!("    the plan {digest}\n");
+        text += &format!("    plan {digest}\n");
     }
     text
 }
@@ -196,7 +196,7 @@ fn because(reason: Option<&str>) -> String {
 }
 
 fn jobs(run: &RunTold, screen: &Screen) -> Table {
-    let mut table = Table::new(["JOB", "OF", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
+    let mut table = Table::new(["JOB", "STEP", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
     for job in &run.jobs {
         table.row(of_job(job, screen));
     }
@@ -224,14 +224,14 @@ fn of_component(component: &ComponentTold) -> [String; 3] {
         let there = version.as_ref();
         there.map(|one| format!("version {} ({})", one.config_version, one.build))
     };
-    let mut after = version(&component.after).unwrap_or_else(|| "gone".into());
+    let mut after = version(&component.after).unwrap_or_else(|| "removed".into());
     if component.incomplete {
         after += ", incomplete";
     }
     [component.name.clone(), version(&component.before).unwrap_or_default(), after]
 }
 
-/// Where its events are, for who wants each.
+/// Positions of the events of a run.
 fn span(run: &RunTold) -> String {
     let (Some(first), Some(last)) = (run.events.first(), run.events.last()) else {
         return String::new();

@@ -1,4 +1,4 @@
-//! `stead audit doctor`: the server looks at everything that it stores, with today's code.
+//! `stead audit doctor`: the server checks all stored data with its current code.
 use cli::client::{harmless, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::Examined;

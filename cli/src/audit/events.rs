@@ -1,4 +1,4 @@
-//! Events on the terminal or in a file.
+//! `stead audit events`: prints and follows events.
 use std::time::Duration;
 
 use clap::Args;
@@ -62,7 +62,7 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
         min_position: None,
     };
     if ask.follow {
-        // Without an end there is no one document: a line each.
+        // An endless stream cannot be one JSON document, so print one document per event.
         if printer.screen.output == Output::Json {
             printer.screen.output = Output::Ndjson;
         }
@@ -70,7 +70,7 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
     }
     page(desk, &mut printer, &mut query).await?;
     match (desk.screen.output, printer.all.is_empty()) {
-        // A program that asked for one document gets one.
+        // JSON output is one document, also without events.
         (Output::Json, _) => desk.screen.many(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
             desk.screen.remark("No events match.");
@@ -80,7 +80,7 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
     }
 }
 
-/// Everything up to the head, page by page.
+/// Reads all events up to the head, page by page.
 async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Result<(), Failure> {
     loop {
         let page = desk.client.events(query).await?;
@@ -96,7 +96,7 @@ async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Re
     }
 }
 
-/// Listen first, then read: what happens in between is heard.
+/// Subscribes before it reads, so that it misses no event in between.
 async fn follow(desk: &Desk, printer: &mut Printer, mut query: EventsQuery) -> Result<(), Failure> {
     loop {
         match desk.client.changes(&ChangesQuery::default()).await {
@@ -130,7 +130,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// False: enough.
+    /// Adds an event. Returns `false` if the limit is reached.
     fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
         if self.left == Some(0) {
             return Ok(false);
@@ -143,7 +143,7 @@ impl Printer {
         Ok(true)
     }
 
-    /// What was held back for a table; its heading once, however often this is called.
+    /// Prints the collected events as a table. Prints the heading only once.
     fn table(&mut self) -> Result<(), Failure> {
         if self.screen.output == Output::Ndjson || self.all.is_empty() {
             return Ok(());
@@ -170,13 +170,13 @@ impl Printer {
     }
 }
 
-/// The id is what the log says; the name is only what it is called today.
+/// The log contains the id. The name is the current display name.
 fn actor(event: &EventRecord) -> String {
     let name = event.actor_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{}{name}", event.actor)
 }
 
-/// The beginning of a payload: the rest is in the JSON.
+/// Start of a payload. JSON output contains all of it.
 fn short(payload: &str) -> String {
     let body = payload.split_once(',').map_or("", |(_, rest)| rest.trim_end_matches('}'));
     let mut text: String = body.chars().take(72).collect();

@@ -1,4 +1,4 @@
-//! A part of the log in a file.
+//! `stead audit export`: writes a range of the log to a file.
 use std::{
     fs::OpenOptions,
     io::{BufWriter, ErrorKind, Write},
@@ -35,7 +35,7 @@ pub(crate) struct Export {
     out: Option<PathBuf>,
 }
 
-/// What a line of an export is.
+/// Format of a line of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// Events as they were written, after a first line with the proofs
@@ -44,7 +44,7 @@ enum Format {
     Ocsf,
 }
 
-/// Write the lines as they come, with a bar. What breaks off, or does not hold, is removed.
+/// Writes the lines as they arrive, with a progress bar. Removes an incomplete or invalid file.
 pub(crate) async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     let (from, since) = ask.from.map_or((None, None), At::parts);
     let (to, until) = ask.to.map_or((None, None), At::parts);
@@ -61,25 +61,27 @@ pub(crate) async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
     let Some(path) = ask.out else { return written };
     if let Err(failure) = written {
         if let Err(error) = std::fs::remove_file(&path) {
-            desk.screen.remark(&format!("{} is no export, remove it: {error}", path.display()));
+            desk.screen
+                .remark(&format!("remove the incomplete export {}: {error}", path.display()));
         }
         return Err(failure);
     }
     let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
     let next = match ask.format {
         Format::Ndjson => {
-            format!("To check it anywhere: stead audit check {path} --key {}", head.signer)
+            format!("To verify it anywhere: stead audit check {path} --key {}", head.signer)
         }
         Format::Ocsf => {
-            "Nobody can check these; keep an export without --format beside them.".into()
+            "OCSF lines cannot be verified. Also store an export without --format.".into()
         }
     };
     desk.screen
-        .remark(&format!("{count} events, positions {from} to {to}, are in {path}.\n{next}"));
+        .remark(&format!("Exported {count} events, positions {from} to {to}, to {path}\n{next}"));
     Ok(())
 }
 
-/// Write the lines, and check them on their way. Whose key it is, is for whoever checks the file.
+/// Writes the lines and verifies them with the key that the export names. The recipient decides
+/// whether to trust that key.
 async fn written(
     desk: &Desk,
     (first, head): (&str, Head),
@@ -114,9 +116,9 @@ async fn written(
     range.end().map(drop).map_err(wrong)
 }
 
-/// What the server sent is not what it signed.
+/// Error for data that does not match the signature of the server.
 fn wrong(error: BundleError) -> Failure {
-    let said = harmless(&format!("the export does not hold: {error}"));
+    let said = harmless(&format!("the export is invalid: {error}"));
     if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
 }
 
@@ -124,21 +126,22 @@ fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
     let event = serde_json::from_str::<EventRecord>(line);
     let told = event.and_then(|event| ocsf::of(origin, &event));
     told.map(|told| told.to_string())
-        .map_err(|error| Failure::Outcome(format!("a line of the export is no event: {error}")))
+        .map_err(|error| Failure::Outcome(format!("cannot convert a line of the export: {error}")))
 }
 
 fn cut() -> Failure {
-    Failure::Unreachable("the export broke off before its end; try again".into())
+    Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
 }
 
-/// A file that was not there: what was kept is never written over. It has payloads and salts, so it is its owner's alone.
+/// Creates a file, and never overwrites one. It contains payloads and salts, so only its owner can
+/// read it.
 pub(crate) fn created(path: &Path) -> Result<std::fs::File, Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|error| {
         let next = match error.kind() {
-            ErrorKind::AlreadyExists => "\n  try: another name; what was kept is not written over",
+            ErrorKind::AlreadyExists => "\n  try: another name; existing files are not overwritten",
             _ => "",
         };
-        Failure::Usage(format!("{} cannot be made: {error}{next}", path.display()))
+        Failure::Usage(format!("cannot create {}: {error}{next}", path.display()))
     })
 }

@@ -1,4 +1,4 @@
-//! The keys that are believed, as they were given.
+//! Trusted checkpoint keys of the command line.
 use ed25519_dalek::VerifyingKey;
 use proof::{
     checkpoint::Checkpoint,
@@ -7,14 +7,14 @@ use proof::{
 
 use crate::failure::Failure;
 
-/// Read what `--key` says: a verifier key, 64 hexadecimal digits, or a fingerprint.
+/// Parses the values of `--key`: a verifier key, 64 hexadecimal digits, or a fingerprint.
 pub(crate) fn believed(texts: &[String]) -> Result<Vec<Believed>, Failure> {
     let read = texts.iter().map(|text| text.parse()).collect::<Result<_, KeyError>>();
     read.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// A checkpoint that one of these keys signed. What is believed by its fingerprint is found among those that are
-/// `named` by whoever is not believed.
+/// Opens a checkpoint that one of the trusted keys signed. A trusted fingerprint selects its key
+/// from `named`, the keys of an untrusted source.
 pub(crate) fn open(
     whose: &str,
     note: &str,
@@ -23,8 +23,8 @@ pub(crate) fn open(
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {
         Failure::Outcome(format!(
-            "{whose}: {error}\n  try: `stead audit check --help` says where a key is got, and a kept checkpoint is the \
-             whole file as it was written"
+            "{whose}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
+             complete, unchanged file"
         ))
     };
     let origin = Checkpoint::read_unverified(note).map_err(|error| outcome(&error))?.origin();
@@ -36,15 +36,15 @@ pub(crate) fn open(
         .collect();
     if known.is_empty() {
         let said = format!(
-            "none of the keys is one of {origin} that can verify: a fingerprint only recognises a key that the \
-             server or the file names\n  try: the whole verifier key, <name>+<hash>+<base64>"
+            "no trusted key can verify {origin}: a fingerprint only selects a key that the server or the file \
+             contains\n  try: the whole verifier key, <name>+<hash>+<base64>"
         );
         return Err(Failure::Usage(said));
     }
     Checkpoint::open(note, &known).map_err(|error| outcome(&error))
 }
 
-/// Keys that somebody names who is not believed: what cannot be read is not there.
+/// Parses keys from an untrusted source. Ignores invalid ones.
 pub(crate) fn named<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<VerifierKey> {
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }

@@ -1,23 +1,24 @@
-//! An event in the words of the Open Cybersecurity Schema Framework 1.3.0, for whoever collects the events of many products
-//! in one place: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
+//! Converts an event to the Open Cybersecurity Schema Framework (OCSF) 1.3.0, for products that
+//! collect events of many sources: <https://schema.ocsf.io/1.3.0/classes/entity_management>.
 //!
-//! Every event is a change of one aggregate, which is what the class Entity Management is for. What the framework has
-//! no word for is in `unmapped`. Nothing can be proven with this: leaf and position lead back to what can.
+//! Every event changes one aggregate, which matches the class Entity Management. Fields without an
+//! OCSF attribute are in `unmapped`. The result proves nothing, but its leaf and position lead to
+//! the event that is proven.
 use domain::actor::Actor;
 use event_log::Meta;
 use schemas::control::audit::EventRecord;
 use serde_json::{Value, json};
 
-/// The version of the framework.
+/// Version of OCSF.
 const VERSION: &str = "1.3.0";
 const CATEGORY: (u64, &str) = (3, "Identity & Access Management");
 const CLASS: (u64, &str) = (3004, "Entity Management");
 const INFORMATIONAL: (u64, &str) = (1, "Informational");
 
-/// One event of the log of this origin.
+/// Converts one event of the log with this origin.
 ///
 /// # Errors
-/// If its payload or metadata is not what a log holds.
+/// If its payload or metadata is not valid JSON of an event.
 pub(crate) fn of(origin: &str, event: &EventRecord) -> serde_json::Result<Value> {
     let (kind, id) = event.stream.split_once('/').unwrap_or((&event.stream, ""));
     let activity = if event.sequence == 1 { (1, "Create") } else { (3, "Update") };
@@ -61,7 +62,7 @@ pub(crate) fn of(origin: &str, event: &EventRecord) -> serde_json::Result<Value>
     }))
 }
 
-/// An attribute without a value is left out: the framework knows no null.
+/// Removes attributes without a value, because OCSF has no null.
 fn known(mut attributes: Value) -> Value {
     if let Value::Object(attributes) = &mut attributes {
         attributes.retain(|_, value| !value.is_null());
@@ -69,7 +70,7 @@ fn known(mut attributes: Value) -> Value {
     attributes
 }
 
-/// A person, a token or a runner is a user; what the server does by itself is an application.
+/// Maps a principal or a runner to a user, and a part of the server to an application.
 fn actor(actor: &Actor) -> Value {
     match actor {
         Actor::Principal(_) | Actor::Runner(_) => json!({"user": {"uid": actor.to_string()}}),

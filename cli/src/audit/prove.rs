@@ -1,4 +1,4 @@
-//! A bundle in a file, checked before it is handed on.
+//! `stead audit prove`: verifies a bundle and writes it to a file.
 use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
@@ -51,7 +51,7 @@ pub(crate) struct Prove {
     with_reasons: bool,
 }
 
-/// Entries of other streams in a proof, as the command line spells them.
+/// Entries of other streams in a proof.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Others {
     /// Every position after the stream's last event: proves that the stream did not continue
@@ -76,7 +76,7 @@ impl Prove {
     fn query(&self) -> Result<BundleQuery, Failure> {
         let prior_checkpoint = match &self.since {
             Some(path) => Some(fs::read_to_string(path).map_err(|error| {
-                Failure::Usage(format!("the checkpoint {}: {error}", path.display()))
+                Failure::Usage(format!("cannot read the checkpoint {}: {error}", path.display()))
             })?),
             None => None,
         };
@@ -104,7 +104,7 @@ impl Prove {
     }
 }
 
-/// Kind of thing that an id names. `None`: the id or the name of an install.
+/// Aggregate type of an id. `None`: the id or the name of an install.
 fn kind(what: &str) -> Option<&'static str> {
     fn is<I: FromStr>(what: &str) -> bool {
         what.parse::<I>().is_ok()
@@ -128,7 +128,9 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
     let mut bytes = Vec::new();
     let spinner = desk.screen.spinner("proving");
     while let Some(part) = parts.next().await {
-        let cut = |error| Failure::Unreachable(format!("the proof broke off: {error}; try again"));
+        let cut = |error| {
+            Failure::Unreachable(format!("the proof is incomplete: {error}; run the command again"))
+        };
         bytes.extend_from_slice(&part.map_err(cut)?);
         if bytes.len() > MAX_BYTES {
             let said = format!(
@@ -138,7 +140,7 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
         }
     }
     spinner.finish_and_clear();
-    // A proof that does not hold is not handed on. Whose key it is, is for whoever checks it.
+    // Write only a valid proof. The recipient decides whether to trust its key.
     let wrong = |error: BundleError| Failure::Outcome(harmless(&error.to_string()));
     let bundle = Bundle::read(&bytes).map_err(wrong)?;
     let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];
@@ -151,13 +153,13 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
         return write(&String::from_utf8_lossy(&bytes));
     };
     if let Err(error) = created(&path)?.write_all(&bytes) {
-        // Half a proof would be in the way of the next one.
+        // An incomplete file would block the next attempt.
         let _ = fs::remove_file(&path);
         return Err(error.into());
     }
     let (path, signer) = (path.display(), &bundle.signer);
     let said = check::said(&bundle, &proven, history).proofs();
     desk.screen
-        .remark(&format!("{said}To check it anywhere: stead audit check {path} --key {signer}"));
+        .remark(&format!("{said}To verify it anywhere: stead audit check {path} --key {signer}"));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Verification on this side: the server is asked for bytes, never for an opinion.
+//! `stead audit verify`: verifies the log locally. The server supplies only bytes, never a result.
 use std::{
     fs,
     io::{BufRead, BufReader},
@@ -34,10 +34,9 @@ pub(crate) struct Verify {
 
 pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
     let note = match &ask.against {
-        Some(path) => Some(
-            fs::read_to_string(path)
-                .map_err(|e| Failure::Usage(format!("the checkpoint {}: {e}", path.display())))?,
-        ),
+        Some(path) => Some(fs::read_to_string(path).map_err(|e| {
+            Failure::Usage(format!("cannot read the checkpoint {}: {e}", path.display()))
+        })?),
         None => None,
     };
     let given = believed(&ask.key)?;
@@ -45,13 +44,9 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
         let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
-        let kept = open(
-            "the kept checkpoint",
-            note,
-            &given,
-            &named(head.iter().map(|head| &head.signer)),
-        )?;
-        // The line before the events is for `check`.
+        let kept =
+            open("stored checkpoint", note, &given, &named(head.iter().map(|head| &head.signer)))?;
+        // The first line contains the proofs, which only `stead audit check` reads.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
         return check(settings, events, None, Some(kept)).await;
@@ -61,29 +56,29 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
     let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match given.is_empty() {
         true => {
-            // Who is verified must not choose the key unnoticed.
+            // The verified server must not select the key unnoticed.
             desk.screen.remark(&format!(
-                "Believing the key that the server itself names, {}: compare it with the one that you kept, or \
-                 give that one with --key",
+                "Trusting the key that the server returns, {}: compare it with a key from another source, or pass that \
+                 one with --key",
                 harmless(&now.verifier_key)
             ));
-            // What was kept may be older than the key of today.
+            // An older key may have signed the stored checkpoint.
             let ever: Vec<_> = by_server.iter().cloned().map(Believed::Verifier).collect();
             (ever[..ever.len().min(1)].to_vec(), ever)
         }
         false => (given.clone(), given),
     };
-    let today = open("the server's checkpoint", &now.note, &today, &by_server)?;
+    let today = open("checkpoint of the server", &now.note, &today, &by_server)?;
     let kept = note
         .as_deref()
-        .map(|note| open("the kept checkpoint", note, &ever, &by_server))
+        .map(|note| open("stored checkpoint", note, &ever, &by_server))
         .transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
     check(settings, events, Some(today), kept).await
 }
 
-/// Take every event in, and compare at the sizes of the checkpoints.
+/// Verifies every event, and compares the log with the checkpoints at their sizes.
 async fn check(
     settings: &Settings,
     events: impl Stream<Item = Result<String, Failure>>,
@@ -92,13 +87,13 @@ async fn check(
 ) -> Result<(), Failure> {
     let screen = settings.screen();
     let Some(any) = today.as_ref().or(kept.as_ref()) else {
-        return Err(Failure::Usage("there is no checkpoint to verify against".into()));
+        return Err(Failure::Usage("cannot verify the log: no checkpoint to compare with".into()));
     };
     if let (Some(today), Some(kept)) = (&today, &kept)
         && today.log_id != kept.log_id
     {
         return Err(Failure::Outcome(format!(
-            "the kept checkpoint is of {}, this server's log is {}",
+            "the stored checkpoint is of {}, but the log of this server is {}",
             kept.origin(),
             today.origin()
         )));
@@ -140,25 +135,24 @@ async fn check(
     text += &format!("  root      {root}\n");
     let tally = verifier.tally();
     text += &format!(
-        "  signed    {} of runners, by the keys that they had\n",
+        "  signed    {} by runners, with keys that were valid then\n",
         count(tally.signed, "report")
     );
     if let Some(first) = tally.first_unsigned {
         text += &format!(
-            "  {} of executions {} signed by nobody, the first at position {first}: the server's word alone\n",
-            count(tally.unsigned, "end"),
-            if tally.unsigned == 1 { "is" } else { "are" },
+            "  unsigned  {} without a runner's signature, the first at position {first}: it relies on the server alone\n",
+            count(tally.unsigned, "result"),
         );
     }
     if let Some(kept) = &kept {
-        text += &format!("  unchanged since the kept checkpoint at {}\n", kept.size);
+        text += &format!("  unchanged since the stored checkpoint at {}\n", kept.size);
     }
-    // Of an export nobody signed what came after the kept checkpoint.
+    // No signature covers the events of an export after the stored checkpoint.
     let signed = today.as_ref().or(kept.as_ref()).map_or(0, |last| last.size);
     let unsigned = size.saturating_sub(signed);
     if unsigned > 0 {
         text += &format!(
-            "  the last {unsigned} are after the checkpoint: whole in themselves, but nobody signed them\n"
+            "  the last {unsigned} are after the checkpoint: their hashes are valid, but no signature covers them\n"
         );
     }
     let said = json!({
@@ -170,16 +164,16 @@ async fn check(
     tell(&screen, &said, &text)
 }
 
-/// What somebody wrote into this log as a runner's word, and no runner said.
+/// Describes the forged reports.
 fn forged(verifier: &Verifier) -> Option<String> {
     let (first, more) = verifier.wrong().split_first()?;
     let mut said = first.to_string();
     if !more.is_empty() {
         let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
-        said += &format!("\nand so at {}", places.join(", "));
+        said += &format!("\nalso at positions {}", places.join(", "));
     }
     Some(format!(
-        "{said}\nLeaves, chain and tree are whole: whoever wrote this log wrote that. The runner's own record has what \
-         it did: stead-runner journal, in the customer's account"
+        "{said}\nThe hashes of the log are valid, so a party that can write the log forged this. The runner's own record is \
+         its journal: stead-runner journal, in the customer's account"
     ))
 }

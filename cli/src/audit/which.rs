@@ -1,4 +1,4 @@
-//! Which thing is meant: one option for each kind, or any stream.
+//! Selects an aggregate: one option per kind, or any stream.
 use clap::Args;
 use domain::ids::{BuildId, ComponentId, JobId, RunId, RunnerId};
 
@@ -32,7 +32,7 @@ pub(crate) struct Which {
 }
 
 impl Which {
-    /// As the API has it. `None`: no option is given, where none has to be.
+    /// Returns the stream, as in the API. `None`: no option is set.
     pub(crate) fn stream(self) -> Option<String> {
         let Which { install, run, job, app, component, build, runner, stream } = self;
         let of = |kind: &str, id: Option<String>| id.map(|id| format!("{kind}/{id}"));

@@ -1,4 +1,4 @@
-//! How a backup, and what came back of one, is told to people.
+//! Text output of backups and restores.
 use std::path::Path;
 
 use api::backup::Manifest;
@@ -7,25 +7,24 @@ use cli::client::harmless;
 use super::restore::Report;
 use crate::render::{moment, size};
 
-/// A backup that was made.
+/// Formats a new backup.
 pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
     let mut text = format!("Created {} ({})\n", out.display(), size(manifest.bytes()));
     text += &reaches(manifest.position, &moment(&manifest.recorded_at));
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text +=
-        "It has the keys that the server signs with: keep it like them, away from this machine.\n";
+    text += "It contains the signing keys of the server. Protect it like the keys, away from this machine.\n";
     text += &format!("Test it: stead backup drill --from {}\n", out.display());
     text
 }
 
-/// One that came back for good.
+/// Formats the result of a restore.
 pub(crate) fn restored(report: &Report) -> String {
     let data = report.data.as_deref().unwrap_or(Path::new("")).display().to_string();
-    let mut text = format!("Restored into {data}, and verified, in {}\n", took(report));
+    let mut text = format!("Restored into {data} and verified in {}\n", took(report));
     text += &whole(report);
-    text += "What to do next:\n";
+    text += "Next steps:\n";
     match &report.database_owner_url {
         Some(_) => text += &format!("  stead up --data {data}\n"),
         None => {
@@ -33,18 +32,19 @@ pub(crate) fn restored(report: &Report) -> String {
         }
     }
     text += &format!(
-        "A runner that has seen a position after {} refuses this log. Tell all of them that it was restored:\n",
+        "A runner that knows a position after {} rejects this log. Raise the epoch to announce the restore:\n",
         report.position
     );
     let url = report.database_owner_url.as_deref().unwrap_or("…");
     let epoch = report.next_epoch;
     text += &format!("  DATABASE_OWNER_URL={url} stead migrate --raise-epoch {epoch}\n");
-    text += "and each customer accepts it, when you have told them what is missing:\n";
+    text +=
+        "Then tell each customer the missing positions. The customer accepts the restored log:\n";
     text += &format!("  stead-runner witness accept --epoch {epoch}\n");
     text
 }
 
-/// One that would.
+/// Formats the result of a restore drill.
 pub(crate) fn drilled(report: &Report, from: &Path) -> String {
     let from = from.display();
     let text = format!("Restore drill passed: {from} restored and verified in {}\n", took(report));
@@ -55,20 +55,20 @@ fn whole(report: &Report) -> String {
     let mut text = reaches(report.position, &moment(&report.recorded_at));
     text += &format!("  Log             {}\n", report.log_id);
     text += &format!("  Root            {}\n", report.root);
-    text += &format!("  Holds to        {} published checkpoints\n", report.seals);
+    text += &format!("  Matches         {} published checkpoints\n", report.seals);
     for kept in &report.witnessed {
         let file = harmless(&kept.file);
         text += &match kept.missing {
-            None => format!("  Holds to        {file}, at position {}\n", kept.position),
+            None => format!("  Matches         {file}, at position {}\n", kept.position),
             Some((first, last)) => format!(
-                "  Not reached     positions {first} to {last}: they were in the log when {file} was signed\n"
+                "  Missing         positions {first} to {last}: the log contained them when {file} was signed\n"
             ),
         };
     }
     if !report.forged.is_empty() {
         let places: Vec<_> = report.forged.iter().map(u64::to_string).collect();
         text += &format!(
-            "  Forged reports  position {}: no runner made them like this; `stead audit verify` says why\n",
+            "  Forged reports  position {}: see `stead audit verify` for details\n",
             places.join(", ")
         );
     }

@@ -1,4 +1,4 @@
-//! A backup comes back: for good, or to see whether it would.
+//! `stead backup restore` and `stead backup drill`.
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
@@ -47,27 +47,27 @@ struct Against {
     against: Vec<PathBuf>,
 }
 
-/// What came back, and how far it reaches.
+/// Result of a restore, with its recovery point.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    /// Where it is now. A drill's is gone.
+    /// Data directory. `None`: a drill has removed it.
     pub(crate) data: Option<PathBuf>,
     pub(crate) log_id: String,
-    /// The last position that is there,
+    /// Last restored position.
     pub(crate) position: u64,
-    /// and when it was recorded: the recovery point.
+    /// Time of the last restored position, the recovery point.
     #[serde(with = "schemas::moment")]
     pub(crate) recorded_at: DateTime<Utc>,
     pub(crate) root: String,
-    /// Published checkpoints that the log holds to.
+    /// Number of published checkpoints that the log matches.
     pub(crate) seals: u64,
     pub(crate) witnessed: Vec<backup::Reached>,
-    /// Where reports are that no runner made, or not like this.
+    /// Positions of forged reports.
     pub(crate) forged: Vec<u64>,
     pub(crate) took_ms: u64,
-    /// What `stead migrate --raise-epoch` takes.
+    /// Value for `stead migrate --raise-epoch`.
     pub(crate) next_epoch: u64,
-    /// The private Postgres, as the owner of the tables.
+    /// URL of the private Postgres, as the owner of the tables.
     pub(crate) database_owner_url: Option<String>,
 }
 
@@ -82,11 +82,11 @@ pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure
     let report = match filled {
         Ok(filled) => filled.report(Some(data.clone()), since),
         Err(failure) => {
-            // It was empty: what is in it now is of no use to anybody.
+            // The directory was empty before, and a partial restore is useless.
             emptied(&data);
             if url.is_some() {
                 screen.remark(
-                    "If the database was filled already, drop it: nobody may serve from it.",
+                    "Drop the database, if it already contains data: no server may use it.",
                 );
             }
             return Err(failure);
@@ -103,7 +103,7 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     let room = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&place);
     let room =
         room.map_err(|error| Failure::Usage(format!("--work-dir {}: {error}", place.display())))?;
-    // Postgres has to get through, as whoever it runs.
+    // Postgres may run as another user, and must be able to enter the directory.
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o711))?;
     let data = room.path().join("data");
     let _held = DataLock::take_empty(&data).map_err(|error| refused(error.into()))?;
@@ -116,7 +116,7 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     screen.one(&report, |_| picture::drilled(&report, &ask.from))
 }
 
-/// A data directory that is filled.
+/// Filled data directory.
 struct Filled {
     source: Source,
     restored: Restored,
@@ -142,7 +142,7 @@ impl Filled {
     }
 }
 
-/// Everything into an empty data directory that is held; no Postgres is left running.
+/// Restores a backup into an empty, locked data directory. Leaves no Postgres running.
 async fn fill(
     from: &Path,
     data: &Path,
@@ -168,7 +168,7 @@ async fn fill(
     };
     let restored = tokio::select! {
         restored = backup::fill_database(&source, &access, &kept, progress) => restored.map_err(refused),
-        () = told.heard() => Err(Failure::Usage("stopped; nothing was restored".into())),
+        () = told.heard() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
     };
     let mut owner_url = None;
     if let Some(postgres) = postgres {
@@ -179,11 +179,11 @@ async fn fill(
     Ok(Filled { source, restored: restored?, owner_url })
 }
 
-/// Remove what is in a directory, as well as it goes; its lock is still held.
+/// Removes the contents of a directory as far as possible. Its lock is still held.
 fn emptied(data: &Path) {
     for entry in fs::read_dir(data).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The sign that it is not whole goes last, with what is left.
+        // The marker of an incomplete restore is removed last, when nothing else is left.
         if path.file_name().is_some_and(|name| name == RESTORING) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Every call by name.
+//! One method per call of the Control API.
 use bytes::Bytes;
 use domain::{
     digest::Digest,
@@ -15,38 +15,38 @@ use serde_json::{Value, json};
 
 use super::{Client, ClientError};
 
-/// Of a bundle on its way.
+/// Media type of an uploaded bundle.
 const BUNDLE: &str = "application/zstd";
-/// What a follower accepts.
+/// Media type of server-sent events.
 const EVENT_STREAM: &str = "text/event-stream";
-/// What an export accepts.
+/// Media type of an export.
 const NDJSON: &str = "application/x-ndjson";
 
 type Said<A> = Result<A, ClientError>;
 
 impl Client {
-    /// Who the token belongs to, and how far the log is.
+    /// Returns the principal of the token, and the position of the log.
     pub async fn whoami(&self) -> Said<tokens::Whoami> {
         self.get("/v1/whoami", &()).await
     }
 
-    /// Publish a bundle as the next config version of an app.
+    /// Publishes a bundle as the next config version of an app.
     pub async fn sync(&self, app: &str, bundle: Bytes, dry_run: bool) -> Said<apps::Synced> {
         let query = apps::SyncQuery { dry_run, against: None };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
-    /// What is kept of a subject.
+    /// Returns the state of a data subject.
     pub async fn subject(&self, subject: SubjectId) -> Said<subjects::Subject> {
         self.get(&format!("/v1/subjects/{subject}"), &()).await
     }
 
-    /// Make what is kept of a subject unreadable, for ever.
+    /// Deletes the key of a data subject, so that its data is permanently unreadable.
     pub async fn shred(&self, subject: SubjectId, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
     }
 
-    /// What a bundle would change against a published version, or the newest.
+    /// Compares a bundle with a published version, or with the newest one.
     pub async fn sync_against(
         &self,
         app: &str,
@@ -57,7 +57,7 @@ impl Client {
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
-    /// One config version, with everything that its directory says.
+    /// Returns one config version with its whole config.
     pub async fn version(&self, app: &str, version: u32) -> Said<apps::VersionShown> {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
@@ -77,7 +77,7 @@ impl Client {
         self.fresh(&format!("/v1/apps/{app}/versions"), part).await
     }
 
-    /// What differs between two config versions.
+    /// Returns the differences of two config versions.
     pub async fn diff(&self, app: &str, which: &apps::DiffQuery) -> Said<apps::Diff> {
         self.fresh(&format!("/v1/apps/{app}/diff"), which).await
     }
@@ -92,12 +92,12 @@ impl Client {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
 
-    /// Build again what failed in the newest config version.
+    /// Retries the failed builds of the newest config version.
     pub async fn retry_build(&self, build: BuildId) -> Said<builds::BuildsRetried> {
         self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
     }
 
-    /// Make an install.
+    /// Creates an install.
     pub async fn create_install(
         &self,
         ask: &installs::CreateInstall,
@@ -115,7 +115,7 @@ impl Client {
         self.fresh(&format!("/v1/installs/{install}"), &()).await
     }
 
-    /// What templates see of an install.
+    /// Returns the values that templates of an install can read.
     pub async fn install_state(
         &self,
         install: &str,
@@ -133,7 +133,7 @@ impl Client {
         self.change(Method::PATCH, &format!("/v1/installs/{install}"), change).await
     }
 
-    /// Accept a state of a component.
+    /// Accepts a state of a component that the runner refuses.
     pub async fn accept_state(
         &self,
         install: &str,
@@ -144,18 +144,18 @@ impl Client {
         self.change(Method::POST, &path, ask).await
     }
 
-    /// A new enrolment token for an install.
+    /// Creates an enrolment token for an install.
     pub async fn create_enrolment_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
         self.change(Method::POST, &path, &json!({})).await
     }
 
-    /// An enrolment token for a build runner.
+    /// Creates an enrolment token for a build runner.
     pub async fn create_build_enrolment_token(&self) -> Said<installs::EnrolmentIssued> {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
 
-    /// Ask for an operation on an install.
+    /// Requests an operation on an install.
     pub async fn request_run(
         &self,
         install: &str,
@@ -179,22 +179,22 @@ impl Client {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
-    /// Say yes to a plan.
+    /// Approves a plan.
     pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runs/{run}/approve"), word).await
     }
 
-    /// Say no to a plan.
+    /// Denies a plan.
     pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runs/{run}/deny"), word).await
     }
 
-    /// Stop a run.
+    /// Cancels a run.
     pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
     }
 
-    /// Do what failed again, as a new run.
+    /// Retries a run, as a new run.
     pub async fn retry_run(&self, run: RunId, why: &Because) -> Said<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
     }
@@ -209,12 +209,12 @@ impl Client {
         self.fresh(&format!("/v1/jobs/{job}"), &()).await
     }
 
-    /// Ask a job to stop.
+    /// Requests the cancellation of a job.
     pub async fn cancel_job(&self, job: JobId, why: &jobs::Cancel) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), why).await
     }
 
-    /// Say what became of an execution of which nobody can say.
+    /// Resolves an execution with an unknown outcome.
     pub async fn resolve_job(&self, job: JobId, word: &jobs::Resolve) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), word).await
     }
@@ -242,27 +242,28 @@ impl Client {
         self.fresh(&format!("/v1/runners/{runner}"), &()).await
     }
 
-    /// The newest signed heads of a runner's journal.
+    /// Returns the newest signed heads of a runner's journals.
     pub async fn journal_heads(&self, runner: RunnerId) -> Said<runners::JournalHeads> {
         self.get(&format!("/v1/runners/{runner}/journal-heads"), &()).await
     }
 
-    /// `disable`, `enable`, `drain`, `resume` or `revoke` a runner.
+    /// Runs a control command on a runner: `disable`, `enable`, `drain`, `resume`, `rekey` or
+    /// `revoke`.
     pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
     }
 
-    /// Some events.
+    /// Returns a page of events.
     pub async fn events(&self, which: &audit::EventsQuery) -> Said<audit::Events> {
         self.exact("/v1/audit/events", which).await
     }
 
-    /// All events, one per line, as long as it takes.
+    /// Streams all events, one per line.
     pub async fn export(&self, which: &audit::EventsQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/audit/export", which, NDJSON, None).await
     }
 
-    /// A signed checkpoint of now.
+    /// Returns a signed checkpoint of the current log.
     pub async fn checkpoint(&self) -> Said<audit::Checkpoint> {
         self.exact("/v1/audit/checkpoint", &()).await
     }
@@ -277,22 +278,22 @@ impl Client {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }
 
-    /// Every event of a part of the log, one per line, behind one that says what they come to.
+    /// Streams the events of a range, one per line, after a line that proves the range.
     pub async fn range(&self, which: &bundles::RangeQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/audit/range", which, NDJSON, None).await
     }
 
-    /// The state of one thing as of a position or a moment.
+    /// Returns the state of an aggregate at a position or time.
     pub async fn as_of(&self, which: &audit::AsOfQuery) -> Said<audit::AsOf> {
         self.get("/v1/audit/state", which).await
     }
 
-    /// What changed of one thing between two points, and what happened meanwhile.
+    /// Returns the changes of an aggregate between two points, with its history.
     pub async fn between(&self, which: &history::BetweenQuery) -> Said<history::Between> {
         self.get("/v1/audit/diff", which).await
     }
 
-    /// What changed between two points in every install.
+    /// Returns the changes of every install between two points.
     pub async fn installs_between(
         &self,
         which: &history::InstallsBetweenQuery,
@@ -300,7 +301,7 @@ impl Client {
         self.get("/v1/audit/diff/installs", which).await
     }
 
-    /// What happens, as it happens, as server-sent events.
+    /// Streams new events, as server-sent events.
     pub async fn changes(&self, which: &audit::ChangesQuery) -> Said<Response> {
         self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
     }
@@ -310,13 +311,15 @@ impl Client {
         self.get("/v1/projections", &()).await
     }
 
-    /// The rows of a projection as they were: progress and rows as server-sent events.
+    /// Streams the rows of a projection at an earlier point and the progress, as server-sent
+    /// events.
     pub async fn look(&self, name: &str, which: &projections::LookQuery) -> Said<Response> {
         let path = format!("/v1/projections/{name}/rows");
         self.open(Method::GET, &path, which, EVENT_STREAM, None).await
     }
 
-    /// `rebuild`, `rollback` or `verify` a projection: progress as server-sent events. Only a rebuild takes a query.
+    /// Runs `rebuild`, `rollback` or `verify` of a projection, and streams the progress as
+    /// server-sent events. Only `rebuild` uses the query.
     pub async fn work_on_projection(
         &self,
         name: &str,
@@ -327,13 +330,13 @@ impl Client {
         self.open(Method::POST, &path, how, EVENT_STREAM, None).await
     }
 
-    /// Drop the rows of a projection that are kept as of a position.
+    /// Drops the as-of table of a projection at a position.
     pub async fn drop_kept(&self, name: &str, position: u64) -> Said<Done> {
         let path = format!("/v1/projections/{name}/as-of/{position}");
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
-    /// Look at everything that is stored: progress as server-sent events.
+    /// Runs the self-check of the server, and streams the progress as server-sent events.
     pub async fn examine(&self) -> Said<Response> {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
@@ -343,34 +346,34 @@ impl Client {
         self.fresh("/v1/tokens", listing).await
     }
 
-    /// Make a principal with a token.
+    /// Creates a principal with a token.
     pub async fn create_token(&self, ask: &tokens::CreateToken) -> Said<tokens::TokenCreated> {
         self.change(Method::POST, "/v1/tokens", ask).await
     }
 
-    /// Call a principal something else.
+    /// Renames a principal, or deletes its name.
     pub async fn name_principal(&self, id: PrincipalId, ask: &tokens::NamePrincipal) -> Said<Done> {
         self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
     }
 
-    /// Make a token useless.
+    /// Revokes a token.
     pub async fn revoke_token(&self, token: TokenId) -> Said<Done> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await
     }
 
-    /// Let a principal do more.
+    /// Grants a role to a principal.
     pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::PUT, &path, &json!({})).await
     }
 
-    /// Let a principal do less.
+    /// Revokes a role from a principal.
     pub async fn revoke_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
-    /// Let nobody in with an enrolment token.
+    /// Revokes an enrolment token.
     pub async fn revoke_enrolment_token(&self, token: TokenId, why: &Because) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }

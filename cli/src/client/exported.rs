@@ -1,4 +1,4 @@
-//! A line of an export, taken into the range that it has to be of.
+//! Verifies lines of an export against their range.
 use proof::{
     Hash,
     bundle::{self, BundleError, Wrong},
@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::verify::leaf_of;
 
-/// Take the next line in. Every byte of it has to mean something: what is not in the leaf is compared with it.
+/// Adds the next line to the range. Checks every byte: fields outside of the leaf are compared
+/// with those inside.
 ///
 /// # Errors
 /// [`BundleError`].
@@ -21,7 +22,7 @@ pub fn take(range: &mut Range, line: &[u8]) -> Result<(), BundleError> {
     bundle::spelled(line, &event).map_err(|_| wrong(Wrong::Field("its line")))?;
     let actor: Actor = serde_json::from_str(event.metadata.get())
         .map_err(|_| wrong(Wrong::Field("its metadata")))?;
-    // What somebody is called today is no part of the log.
+    // The current display name is not part of the log.
     if event.actor != actor.actor || event.actor_name.is_some() {
         return Err(wrong(Wrong::Actor));
     }
@@ -32,7 +33,8 @@ pub fn take(range: &mut Range, line: &[u8]) -> Result<(), BundleError> {
     range.take(&leaf, &said, &link)
 }
 
-/// Bytes in the one spelling that is written: a letter that was made large is a line that was changed.
+/// Decodes lower-case hexadecimal digits. Rejects other spellings, because a changed line must not
+/// pass.
 pub(super) fn hex_of(text: &str) -> Option<Vec<u8>> {
     hex::decode(text).ok().filter(|bytes| hex::encode(bytes) == text)
 }

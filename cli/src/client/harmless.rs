@@ -1,8 +1,8 @@
-//! Answers for a terminal: every text in them is [`harmless`].
+//! Sanitizes responses for a terminal.
 pub use schemas::harmless::harmless;
 use serde_json::Value;
 
-/// The same answer with every text in it harmless; what is no JSON stays what it is.
+/// Returns the response with every text sanitized. `None`: it is not JSON.
 pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(bytes).ok()?;
     tame(&mut value);

@@ -1,5 +1,5 @@
-//! The history of an install from its bundle alone: who requested and approved what and why, what ran, and which runner
-//! signed the result. Everything in it comes from a file that a stranger may have written.
+//! History of an install from its bundle alone: requests, approvals with reasons, jobs, and the
+//! runners that signed the results. The bundle is untrusted input.
 use std::collections::{BTreeSet, HashMap};
 
 use domain::ids::{JobId, PrincipalId};
@@ -32,7 +32,7 @@ pub struct ProvenHistory {
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
     pub unsigned: u64,
-    /// Positions of events that this version cannot read. They are proven as well.
+    /// Positions of events that this version cannot read. The proof covers them too.
     pub unreadable: Vec<u64>,
 }
 
@@ -43,7 +43,7 @@ pub enum HistoryError {
     #[error("{0}")]
     Forged(#[from] report::Wrong),
     /// A stream that an event names is not in the bundle.
-    #[error("position {position} names {stream}, and the file leaves that stream out")]
+    #[error("position {position} refers to {stream}, which the file does not contain")]
     LeftOut {
         /// Position of the event.
         position: u64,
@@ -51,11 +51,12 @@ pub enum HistoryError {
         stream: String,
     },
     /// The history cannot be written as JSON.
-    #[error("the history cannot be written: {0}")]
+    #[error("cannot write the history as JSON: {0}")]
     Unwritable(String),
 }
 
-/// The history that a bundle of an install contains. `None`: it is of something else, or has hashes instead of content.
+/// Returns the history of an install from its bundle. `None`: the bundle has another subject, or
+/// has hashes instead of contents.
 ///
 /// # Errors
 /// [`HistoryError`].

@@ -1,4 +1,4 @@
-//! Answers that go on: lines, and server-sent events.
+//! Streamed responses: lines and server-sent events.
 use async_stream::try_stream;
 use bytes::{Buf, BytesMut};
 use futures::{Stream, StreamExt};
@@ -9,15 +9,15 @@ use super::{ClientError, innermost};
 /// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerEvent {
-    /// To go on after, with `Last-Event-ID`.
+    /// Value of `Last-Event-ID` that continues after this event.
     pub id: Option<String>,
-    /// `message` when the server gave none.
+    /// Type of the event. The default is `message`.
     pub event: String,
-    /// Its text.
+    /// Data of the event.
     pub data: String,
 }
 
-/// The lines of an answer, without their ends, as they arrive.
+/// Returns the lines of a response as they arrive, without line ends.
 pub fn lines(answer: Response) -> impl Stream<Item = Result<String, ClientError>> {
     let server = answer.url().origin().ascii_serialization();
     try_stream! {
@@ -41,7 +41,8 @@ pub fn lines(answer: Response) -> impl Stream<Item = Result<String, ClientError>
     }
 }
 
-/// The events of an answer, as they arrive. Comments keep the connection and are left out.
+/// Returns the server-sent events of a response as they arrive. Skips comments, which only keep the
+/// connection open.
 pub fn server_events(answer: Response) -> impl Stream<Item = Result<ServerEvent, ClientError>> {
     try_stream! {
         let lines = lines(answer);
@@ -62,7 +63,7 @@ struct Building {
 }
 
 impl Building {
-    /// Take a line in; an empty one ends an event.
+    /// Adds a line. An empty line completes an event.
     fn line(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let ended = std::mem::take(self);

@@ -1,4 +1,5 @@
-//! What somebody with all rights to the database can do to the log, and who sees it: the table of docs/security.md.
+//! Changes of the log by a party with all rights to the database, and the checks that find them.
+//! Generates the table in docs/security.md.
 use std::{fs, io::Write as _, path::Path, process::Stdio};
 
 use domain::{actor::Actor, ids::EventId};
@@ -19,15 +20,16 @@ mod work;
 
 use cases::{CASES, Case, How, Published};
 
-/// A log of twelve events in four streams, and what is kept of it: a runner, and a job that it did, among others.
+/// Log of twelve events in four streams, with a runner and its job, and data from before the
+/// change.
 struct Ground {
     database: Database,
-    /// A server that was there before, and goes on looking.
+    /// Server that opened the log before the change, and checks it afterwards.
     log: EventLog,
     key: SigningKey,
-    /// What somebody else kept, at 12.
+    /// Checkpoint at position 12 that another party stored.
     kept: Checkpoint,
-    /// The database as it was before, where that is needed.
+    /// Dump of the database from before, if the change restores one.
     old: Vec<u8>,
     seals: Vec<(u64, String)>,
 }
@@ -147,7 +149,7 @@ impl Ground {
         assert!(psql.wait().unwrap().success());
     }
 
-    /// Each link, leaf and node of the database, against one another; and what runners signed of it.
+    /// Verifies every link, leaf and node of the database, and the signatures of runner reports.
     async fn log_says(&self) -> (String, String) {
         match verify(&self.database.pool, 0, |_| {}).await {
             Ok(verified) => {
@@ -159,7 +161,8 @@ impl Ground {
         }
     }
 
-    /// What runners signed, as `stead audit verify` sees it in a log that is whole.
+    /// Verifies the signatures of runner reports like `stead audit verify`, if all hashes are
+    /// valid.
     async fn reports_say(&self) -> String {
         let mut verifier = Verifier::new(&self.kept.log_id);
         for event in event_log::read::read(&self.database.pool, 0, 100).await.unwrap() {
@@ -168,7 +171,7 @@ impl Ground {
         of_reports(verifier.wrong().first().map(ToString::to_string), verifier.tally())
     }
 
-    /// What was signed and published, against the database.
+    /// Compares the database with the published checkpoints.
     async fn published_say(&self) -> String {
         match self.log.check_seals(&[self.key.verifying_key().into()]).await {
             Ok(_) => String::new(),
@@ -177,7 +180,7 @@ impl Ground {
         }
     }
 
-    /// What somebody kept, against the events as `stead audit verify --against` reads them.
+    /// Compares the events with the stored checkpoint, like `stead audit verify --against`.
     async fn kept_says(&self) -> String {
         let mut verifier = Verifier::new(&self.kept.log_id);
         let agrees = |verifier: &Verifier| verifier.agrees(&self.kept);
@@ -199,7 +202,8 @@ impl Ground {
 }
 
 fn of_reports(wrong: Option<String>, tally: Tally) -> String {
-    let unsigned = tally.first_unsigned.map(|at| format!("position {at}: nobody signed this end"));
+    let unsigned =
+        tally.first_unsigned.map(|at| format!("position {at}: this result is not signed"));
     wrong.or(unsigned).unwrap_or_default()
 }
 
@@ -234,17 +238,17 @@ fn record(event: &event_log::Stored) -> EventRecord {
 const BEGIN: &str = "<!-- tamperings: made by the test client::tampering -->\n";
 const END: &str = "<!-- end of tamperings -->\n";
 
-/// `UPDATE_GOLDEN=1` writes what is true now.
+/// `UPDATE_GOLDEN=1` writes the table.
 #[tokio::test]
 async fn who_sees_what_was_tampered_with_is_the_table_of_the_security_document() {
     let head = [
-        "done to the database",
-        "the log itself",
+        "change of the database",
+        "verification of the log",
         "published checkpoints",
-        "kept elsewhere",
-        "signed by runners",
+        "stored checkpoint",
+        "runner signatures",
     ];
-    let mut table = format!("| {} | it means |\n|---|---|---|---|---|---|\n", head.join(" | "));
+    let mut table = format!("| {} | meaning |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
         let ground = Ground::new(&case.how).await;
         let before =
@@ -270,7 +274,7 @@ async fn who_sees_what_was_tampered_with_is_the_table_of_the_security_document()
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/security.md");
     let text = fs::read_to_string(&path).unwrap();
     let (before, rest) =
-        text.split_once(BEGIN).expect("docs/security.md has a place for the table");
+        text.split_once(BEGIN).expect("docs/security.md contains the markers of the table");
     let (agreed, after) = rest.split_once(END).unwrap();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         return fs::write(&path, format!("{before}{BEGIN}{table}{END}{after}")).unwrap();

@@ -1,4 +1,5 @@
-//! Believing nobody: from exported events to leaves, chain and tree, with nothing but their bytes.
+//! Verifies exported events without trust in the server: computes leaves, chain and tree from their
+//! bytes.
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
@@ -13,11 +14,11 @@ use schemas::control::audit::EventRecord;
 
 use super::exported::hex_of;
 
-/// How many reports that no runner made are kept.
+/// Maximum number of forged reports that a verifier collects.
 const TOLD: usize = 100;
 
-/// Takes in every event of a log, from the first one on. In memory it keeps one number for each stream: about
-/// 100 MiB for a million streams, whatever the number of events; and of each job its manifest and who had it.
+/// Verifies every event of a log, from the first one on. The memory does not depend on the number
+/// of events: about 100 MiB for a million streams, plus the manifest and the runner of each job.
 #[derive(Debug)]
 pub struct Verifier {
     edge: Edge,
@@ -28,56 +29,58 @@ pub struct Verifier {
     wrong: Vec<Wrong>,
 }
 
-/// What does not hold, and where.
+/// Failed check, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// A hole, a repetition or another order.
-    #[error("position {expected} is missing: {found} comes after {}", expected - 1)]
+    /// A gap, a repetition or a wrong order.
+    #[error("position {expected} is missing: {found} follows {}", expected - 1)]
     Position {
-        /// What had to come.
+        /// Expected position.
         expected: u64,
-        /// What came.
+        /// Position of the event.
         found: u64,
     },
-    /// A stream with a hole.
-    #[error("position {position}: {stream} goes on at {found} instead of {expected}")]
+    /// A stream with a gap.
+    #[error("position {position}: {stream} continues at sequence {found} instead of {expected}")]
     Sequence {
-        /// Where.
+        /// Position of the event.
         position: u64,
-        /// In which stream.
+        /// Name of the stream.
         stream: String,
-        /// What had to come.
+        /// Expected sequence.
         expected: u64,
-        /// What came.
+        /// Sequence of the event.
         found: u64,
     },
-    /// Time ran backwards.
-    #[error("position {0} was recorded before the position before it")]
+    /// The event has an earlier time than the event before it.
+    #[error("position {0} has an earlier time than the position before it")]
     Time(u64),
-    /// A field that is not what it must be.
+    /// A field that cannot be read.
     #[error("position {0}: {1} cannot be read")]
     Field(u64, &'static str),
-    /// The event is not the one that was written.
-    #[error("position {0}: the event is not the one that was written (its leaf is another)")]
+    /// The event does not match its leaf hash.
+    #[error("position {0}: the event does not match its leaf hash")]
     Leaf(u64),
-    /// The history before it is not the one that was written.
-    #[error("position {0}: what is before it is not what was written (the chain is another)")]
+    /// The events before it do not match the chain hash.
+    #[error("position {0}: the events before it do not match the chain hash")]
     Chain(u64),
-    /// The log is not the one that was promised.
-    #[error("the log of the kept checkpoint at {0} is not the log of today: history was rewritten")]
+    /// The log does not match a checkpoint.
+    #[error("the log does not match the stored checkpoint at {0}: history was rewritten")]
     Rewritten(u64),
-    /// Events are gone that a checkpoint promised.
-    #[error("the checkpoint covers {promised} events and only {found} are there: history is gone")]
+    /// The log has fewer events than a checkpoint covers.
+    #[error(
+        "the checkpoint covers {promised} events, but the log has {found}: events were removed"
+    )]
     Truncated {
-        /// What the checkpoint covers.
+        /// Number of events that the checkpoint covers.
         promised: u64,
-        /// What is there.
+        /// Number of events in the log.
         found: u64,
     },
 }
 
 impl Verifier {
-    /// Before the first event of this log.
+    /// Creates a verifier that expects the first event of this log.
     pub fn new(log_id: &str) -> Self {
         Verifier {
             edge: Edge::default(),
@@ -89,28 +92,28 @@ impl Verifier {
         }
     }
 
-    /// Reports that no runner made, or not like this: the log is what was written, and this was written by somebody
-    /// else. The first hundred.
+    /// Forged reports, at most 100. Their hashes are valid, so a party that can write the log
+    /// created them.
     pub fn wrong(&self) -> &[Wrong] {
         &self.wrong
     }
 
-    /// How many reports were taken in, and how many of them nobody signed.
+    /// Number of reports, and of results without a signature.
     pub fn tally(&self) -> Tally {
         self.reports.tally()
     }
 
-    /// How many events were taken in.
+    /// Number of verified events.
     pub fn size(&self) -> u64 {
         self.edge.size()
     }
 
-    /// The root over them.
+    /// Root hash over the verified events.
     pub fn root(&self) -> Hash {
         self.edge.root()
     }
 
-    /// Take the next event in.
+    /// Verifies the next event.
     pub fn take(&mut self, event: &EventRecord) -> Result<(), Fault> {
         let at = event.position;
         let expected = self.edge.size() + 1;
@@ -149,7 +152,7 @@ impl Verifier {
         self.wrong.extend(checked.err());
     }
 
-    /// Compare with a checkpoint of exactly this size.
+    /// Compares the log with a checkpoint of exactly this size.
     pub fn agrees(&self, checkpoint: &Checkpoint) -> Result<(), Fault> {
         if self.size() < checkpoint.size {
             let (promised, found) = (checkpoint.size, self.size());
@@ -159,7 +162,7 @@ impl Verifier {
     }
 }
 
-/// The leaf of an event, from its bytes alone; or the field that cannot be read.
+/// Computes the leaf of an event from its bytes. The error is the name of the unreadable field.
 pub(super) fn leaf_of(event: &EventRecord) -> Result<Leaf<'_>, &'static str> {
     let salt: leaf::Salt =
         hex_of(&event.salt).and_then(|salt| salt.try_into().ok()).ok_or("salt")?;
@@ -186,7 +189,7 @@ mod tests {
 
     const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
-    /// A log of some events, as an export has it.
+    /// Log with these payloads, as in an export.
     fn log(payloads: &[&str]) -> Vec<EventRecord> {
         let mut link = chain::genesis(LOG);
         let mut events = Vec::new();

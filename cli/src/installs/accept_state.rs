@@ -1,4 +1,4 @@
-//! `stead installs accept-state`.
+//! `stead installs accept-state`: accepts a component state that the runner refuses.
 use clap::Args;
 use schemas::control::installs::AcceptState;
 

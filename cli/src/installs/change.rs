@@ -1,4 +1,4 @@
-//! Changes of an install: each tells what it led to, and follows it when asked to.
+//! Changes of an install. Each command prints the run that it starts, and follows it with `--wait`.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -20,7 +20,7 @@ pub(crate) struct Inputs {
     inputs_file: Option<PathBuf>,
 }
 
-/// Inputs of an install that is there.
+/// Changes of the inputs of an existing install.
 #[derive(Debug, Args)]
 pub(crate) struct Changes {
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub(crate) struct Operation {
 pub(crate) struct AutoApprove {
     /// Name or id of the install
     install: String,
-    /// Whether plans are applied without an approval
+    /// State of the automatic approval
     #[arg(value_enum)]
     to: Switch,
     /// Reason, recorded in the log
@@ -117,7 +117,7 @@ pub(super) struct Then {
 }
 
 impl Inputs {
-    /// The file's, and over them those of the command line.
+    /// Reads the inputs. The command line overrides the file.
     pub(crate) fn read(self) -> Result<BTreeMap<String, String>, Failure> {
         let mut inputs = BTreeMap::new();
         if let Some(path) = &self.inputs_file {
@@ -137,12 +137,12 @@ impl Inputs {
 }
 
 impl Changes {
-    /// By name; nothing is what is taken back.
+    /// Returns the changes by name. An input that is `None` is reset to its default.
     fn read(self) -> Result<Option<BTreeMap<String, Option<String>>>, Failure> {
         let set = self.inputs.read()?;
         if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
             return Err(Failure::Usage(format!(
-                "{both} is both given and taken back\n  try: either --input or --unset"
+                "cannot both set and unset {both}\n  try: either --input or --unset"
             )));
         }
         let mut all: BTreeMap<_, _> =
@@ -159,7 +159,7 @@ fn text_of(value: toml::Value) -> Result<String, &'static str> {
             Ok(value.to_string())
         }
         toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => Err(
-            "is neither a text nor a number nor a boolean\n  try: write a list or an object as JSON in quotes",
+            "is not a string, a number or a boolean\n  try: write a list or an object as JSON in quotes",
         ),
     }
 }
@@ -174,15 +174,15 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
 pub(crate) async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
     let inputs = ask.changes.read()?;
     if inputs.is_none() {
-        let said = "no inputs are given\n  try: --input NAME=VALUE, or --unset NAME";
+        let said = "no inputs to change\n  try: --input NAME=VALUE, or --unset NAME";
         return Err(Failure::Usage(said.into()));
     }
     let reason = ask.then.reason;
     let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&ask.install, &change).await?;
     let nothing = match done.changed {
-        true => "Changed; no component reads them, so nothing has to be planned.",
-        false => "The inputs have these values already.",
+        true => "Changed the inputs. No component reads them, so no run is needed.",
+        false => "No changes: the inputs already have these values.",
     };
     or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
 }
@@ -193,10 +193,10 @@ pub(crate) async fn toggle(desk: &Desk, ask: Toggle, enabled: bool) -> Result<()
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&ask.install, &change).await?;
     let nothing = match (done.changed, enabled) {
-        (true, true) => "Enabled. Nothing has to be deployed now.",
-        (true, false) => "Disabled. Nothing has to be torn down.",
-        (false, true) => "Already enabled. Nothing has to be deployed now.",
-        (false, false) => "Already disabled. Nothing has to be torn down.",
+        (true, true) => "Enabled. No deploy is needed.",
+        (true, false) => "Disabled. No teardown is needed.",
+        (false, true) => "No changes: already enabled.",
+        (false, false) => "No changes: already disabled.",
     };
     or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
 }
@@ -212,7 +212,7 @@ pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> 
     if to == 0 || to >= now {
         let name = &install.name;
         return Err(Failure::Usage(format!(
-            "{name} is at version {now}: version {to} is not before it\n  try: `stead apps versions {}`",
+            "cannot roll back {name}: it is at version {now}, and version {to} is not earlier\n  try: `stead apps versions {}`",
             install.app_name
         )));
     }
@@ -229,7 +229,7 @@ pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> 
     to_version(desk, &ask.install, to, (ask.changes, inputs_of), ask.then).await
 }
 
-/// What the rollback does with the inputs that were different at the earlier version.
+/// Describes the inputs after a rollback, with those that differed at the earlier version.
 pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Option<u32>) -> String {
     if let Some(version) = inputs_of {
         return format!("\nThe rollback uses the inputs of version {version}.\n");
@@ -263,8 +263,10 @@ async fn to_version(
     };
     let done = desk.client.update_install(install, &change).await?;
     let nothing = match done.changed {
-        true => format!("{install} is at version {to} now; nothing that it has is different."),
-        false => format!("{install} is at version {to} already, or on its way there."),
+        true => format!(
+            "Moved {install} to version {to}. Its components do not change, so no run is needed."
+        ),
+        false => format!("No changes: {install} is already at version {to}, or moving to it."),
     };
     or_nothing(desk, &done, done.run, &nothing, then.wait).await
 }
@@ -278,8 +280,8 @@ pub(crate) async fn operate(
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: ask.then.reason };
     let requested = desk.client.request_run(&ask.install, &request).await?;
-    // Whatever else has nothing to do is refused.
-    let nothing = format!("Nothing of {} is left; it is deprovisioned.", ask.install);
+    // Only a deprovision is accepted without any work. The server rejects other operations.
+    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
     or_nothing(desk, &requested, requested.run, &nothing, ask.then.wait).await
 }
 
@@ -290,8 +292,8 @@ pub(crate) async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Fa
     let done = desk.client.update_install(&ask.install, &change).await?;
     desk.screen.one(&done, |_| {
         let how = match on {
-            true => "are applied without asking from now on; those that wait already wait for `stead runs approve`",
-            false => "wait for a person",
+            true => "are now approved automatically; plans that already wait still need `stead runs approve`",
+            false => "now require approval",
         };
         format!("Plans of {} {how}.\n", ask.install)
     })

@@ -1,4 +1,4 @@
-//! An install as a person sees it.
+//! Text output of an install.
 use schemas::control::installs::{Enrolment, EnrolmentIssued, Install, InstallComponent};
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::{
     render::{Screen, Table, Tone, moment},
 };
 
-/// The install, its components, its inputs.
+/// Formats an install with its components and inputs.
 pub(crate) fn of(install: &Install, screen: &Screen) -> String {
     let mut text = format!(
         "{}  {} of {}, version {}: {}\n",
@@ -28,12 +28,12 @@ pub(crate) fn of(install: &Install, screen: &Screen) -> String {
         None => line(
             "runner",
             &format!(
-                "none yet: stead installs create-enrolment-token {} prints how to start it",
+                "none yet; create an enrolment token: stead installs create-enrolment-token {}",
                 install.name
             ),
         ),
     }
-    line("approval", if install.auto_approve { "automatic" } else { "by a person" });
+    line("approval", if install.auto_approve { "automatic" } else { "required for each plan" });
     for run in &install.runs {
         line("run", &format!("{run} (stead runs show {run})"));
     }
@@ -51,7 +51,7 @@ pub(crate) fn of(install: &Install, screen: &Screen) -> String {
     text
 }
 
-/// State of the runner, and when it called last.
+/// State and last contact of the runner.
 fn contact(install: &Install, screen: &Screen) -> String {
     let state = install.runner_state.iter().map(|state| screen.state(state));
     let last = install.runner_last_contact.iter().map(|at| format!("last contact {}", moment(at)));
@@ -80,25 +80,25 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
     table.text(screen)
 }
 
-/// A new enrolment token, where the answer still has it.
+/// Formats a new enrolment token, if the response contains it.
 pub(crate) fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
     match &issued.enrolment {
         Some(enrolment) => self::enrolment(enrolment, screen),
         None => {
-            "The token was made by an earlier call of this command, and is not shown again: make \
-                 another.\n"
+            "The token was created by an earlier request of this command and is not shown again: create \
+                 another one.\n"
                 .into()
         }
     }
 }
 
-/// What the customer runs, and until when it works.
+/// Formats the command and the token for the customer, with the end of their validity.
 pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
     format!(
-        "\nThe customer runs this once, before {}:\n\n  {}\n\n\
-         and, when it asks, pastes this token:\n\n  {}\n\n\
-         The token works for one runner and is shown only now. For a service keep it in a file of the \
-         runner's user and name that: --token-file FILE.\n\
+        "\nThe customer runs this command once, before {}:\n\n  {}\n\n\
+         and pastes this token at its prompt:\n\n  {}\n\n\
+         The token is valid for one runner and is not shown again. For a service, store it in a file of the \
+         runner's user and add --token-file FILE.\n\
          To revoke it: stead runners revoke-enrolment-token {}\n",
         moment(&enrolment.expires_at),
         screen.paint(Tone::Strong, &enrolment.command),
@@ -107,7 +107,7 @@ pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
     )
 }
 
-/// `a=1 b=x`, texts without quotes.
+/// Formats values as `a=1 b=x`, with strings unquoted.
 fn pairs<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> String {
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", shown(value)));

@@ -1,4 +1,4 @@
-//! What the customer's stack gives out, as the vendor says it.
+//! Outputs of the customer's stack, set by the vendor.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::Args;
@@ -32,7 +32,7 @@ pub(crate) struct SetStackOutputs {
 }
 
 impl Outputs {
-    /// The file's, and over them those of the command line.
+    /// Reads the outputs. The command line overrides the file.
     pub(crate) fn read(self) -> Result<BTreeMap<String, Value>, Failure> {
         let mut outputs = BTreeMap::new();
         if let Some(path) = &self.file {
@@ -45,7 +45,7 @@ impl Outputs {
             };
             for (name, value) in read {
                 let value = as_templates_read(value)
-                    .ok_or_else(|| wrong(format!("{name} is null\n  try: leave it out")))?;
+                    .ok_or_else(|| wrong(format!("{name} is null\n  try: omit it")))?;
                 outputs.insert(name, value);
             }
         }
@@ -54,7 +54,7 @@ impl Outputs {
     }
 }
 
-/// Numbers become texts: a template would print a large one as 1e+07.
+/// Converts numbers to strings, because a template would print a large one as 1e+07.
 fn as_templates_read(value: Value) -> Option<Value> {
     match value {
         Value::Null => None,
@@ -68,22 +68,22 @@ pub(crate) async fn set(desk: &Desk, ask: SetStackOutputs) -> Result<(), Failure
     let given = outputs.read()?;
     if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
         return Err(Failure::Usage(format!(
-            "{both} is both given and taken back\n  try: either --stack-output or --unset"
+            "cannot both set and unset {both}\n  try: either --stack-output or --unset"
         )));
     }
     let mut all: BTreeMap<_, _> =
         given.into_iter().map(|(name, value)| (name, Some(value))).collect();
     all.extend(unset.into_iter().map(|name| (name, None)));
     if all.is_empty() {
-        let said = "no outputs are given\n  try: --stack-output NAME=VALUE, or --unset NAME";
+        let said = "no outputs to change\n  try: --stack-output NAME=VALUE, or --unset NAME";
         return Err(Failure::Usage(said.into()));
     }
     let change =
         UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&install, &change).await?;
     let nothing = match done.changed {
-        true => "Changed; nothing that is there reads them, so nothing has to be planned.",
-        false => "The outputs have these values already.",
+        true => "Changed the outputs. No deployed component reads them, so no run is needed.",
+        false => "No changes: the outputs already have these values.",
     };
     or_nothing(desk, &done, done.run, nothing, then.wait).await
 }

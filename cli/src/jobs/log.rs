@@ -1,4 +1,5 @@
-//! A job's log on the terminal: in order, complete, and going on where it was after a broken line.
+//! `stead jobs logs`: prints a job log in order and completely, and resumes it after a lost
+//! connection.
 use std::time::Duration;
 
 use clap::Args;
@@ -47,7 +48,8 @@ pub(crate) async fn print(desk: &Desk, ask: Logs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The newest attempt; when following, wait for the first one and say what for.
+/// Returns the newest attempt. With `wait`, waits for the first one and shows the reason of the
+/// wait.
 async fn first_attempt(desk: &Desk, id: JobId, wait: bool) -> Result<u32, Failure> {
     let bar = desk.screen.spinner("");
     loop {
@@ -68,12 +70,12 @@ fn never_ran(job: &Job) -> Failure {
     let why = job.waiting.as_ref().map(|w| format!(": {}", w.detail)).unwrap_or_default();
     let state = job.state.replace('_', " ");
     Failure::NotFound(format!(
-        "{} has written nothing: it is {state}{why}\n  try: `stead jobs logs -f {}` waits for it",
+        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for it",
         job.id, job.id
     ))
 }
 
-/// Until the seal. A connection that breaks is made again from the last record.
+/// Follows the log until it is finalized. Resumes after the last record if the connection breaks.
 async fn follow(
     desk: &Desk,
     job: JobId,
@@ -88,7 +90,7 @@ async fn follow(
                 while let Some(Ok(event)) = events.next().await {
                     match (event.event.as_str(), event.data.as_str()) {
                         ("end", "sealed") => return Ok(()),
-                        // The token is heard no more: the next call says so.
+                        // The token is no longer valid. The next request returns that error.
                         ("end", _) => break,
                         (_, record) => printer.record(record)?,
                     }
@@ -105,7 +107,7 @@ struct Printer<'d> {
     desk: &'d Desk,
     timestamps: bool,
     last: u64,
-    /// The line before goes on in the next record.
+    /// The next record continues the current line.
     open: bool,
 }
 

@@ -1,13 +1,15 @@
-//! Whether a runner's signature under the end of an execution holds, and says what the server shows.
+//! Checks a runner's signature of an execution result, and compares the signed data with that of
+//! the server.
 use schemas::{
     control::jobs::{Attempt, Job, Signed},
     runner::Statement,
 };
 
-/// In one line. The server's word is not asked for anything that can be computed here.
+/// Describes the signature in one line. Computes everything that it can instead of trusting the
+/// server.
 pub(crate) fn said(job: &Job, attempt: &Attempt) -> String {
     let Some(signed) = &attempt.signed else {
-        return "not signed by its runner: the end is the server's word alone".into();
+        return "not signed by its runner: the result relies on the server alone".into();
     };
     match wrong(job, attempt, signed) {
         Some(why) => format!("SIGNATURE WRONG: {why}"),
@@ -18,36 +20,35 @@ pub(crate) fn said(job: &Job, attempt: &Attempt) -> String {
 fn wrong(job: &Job, attempt: &Attempt, signed: &Signed) -> Option<String> {
     let Signed { statement, key, signature, key_matches_runner, .. } = signed;
     let Some(said) = Statement::open(statement, key, signature) else {
-        return Some(format!(
-            "the runner's key {key} has not signed what is shown as its statement"
-        ));
+        return Some(format!("the runner's key {key} did not sign this statement"));
     };
     if !key_matches_runner {
         return Some(format!("{key} was never a key of {}", attempt.runner));
     }
     let of = (said.job, said.execution, said.runner);
     if of != (job.id, attempt.execution, attempt.runner) {
-        return Some("the statement is of another job, execution or runner".into());
+        return Some("the statement belongs to another job, execution or runner".into());
     }
-    if said.manifest.as_ref().is_some_and(|ran| *ran != job.manifest) {
-        return Some(format!("the runner says that it ran {:?}", said.manifest));
+    if let Some(manifest) = said.manifest.as_ref().filter(|ran| **ran != job.manifest) {
+        return Some(format!("the runner signed another manifest: {manifest}"));
     }
     let shown = (attempt.exit_code, attempt.signal);
     if (said.exit_code, said.signal) != shown && shown != (None, None) {
-        return Some("the runner says another exit code or signal".into());
+        return Some("the runner signed another exit code or signal".into());
     }
     if let (Some(log), Some(kept)) = (&said.log, attempt.log.as_ref().filter(|log| log.complete))
         && (log.length_bytes, &log.sha256) != (kept.length_bytes, &kept.sha256)
     {
-        return Some("the runner's log is another one".into());
+        return Some("the runner signed another log".into());
     }
     let is_last = job.attempts.last().is_some_and(|last| last.execution == attempt.execution);
     let outcome = said.outcome.word();
     let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
-    // What came when somebody had decided is a note, and the decision stands.
+    // A late result is only noted. The resolution before it stands.
     let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
-    (is_theirs && !is_late && outcome != job.state)
-        .then(|| format!("the runner says that it {outcome}, and the server that it {}", job.state))
+    (is_theirs && !is_late && outcome != job.state).then(|| {
+        format!("the runner signed that it {outcome}, but the server shows that it {}", job.state)
+    })
 }
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
         format!("sha256:{of:064}")
     }
 
-    /// A job that succeeded, as the server shows it, with what its runner signed.
+    /// Job that succeeded, as the server returns it, with the runner's signature.
     fn job(change: impl FnOnce(&mut Value)) -> Job {
         let key = SigningKey::from_bytes(&[7; 32]);
         let statement = json!({"version": 1, "runner": format!("rnr_{ID}"), "job": format!("job_{ID}"),
@@ -102,8 +103,8 @@ mod tests {
             let line = line(change);
             assert!(line.starts_with("SIGNATURE WRONG") && line.contains(why), "{line}");
         };
-        wrong(|job| job["state"] = json!("failed"), "server that it failed");
-        wrong(|job| job["manifest"] = json!(digest(9)), "it ran");
+        wrong(|job| job["state"] = json!("failed"), "server shows that it failed");
+        wrong(|job| job["manifest"] = json!(digest(9)), "another manifest");
         wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
         wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");
         wrong(|job| job["attempts"][0]["log"]["sha256"] = json!(digest(9)), "log");
@@ -115,8 +116,8 @@ mod tests {
             let said = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
             job["attempts"][0]["signed"]["statement"] = json!(said.replace("succeeded", "failed"));
         };
-        wrong(forged, "has not signed");
+        wrong(forged, "did not sign");
         let unsigned = line(|job| drop(job["attempts"][0]["signed"].take()));
-        assert!(unsigned.contains("the server's word alone"), "{unsigned}");
+        assert!(unsigned.contains("relies on the server alone"), "{unsigned}");
     }
 }

@@ -1,4 +1,4 @@
-//! `stead projections show`: rows as they are, or as they were.
+//! `stead projections show`: prints rows, now or at an earlier point.
 use cli::client::{harmless, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::{Look, LookQuery, LookedRow};
@@ -41,10 +41,15 @@ pub(crate) async fn run(
         last = Some(look).filter(|look| matches!(look.state.as_str(), "done" | "failed"));
     }
     bar.finish_and_clear();
-    let cut = || Failure::Unreachable(format!("the server stopped while it looked at {name}"));
+    let cut = || {
+        Failure::Unreachable(format!("connection lost while reading {name}; run the command again"))
+    };
     let last = last.ok_or_else(cut)?;
     if let Some(detail) = &last.detail {
-        return Err(Failure::Outcome(format!("{name} as of then: {}", harmless(detail))));
+        return Err(Failure::Outcome(format!(
+            "cannot read the rows of {name}: {}",
+            harmless(detail)
+        )));
     }
     let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
     desk.screen.remark(&format!("{name} as of position {}{at}:", last.position));
@@ -53,7 +58,7 @@ pub(crate) async fn run(
         (Some(key), [], _) => {
             let position = last.position;
             Err(Failure::NotFound(format!(
-                "{name} had no row {key:?} at position {position}\n  try: without --key for all; a key is an id"
+                "{name} had no row {key:?} at position {position}\n  try: without --key for all rows; a key is an id"
             )))
         }
         (Some(_), [row], Output::Table) => {

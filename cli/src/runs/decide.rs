@@ -1,4 +1,4 @@
-//! A person's word on plans.
+//! `stead runs approve` and `stead runs deny`.
 use std::io::IsTerminal as _;
 
 use clap::Args;
@@ -20,7 +20,7 @@ use crate::{
     settings::Desk,
 };
 
-/// Yes or no.
+/// Decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Approve,
@@ -68,7 +68,7 @@ pub(crate) async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
     follow::approve(desk, &run, Follow { reason, all }).await
 }
 
-/// What was said to one plan.
+/// Result of a decision on one plan.
 #[derive(Debug, Serialize)]
 struct Said {
     step: String,
@@ -86,7 +86,7 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
     for (step, digest) in named(&run, &steps, &ask, asks)? {
         let unread = !ask.all && ask.digests.is_empty();
         if unread && !reads(desk, (&run, step), verdict, &digest).await? {
-            desk.screen.remark(&format!("{} waits on.", step.name));
+            desk.screen.remark(&format!("{} still waits for approval.", step.name));
             continue;
         }
         let (step, reason) = (step, ask.reason.clone());
@@ -103,7 +103,7 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
         let said = Said { step: step.name.clone(), decision: verdict.past(), digest, done };
         match desk.screen.output {
             Output::Table | Output::Ndjson => desk.screen.one(&said, |_| line(step, &said))?,
-            // One document, at the end.
+            // JSON output is one document, printed at the end.
             Output::Json => all.push(said),
         }
     }
@@ -114,7 +114,7 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
 }
 
 impl Verdict {
-    /// As it is asked for, and as it was said.
+    /// Imperative, for the prompt.
     fn present(self) -> &'static str {
         match self {
             Verdict::Approve => "Approve",
@@ -135,7 +135,8 @@ fn line(step: &Step, said: &Said) -> String {
     format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
 }
 
-/// Which plans the word is on: those that were read, never those that happen to wait by now.
+/// Selects the plans to decide on: only those that the user has read, never others that wait by
+/// now.
 fn named<'r>(
     run: &Run,
     steps: &[&'r Step],
@@ -144,7 +145,7 @@ fn named<'r>(
 ) -> Result<Vec<(&'r Step, Digest)>, Failure> {
     let id = run.run.id;
     if let ([digest], [step], Some(_)) = (ask.digests.as_slice(), steps, &ask.step) {
-        // The server knows best whether it is still the plan that waits.
+        // The server checks whether this is still the current plan.
         return Ok(vec![(*step, digest.clone())]);
     }
     if !ask.digests.is_empty() {
@@ -153,7 +154,7 @@ fn named<'r>(
             let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
             step.ok_or_else(|| {
                 Failure::NotFound(format!(
-                    "no plan of {id} that waits is {digest}\n  try: `stead runs show {id} --plans` shows those that do"
+                    "no plan of {id} with digest {digest} waits for approval\n  try: `stead runs show {id} --plans`"
                 ))
             })
         };
@@ -161,7 +162,7 @@ fn named<'r>(
     }
     if !ask.all && !asks {
         return Err(Failure::Usage(format!(
-            "nobody can be asked here: say which plans you read\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each; or --all for whatever waits"
+            "no terminal: pass --digest or --all\n  try: `stead runs show {id} --plans` to read the plans"
         )));
     }
     let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));
@@ -169,15 +170,15 @@ fn named<'r>(
     if planned.is_empty() {
         let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
         return Err(Failure::NotFound(format!(
-            "there is no plan of {} yet\n  try: `stead runs show {id}` says what it waits for",
+            "{} has no plan yet\n  try: `stead runs show {id}` to see what it waits for",
             names.join(", ")
         )));
     }
     Ok(planned)
 }
 
-/// Show a plan and ask. If it is planned again in between, the digest is not that of the plan that
-/// waits, and the server refuses it.
+/// Shows a plan and asks for confirmation. If the step is planned again meanwhile, the server
+/// rejects the old digest.
 async fn reads(
     desk: &Desk,
     (run, step): (&Run, &Step),
@@ -190,18 +191,18 @@ async fn reads(
     write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
     let mut said = String::new();
     let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the answer: {error}")))?;
+    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
     Ok(matches!(said.trim(), "y" | "Y" | "yes"))
 }
 
-/// The steps that wait for a word, or the one that is named.
+/// Returns the steps that wait for approval, or the named step.
 fn waiting<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
     let id = run.run.id;
     if let Some(name) = named {
         let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);
         let missing = || {
             Failure::NotFound(format!(
-                "{id} has no step {name}\n  try: `stead runs show {id}` lists them"
+                "{id} has no step {name}\n  try: `stead runs show {id}` to list its steps"
             ))
         };
         return step.map(|s| vec![s]).ok_or_else(missing);
@@ -209,7 +210,7 @@ fn waiting<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failu
     let steps: Vec<_> = run.dag.iter().filter(|s| s.state == "waiting_for_approval").collect();
     if steps.is_empty() {
         return Err(Failure::NotFound(format!(
-            "no plan of {id} waits for a decision (it is {})\n  try: `stead runs show {id}`",
+            "no plan of {id} waits for approval (the run is {})\n  try: `stead runs show {id}`",
             run.run.state.replace('_', " ")
         )));
     }

@@ -1,4 +1,5 @@
-//! `stead runs approve --follow`: approves the plans of a run layer after layer, until the run ends.
+//! `stead runs approve --follow`: approves the plans of a run, one layer after another, until the
+//! run ends.
 use std::{collections::HashSet, io::IsTerminal as _, os::fd::AsFd};
 
 use cli::client::ClientError;
@@ -17,21 +18,22 @@ use crate::{
     settings::Desk,
 };
 
-/// What is approved, and why.
+/// Options of `--follow`.
 pub(crate) struct Follow {
     /// Reason of each approval.
     pub(crate) reason: String,
-    /// Whether each plan is approved without a question.
+    /// Approves each plan without a prompt.
     pub(crate) all: bool,
 }
 
-/// Follows a run and approves each plan that waits. Ends as the run ends; Ctrl-C ends the command, and the run goes on.
+/// Follows a run and approves each plan that waits. The command ends with the result of the run.
+/// Ctrl-C ends only the command.
 pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !ask.all && !asks {
         return Err(Failure::Usage(
-            "plans cannot be confirmed here: standard input or output is no terminal\n  \
-             try: --all approves each plan of the run without a question"
+            "cannot ask for confirmation: standard input or output is not a terminal\n  \
+             try: --all approves each plan of the run without a prompt"
                 .into(),
         ));
     }
@@ -45,13 +47,14 @@ pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(),
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Err(Failure::Interrupted(format!(
-                "stopped following {run}, which goes on\n  try: `stead runs approve {run} --follow` continues"
+                "stopped following {run}; the run continues\n  try: `stead runs approve {run} --follow` to resume"
             )))
         }
     }
 }
 
-/// Approves, or asks about, each plan that waits and was not decided here before.
+/// Approves each plan that waits and was not decided here before, after a prompt unless `all` is
+/// set.
 async fn decide(
     desk: &Desk,
     run: &Run,
@@ -66,7 +69,7 @@ async fn decide(
         if !confirmed(desk, (run, step), &digest, ask.all).await? {
             let id = run.run.id;
             desk.screen.remark(&format!(
-                "{} waits on. Decide in another terminal, or stop this command with Ctrl-C: stead runs deny {id} --step {}",
+                "{} still waits for approval. Deny it in another terminal, or stop this command with Ctrl-C: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;
@@ -87,10 +90,11 @@ async fn said(
     match desk.client.approve(run, &approval).await {
         Ok(_) => match desk.screen.output {
             Output::Table => write(&format!("{} approved: plan {digest}\n", step.name)),
-            // The steps, and the run at its end, are the document.
+            // JSON output contains only the steps, and the run at its end.
             Output::Json | Output::Ndjson => Ok(()),
         },
-        // Another user was faster, or the step was planned again: the next look shows what waits now.
+        // Another user decided first, or the step was planned again. The next poll returns the
+        // current plan.
         Err(ClientError::Problem(problem)) if problem.status == 409 => {
             desk.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
             Ok(())
@@ -99,7 +103,7 @@ async fn said(
     }
 }
 
-/// Shows the plan, and asks unless every plan is approved.
+/// Shows the plan, and asks for confirmation unless `all` is set.
 async fn confirmed(
     desk: &Desk,
     (run, step): (&Run, &Step),
@@ -120,12 +124,12 @@ async fn confirmed(
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Discards what was typed before the question was asked: it answers another one, or none.
+/// Discards input from before the prompt, because it was not meant for this prompt.
 fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
     Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
 }
 
-/// A line of standard input. Read by a thread of its own, so that Ctrl-C ends the command while it waits.
+/// Reads a line of standard input in its own thread, so that Ctrl-C can end the command meanwhile.
 async fn line() -> Result<String, Failure> {
     let (send, receive) = oneshot::channel();
     std::thread::spawn(move || {
@@ -134,8 +138,9 @@ async fn line() -> Result<String, Failure> {
         // The command may have ended meanwhile.
         let _ = send.send(read);
     });
-    let unread =
-        |why: &dyn std::fmt::Display| Failure::Usage(format!("cannot read the answer: {why}"));
+    let unread = |why: &dyn std::fmt::Display| {
+        Failure::Usage(format!("cannot read the confirmation: {why}"))
+    };
     let read = receive.await.map_err(|error| unread(&error))?;
     read.map_err(|error| unread(&error))
 }

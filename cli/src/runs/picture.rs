@@ -1,10 +1,10 @@
-//! A run as a person sees it: layers of steps, each with its state and what it waits for.
+//! Text output of a run: layers of steps, with their states and the reasons that they wait.
 use schemas::control::runs::{Plan, Run, RunSummary, Step};
 use serde_json::Value;
 
 use crate::render::{Screen, Tone, moment, tone, who};
 
-/// The whole run. A step stands one level right of the deepest step that it waits for.
+/// Formats a run. Each step is indented one level more than the deepest step that it depends on.
 pub(crate) fn of(run: &Run, screen: &Screen) -> String {
     let of = &run.run;
     let mut text =
@@ -30,18 +30,18 @@ pub(crate) fn of(run: &Run, screen: &Screen) -> String {
     text
 }
 
-/// What it is that the run does, so that who reads it need not look up numbers.
+/// Operation of the run, with the target version or the name of the action.
 pub(crate) fn what(run: &RunSummary) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}")).unwrap_or_default();
     match run.kind.as_str() {
         "upgrade" | "rollback" => format!("{}{to}", run.kind),
-        "input_update" => "change of inputs".into(),
+        "input_update" => "input update".into(),
         "action" => format!("action {}", run.action.as_deref().unwrap_or_default()),
         other => other.replace('_', " "),
     }
 }
 
-/// One step on one line.
+/// Formats a step as one line.
 pub(crate) fn line(step: &Step, width: usize, screen: &Screen) -> String {
     let label = label(step);
     let pad = width.saturating_sub(indent(step) + label.chars().count());
@@ -59,7 +59,7 @@ pub(crate) fn line(step: &Step, width: usize, screen: &Screen) -> String {
     text
 }
 
-/// What somebody should know of a step, and what to do about it.
+/// Formats the details of a step, and the next command for it.
 pub(crate) fn below(step: &Step, install: &str, screen: &Screen) -> String {
     let mut lines = Vec::new();
     let asks = step.state == "waiting_for_approval";
@@ -87,7 +87,7 @@ pub(crate) fn below(step: &Step, install: &str, screen: &Screen) -> String {
     if let Some(resolved) = &step.resolution {
         lines.push((Tone::Faint, format!("job resolved {}", crate::jobs::resolution(resolved))));
     }
-    // That a denied step is skipped because it was denied need not be said twice.
+    // The decision in the lines above already shows that the step was denied.
     if let Some(reason) = step.reason.as_ref().filter(|reason| *reason != "denied") {
         lines.push((tone(&step.state), reason.clone()));
     }
@@ -98,7 +98,7 @@ pub(crate) fn below(step: &Step, install: &str, screen: &Screen) -> String {
     lines.iter().map(|(tone, said)| format!("{margin}{}\n", screen.paint(*tone, said))).collect()
 }
 
-/// What a plan would change, resource by resource where the plugin says so.
+/// Formats the changes of a plan, by resource if the plugin lists them.
 pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
     let mut text = format!("\n{}\n", screen.paint(Tone::Strong, &format!("plan of {name}")));
     let list = |key: &str| summary.get(key).and_then(Value::as_array).cloned();
@@ -118,7 +118,7 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
     text
 }
 
-/// `+ address (attribute, attribute)`.
+/// Formats a change as `+ address (attribute, attribute)`.
 fn changed(what: &Value, screen: &Screen) -> String {
     let word = |key: &str| what.get(key).and_then(Value::as_str);
     let (sign, tone) = match word("action").unwrap_or_default() {
@@ -147,7 +147,7 @@ fn label(step: &Step) -> String {
     if step.kind == step.name { step.name.clone() } else { format!("{} {}", step.kind, step.name) }
 }
 
-/// What a plan would change, in numbers.
+/// Formats the number of changes of a plan.
 pub(crate) fn counts(plan: &Plan) -> String {
     if plan.noop {
         "no changes".into()

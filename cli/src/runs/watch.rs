@@ -1,4 +1,4 @@
-//! Following a run: one line for each thing that happens to it, and its picture at the end.
+//! Follows a run: prints one line per change, and the whole run at its end.
 use std::{collections::HashMap, time::Duration};
 
 use cli::client::{ClientError, server_events};
@@ -16,10 +16,12 @@ use crate::{
     settings::Desk,
 };
 
-/// Without a word from the server for so long, ask anyway: what a run waits for may change without it.
+/// Interval of polls without events: the reason that a step waits can change without an event of
+/// the run.
 const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
-/// The run to follow. An install begins its first one by itself, when its runner has enrolled: that is waited for.
+/// Returns the run to follow. Waits for the first run of an install, which starts when its runner
+/// enrols.
 pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
     let mut said = false;
     loop {
@@ -28,7 +30,7 @@ pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
         }
         if !said {
             desk.screen.remark(&format!(
-                "{named} has had no run yet; `stead installs show {named}` says what it waits for."
+                "{named} has no run yet. To see the reason: stead installs show {named}"
             ));
         }
         said = true;
@@ -36,17 +38,18 @@ pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
     }
 }
 
-/// Follow to the end; how the run ended is how the command ends.
+/// Follows a run to its end. Returns its outcome.
 pub(crate) async fn until_finished(desk: &Desk, run: RunId) -> Result<(), Failure> {
     watch(desk, run, false).await
 }
 
-/// Follow to the end, or to the first plan that waits for a decision.
+/// Follows a run to its end, or to the first plan that waits for approval.
 pub(crate) async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), Failure> {
     follow(desk, run, async |_: &Run| Ok(until_approval)).await
 }
 
-/// Follow to the end. With a plan that waits for a decision, `waiting` is called at each look, and ends it with `true`.
+/// Follows a run to its end. Calls `waiting` at each poll with a plan that waits for approval, and
+/// stops if it returns `true`.
 pub(crate) async fn follow(
     desk: &Desk,
     run: RunId,
@@ -55,12 +58,12 @@ pub(crate) async fn follow(
     let mut bar = desk.screen.spinner("");
     let mut shown = Shown::default();
     loop {
-        // Listen first, then look: what happens in between is heard.
+        // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
         let events = match desk.client.changes(&query).await {
             Ok(answer) => server_events(answer),
             Err(gone @ ClientError::Unreachable { .. }) => {
-                bar.set_message(format!("{gone}; trying again"));
+                bar.set_message(format!("{gone}; retrying"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -73,7 +76,10 @@ pub(crate) async fn follow(
                 Err(ClientError::Unreachable { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
-            bar.set_message(format!("{} of {} steps are over", now.run.steps_ended, now.run.steps));
+            bar.set_message(format!(
+                "{} of {} steps have finished",
+                now.run.steps_ended, now.run.steps
+            ));
             let news = bar.suspend(|| shown.news(desk, &now));
             news?;
             let ended = outcome(&now);
@@ -90,7 +96,7 @@ pub(crate) async fn follow(
                 return ended.unwrap_or(Ok(()));
             }
             match tokio::time::timeout(LOOK_AGAIN, events.next()).await {
-                // A step that moved, or nothing for a while: look.
+                // A step has changed, or the poll interval has passed: read again.
                 Ok(Some(Ok(_))) | Err(_) => {}
                 Ok(Some(Err(_)) | None) => break,
             }
@@ -99,7 +105,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// What was seen of each step at the last look, and what it was last said to wait for.
+/// State of each step at the last poll, with the last printed reason for its wait.
 #[derive(Default)]
 struct Shown(HashMap<StepId, Seen>);
 
@@ -111,7 +117,7 @@ struct Seen {
 }
 
 impl Shown {
-    /// Print the steps that moved since the last look, and those that did not and wait for something.
+    /// Prints the steps that have changed since the last poll, and unchanged ones that wait.
     fn news(&mut self, desk: &Desk, run: &Run) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
@@ -119,7 +125,7 @@ impl Shown {
             let moved = seen.state != step.state;
             let waiting = step.waiting.as_ref().filter(|w| w.on != "dependency");
             let waiting = waiting.map(|w| w.detail.clone());
-            // What is over by the next look is no news.
+            // A wait that ends before the next poll is not printed.
             let stuck =
                 !moved && waiting.is_some() && seen.waiting == waiting && seen.said != waiting;
             let asks = moved && step.state == "waiting_for_approval";
@@ -148,7 +154,7 @@ fn tell(desk: &Desk, run: &Run, step: &Step, width: usize, why: bool) -> Result<
             write(&text)
         }
         Output::Ndjson => write(&format!("{}\n", serde_json::to_string(step)?)),
-        // One document, at the end.
+        // JSON output is one document, printed at the end.
         Output::Json => Ok(()),
     }
 }

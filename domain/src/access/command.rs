@@ -1,32 +1,26 @@
-//! What can be asked of access.
+//! Commands of access.
 use super::{IssuedToken, PrincipalKind, Role};
 use crate::ids::TokenId;
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AccessCommand {
-    /// Let somebody in who may do nothing yet.
+    /// Add a principal without roles.
     AddPrincipal {
-        /// What it is.
+        /// Kind of the principal.
         kind: PrincipalKind,
-        /// Where the name is kept, outside the log.
+        /// Reference to the name, which is stored outside the log.
         name_ref: Option<String>,
     },
-    /// Let it do more.
     GrantRole {
-        /// What.
         role: Role,
     },
-    /// Let it do less.
     RevokeRole {
-        /// What no more.
         role: Role,
     },
-    /// Give out a token that speaks for it.
+    /// Issue an API token to the principal.
     IssueToken(IssuedToken),
-    /// Stop hearing a token.
     RevokeToken {
-        /// Which.
         token: TokenId,
     },
 }

@@ -1,25 +1,25 @@
-//! Why access says no, in the words of the business.
+//! Reasons to reject an access command.
 use super::PrincipalKind;
 
-/// Why access says no.
+/// Reason to reject an access command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AccessError {
-    /// Nobody of this id is known.
+    /// No principal has this id.
     #[error("principal does not exist")]
     NotFound,
-    /// The same id for somebody else.
-    #[error("principal is already known, as a {kind}")]
+    /// The id belongs to a principal of another kind.
+    #[error("principal already exists as a {kind}")]
     AlreadyAdded {
-        /// What it is.
+        /// Kind of the existing principal.
         kind: PrincipalKind,
     },
-    /// The same id for another token.
-    #[error("token is already issued, with other values")]
+    /// The id belongs to another token.
+    #[error("token was already issued with other values")]
     AlreadyIssued,
-    /// It would never be heard.
-    #[error("token would expire before it is issued")]
+    /// The token would never be valid.
+    #[error("token would expire before it is issued: use a later expiry time")]
     ExpiresInThePast,
-    /// Not one of this principal's.
+    /// The token does not belong to this principal.
     #[error("principal has no such token")]
     NoSuchToken,
 }

@@ -1,37 +1,37 @@
-//! What can have happened to access. The names are on disk: add, never rename.
+//! Events of access. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{IssuedToken, PrincipalKind, Role};
 use crate::{decider::Event, ids::TokenId};
 
-/// A fact about access.
+/// Event of access.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AccessEvent {
-    /// Somebody is known, and may do nothing yet.
+    /// A principal was added, without roles.
     PrincipalAdded {
-        /// What it is.
+        /// Kind of the principal.
         kind: PrincipalKind,
-        /// Where the name is kept, outside the log.
+        /// Reference to the name, which is stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name_ref: Option<String>,
     },
-    /// It may do more.
+    /// A role was granted to the principal.
     RoleGranted {
-        /// What.
+        /// Granted role.
         role: Role,
     },
-    /// It may do less.
+    /// A role was revoked from the principal.
     RoleRevoked {
-        /// What no more.
+        /// Revoked role.
         role: Role,
     },
-    /// A token speaks for it.
+    /// An API token was issued to the principal.
     TokenIssued(IssuedToken),
-    /// A token is heard no more.
+    /// An API token was revoked.
     TokenRevoked {
-        /// Which.
+        /// Revoked token.
         token: TokenId,
     },
 }

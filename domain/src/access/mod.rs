@@ -1,5 +1,5 @@
-//! Access is what a principal may do: its roles, and the tokens that speak for it. Who the person
-//! is, is written elsewhere; a token is never written anywhere.
+//! Access of a principal: its roles and its API tokens. The log holds neither the name of a person
+//! nor the secret of a token.
 use crate::decider::{Decider, Timestamp};
 
 mod command;

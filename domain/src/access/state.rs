@@ -1,4 +1,4 @@
-//! What we know of a principal's access.
+//! State of a principal's access, folded from its events.
 use std::{collections::BTreeSet, fmt};
 
 use bincode::{Decode, Encode};
@@ -6,56 +6,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{decider::Timestamp, digest::Digest, ids::TokenId};
 
-/// What a principal may do.
+/// Roles and API tokens of a principal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Access {
-    /// What it is. Nothing before it is known.
+    /// Kind of the principal; none before it is added.
     pub kind: Option<PrincipalKind>,
-    /// What it may do.
+    /// Granted roles.
     pub roles: BTreeSet<Role>,
-    /// Every token that was given out.
+    /// All issued tokens, including revoked ones.
     pub tokens: Vec<IssuedToken>,
-    /// Those that are heard no more.
+    /// Revoked tokens.
     pub revoked: BTreeSet<TokenId>,
 }
 
-/// Who logs in.
+/// Kind of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
     /// A human being.
     Person,
-    /// A program of the vendor's.
+    /// Program of the vendor.
     Service,
 }
 
-/// What a principal may do.
+/// Role of a principal, which decides its permissions.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Encode, Decode,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Everything.
+    /// All permissions.
     Owner,
-    /// Look, and say yes or no to plans.
+    /// Read access, and approval or denial of plans.
     Approver,
-    /// Look, and read the log with its proofs.
+    /// Read access, including the log and its cryptographic proofs.
     Auditor,
-    /// Look.
+    /// Read access.
     Viewer,
 }
 
-/// A token that was given out.
+/// Issued API token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct IssuedToken {
-    /// Its id, which is no secret.
+    /// Id of the token, which is not secret.
     pub token: TokenId,
-    /// Of the secret, which is kept nowhere.
+    /// Digest of the secret. The secret itself is not stored.
     pub sha256: Digest,
-    /// After this moment it is heard no more; never, when absent.
+    /// Time at which the token expires; absent if it does not expire.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "crate::moment::optional")]
     #[cfg_attr(test, schemars(with = "Option<Timestamp>"))]
     #[bincode(with_serde)]
@@ -63,24 +63,24 @@ pub struct IssuedToken {
 }
 
 impl Access {
-    /// The token of this id, revoked or not.
+    /// Returns the token with this id, revoked or not.
     pub fn token(&self, id: TokenId) -> Option<&IssuedToken> {
         self.tokens.iter().find(|token| token.token == id)
     }
 
-    /// Whether this token is heard at this moment.
+    /// Returns true if the token is valid at this time: issued, not revoked and not expired.
     pub fn hears(&self, id: TokenId, now: Timestamp) -> bool {
         !self.revoked.contains(&id)
             && self.token(id).is_some_and(|token| token.expires_at.is_none_or(|end| now < end))
     }
 
-    /// Whether it may do everything by a token that is heard at this moment.
+    /// Returns true if the principal is an owner with a valid token at this time.
     pub fn owns(&self, now: Timestamp) -> bool {
         let mut tokens = self.tokens.iter();
         self.roles.contains(&Role::Owner) && tokens.any(|token| self.hears(token.token, now))
     }
 
-    /// The same, where one token does not count.
+    /// Returns true if the principal is an owner with another valid token at this time.
     pub fn owns_without(&self, token: TokenId, now: Timestamp) -> bool {
         let mut others = self.tokens.iter().filter(|other| other.token != token);
         self.roles.contains(&Role::Owner) && others.any(|other| self.hears(other.token, now))
@@ -88,7 +88,7 @@ impl Access {
 }
 
 impl Role {
-    /// As it is written everywhere.
+    /// Returns the name that contracts use.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Owner => "owner",

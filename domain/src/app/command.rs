@@ -1,20 +1,18 @@
-//! What can be asked of an app.
+//! Commands of an app.
 use super::PublishedComponent;
 use crate::digest::Digest;
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AppCommand {
-    /// Bring it into being.
     Create {
-        /// By which people call it.
         name: String,
     },
-    /// Make a bundle the next config version.
+    /// Publish a bundle as the next config version.
     Publish {
-        /// The bytes of the app directory, a blob.
+        /// Digest of the app directory, which is stored as a blob.
         bundle: Digest,
-        /// Every component of it.
+        /// All components of the config version.
         components: Vec<PublishedComponent>,
     },
 }

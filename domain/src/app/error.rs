@@ -1,31 +1,31 @@
-//! Why an app says no, in the words of the business.
+//! Reasons to reject an app command.
 use super::{App, PublishedComponent};
 use crate::ids::ComponentId;
 
-/// Why an app says no.
+/// Reason to reject an app command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum AppError {
-    /// Nothing was created under this id.
+    /// No app has this id.
     #[error("app does not exist")]
     NotFound,
-    /// The same id for another app.
-    #[error("app is already created, as {name}")]
+    /// The id belongs to another app.
+    #[error("app already exists as {name}")]
     AlreadyCreated {
-        /// Its name.
+        /// Name that already belongs to the id.
         name: String,
     },
-    /// Names are how templates speak of components.
-    #[error("two components are called {name}")]
+    /// Templates refer to components by name, so two components cannot share one.
+    #[error("two components are named {name}: rename one")]
     SameName {
-        /// The name of both.
+        /// Name that both have.
         name: String,
     },
-    /// What was deployed under an id would be somebody else.
-    #[error("component {name} is {component} and stays it")]
+    /// The name belongs to a component with another id, which installs may have deployed.
+    #[error("component {name} already has the id {component}")]
     AnotherComponent {
-        /// Its name.
+        /// Name of the component.
         name: String,
-        /// Its id.
+        /// Id of the existing component.
         component: ComponentId,
     },
 }

@@ -1,5 +1,5 @@
-//! An app is a product that a vendor installs at customers: a name, and config versions 1, 2, 3 …
-//! A published version never changes, and a component keeps its id through all of them.
+//! An app is a product that a vendor installs at customers. It has a name and config versions 1, 2,
+//! 3 and so on. A published version never changes, and a component keeps its id in all versions.
 use crate::decider::{Decider, Timestamp};
 
 mod command;
@@ -28,7 +28,8 @@ impl Decider for App {
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
-                // The same bytes built anew are another version: a version names its builds.
+                // The same bundle with new builds is another version, because a version refers to
+                // its builds.
                 let same =
                     |latest: &Published| latest.bundle == bundle && latest.components == components;
                 if self.latest().is_some_and(same) {

@@ -1,4 +1,4 @@
-//! What we know of an app.
+//! State of an app, folded from its events.
 use std::collections::BTreeMap;
 
 use bincode::{Decode, Encode};
@@ -12,11 +12,11 @@ use crate::{
 /// A product that a vendor installs at customers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct App {
-    /// By which people call it. Nothing before it is created.
+    /// Name of the app; none before it is created.
     pub name: Option<String>,
     /// Every config version, by its number.
     pub versions: BTreeMap<u32, Published>,
-    /// Every component there ever was, by name.
+    /// All components of any version, by name.
     pub components: BTreeMap<String, ComponentId>,
 }
 
@@ -24,37 +24,37 @@ pub struct App {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Published {
-    /// 1, 2, 3 …
+    /// Number of the version, from 1.
     pub config_version: u32,
-    /// The bytes of the app directory, a blob.
+    /// Digest of the app directory, which is stored as a blob.
     pub bundle: Digest,
-    /// Every component of it.
+    /// All components of the version.
     pub components: Vec<PublishedComponent>,
 }
 
-/// A component as a config version has it.
+/// Component in one config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PublishedComponent {
-    /// The same in every version.
+    /// Id of the component, the same in every version.
     pub component: ComponentId,
-    /// By which templates call it.
+    /// Name that templates use.
     pub name: String,
-    /// The plugin that knows it.
+    /// Plugin that handles the component.
     pub kind: String,
-    /// Of everything that defines it: its source, its settings, files and plugin.
+    /// Digest of everything that defines the component: its source, settings, files and plugin.
     pub definition: Digest,
-    /// The build whose artifact serves this version; the earlier one where nothing changed.
+    /// Build whose artifact this version uses. An unchanged component keeps its earlier build.
     pub build: BuildId,
 }
 
 impl App {
-    /// The newest config version.
+    /// Returns the newest config version.
     pub fn latest(&self) -> Option<&Published> {
         self.versions.last_key_value().map(|(_, latest)| latest)
     }
 
-    /// Its number; 0 before the first.
+    /// Returns the number of the newest config version; 0 before the first.
     pub fn version(&self) -> u32 {
         self.latest().map_or(0, |latest| latest.config_version)
     }

@@ -1,35 +1,26 @@
-//! What can be asked of a build, in the order of its life.
+//! Commands of a build, in the order of its lifecycle.
 use super::{BuildFailure, Order};
 use crate::{
     artifact::Artifact,
     ids::{JobId, RunId},
 };
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BuildCommand {
-    /// Ask for an artifact.
+    /// Request an artifact.
     Request(Order),
-    /// Name the job that makes it; it is queued in the same commit.
-    QueueJob {
-        /// The job.
-        job: JobId,
-    },
-    /// The job made it.
-    Succeed {
-        /// What it made.
-        artifact: Artifact,
-    },
-    /// It will not be made.
+    /// Attach the job of the build, which the same commit queues.
+    QueueJob { job: JobId },
+    /// Record that the job built the artifact.
+    Succeed { artifact: Artifact },
+    /// Record that the build failed.
     Fail {
-        /// What kind of failure.
+        /// Kind of failure.
         reason: BuildFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
     },
-    /// A run waits for the artifact.
-    AddWaiter {
-        /// Which.
-        run: RunId,
-    },
+    /// Add a run that waits for the artifact.
+    AddWaiter { run: RunId },
 }

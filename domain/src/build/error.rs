@@ -1,29 +1,29 @@
-//! Why a build says no, in the words of the business.
+//! Reasons to reject a build command.
 use super::{Build, State};
 use crate::ids::JobId;
 
-/// Why a build says no.
+/// Reason to reject a build command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BuildError {
-    /// Nothing was requested under this id.
+    /// No build has this id.
     #[error("build does not exist")]
     NotFound,
-    /// The same id for another artifact.
-    #[error("build is already requested, of something else")]
+    /// The id belongs to a build of another artifact.
+    #[error("build was already requested with other values")]
     AlreadyRequested,
-    /// One job makes it.
-    #[error("build is already made by {job}")]
+    /// A build has one job.
+    #[error("build already has the job {job}")]
     HasAJob {
-        /// The job.
+        /// Existing job.
         job: JobId,
     },
-    /// Without a job nobody can have made anything.
+    /// A build succeeds only through its job.
     #[error("build has no job yet")]
     NoJob,
-    /// An outcome never changes.
+    /// The outcome is final.
     #[error("build has already succeeded")]
     AlreadySucceeded,
-    /// An outcome never changes.
+    /// The outcome is final.
     #[error("build has already failed")]
     AlreadyFailed,
 }

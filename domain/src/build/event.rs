@@ -1,4 +1,4 @@
-//! What can have happened to a build. The names are on disk: add, never rename.
+//! Events of a build. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{BuildFailure, Order};
@@ -8,38 +8,38 @@ use crate::{
     ids::{JobId, RunId},
 };
 
-/// A fact about a build.
+/// Event of a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BuildEvent {
-    /// Somebody wants an artifact.
+    /// An artifact was requested.
     Requested(Order),
-    /// A job makes it.
+    /// The job of the build was queued.
     JobQueued {
-        /// Which job.
+        /// Job of the build.
         job: JobId,
     },
-    /// It is made.
+    /// The artifact was built.
     Succeeded {
-        /// The job that made it.
+        /// Job that built it.
         job: JobId,
-        /// What was made.
+        /// Artifact that was built.
         artifact: Artifact,
     },
-    /// It will not be made.
+    /// The build failed.
     Failed {
-        /// The job that was to make it; none where none could be put together.
+        /// Job of the build; absent if its manifest could not be rendered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: BuildFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
     },
-    /// A run waits for the artifact; it goes on when the build has ended.
+    /// A run waits for the artifact and continues when the build has ended.
     WaiterAdded {
-        /// Which.
+        /// Run that waits.
         run: RunId,
     },
 }

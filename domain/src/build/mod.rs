@@ -1,7 +1,7 @@
 //! A build is one attempt to turn a component's source into an artifact. One job does it.
 //!
 //! ```text
-//! unborn ─request─▶ requested ─attach job─▶ building ─▶ succeeded | failed
+//! (none) ─request─▶ requested ─queue job──▶ building ─▶ succeeded | failed
 //!                       └───────────── fail ──────────────────────────┘
 //! ```
 use crate::decider::{Decider, Timestamp};

@@ -1,4 +1,4 @@
-//! What we know of a build.
+//! State of a build, folded from its events.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -11,71 +11,65 @@ use crate::{
 /// One attempt to turn a component's source into an artifact.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Build {
-    /// What is to be made. Nothing before it is requested.
+    /// Requested artifact; none before the request.
     pub order: Option<Order>,
-    /// Where it is.
+    /// Lifecycle state.
     pub state: State,
     /// Runs that wait for the artifact.
     pub waiters: Vec<RunId>,
 }
 
-/// What is to be made.
+/// Artifact to build: the component, its source and its plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Order {
-    /// Of which app.
+    /// App of the component.
     pub app: AppId,
-    /// Of which component.
+    /// Component to build.
     pub component: ComponentId,
-    /// Its name.
+    /// Name of the component.
     pub component_name: String,
-    /// The config version that asks for it first.
+    /// Config version that requested the build first.
     pub config_version: u32,
-    /// Of the source, a deterministic tar.
+    /// Digest of the source, a deterministic tar.
     pub source: Digest,
-    /// The plugin that makes it.
+    /// Plugin that builds the component.
     pub kind: String,
 }
 
-/// Where a build is.
+/// Lifecycle state of a build.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
-    /// Nowhere yet.
+    /// Does not exist yet.
     #[default]
     Unborn,
-    /// It has no job yet.
+    /// Requested, without a job.
     Requested,
-    /// A job makes it.
-    Building {
-        /// Which.
-        job: JobId,
-    },
-    /// It is made.
-    Succeeded {
-        /// What was made.
-        artifact: Artifact,
-    },
-    /// It will not be made.
+    /// The job builds the artifact.
+    Building { job: JobId },
+    /// The artifact was built.
+    Succeeded { artifact: Artifact },
+    /// The build failed.
     Failed {
-        /// What kind of failure.
+        /// Kind of failure.
         reason: BuildFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
     },
 }
 
-/// Why a build made nothing.
+/// Reason that a build failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildFailure {
-    /// The work said so.
+    /// The job failed.
     JobFailed,
-    /// The work was cancelled.
+    /// The job was cancelled.
     JobCancelled,
-    /// Nobody can say what became of the work.
+    /// The job was lost, so its result is unknown.
     JobLost,
-    /// The work ended well, and made nothing.
+    /// The job succeeded but reported no artifact.
     NoArtifact,
     /// The manifest cannot be rendered.
     RenderFailed,

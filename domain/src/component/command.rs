@@ -1,14 +1,14 @@
-//! What can be asked of a component.
+//! Commands of a component.
 use super::Definition;
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ComponentCommand {
-    /// A config version has it like this.
+    /// Publish the definition of a config version.
     Publish(Definition),
-    /// A config version no longer has it.
+    /// Retire the component, which a config version no longer has.
     Retire {
-        /// Which config version.
+        /// First config version without the component.
         config_version: u32,
     },
 }

@@ -1,22 +1,22 @@
-//! Why a component says no, in the words of the business.
+//! Reasons to reject a component command.
 use super::Definition;
 
-/// Why a component says no.
+/// Reason to reject a component command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ComponentError {
-    /// Nothing was defined under this id.
+    /// No component has this id.
     #[error("component does not exist")]
     NotFound,
-    /// The same id for another component.
-    #[error("component is {name}, and stays it")]
+    /// The id belongs to another component.
+    #[error("component id already belongs to {name}")]
     AnotherComponent {
-        /// Its name.
+        /// Name that already belongs to the id.
         name: String,
     },
-    /// The past does not change.
+    /// A change needs a later config version than the last change.
     #[error("component is already published in config version {config_version}")]
     NotLater {
-        /// The last config version that changed it.
+        /// Config version of the last change.
         config_version: u32,
     },
 }

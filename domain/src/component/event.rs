@@ -1,37 +1,37 @@
-//! What can have happened to a component. The names are on disk: add, never rename.
+//! Events of a component. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::Definition;
 use crate::{decider::Event, digest::Digest};
 
-/// A fact about a component.
+/// Event of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ComponentEvent {
-    /// It is there.
+    /// The component was defined.
     Defined(Definition),
-    /// It is another from this version on.
+    /// A config version changed the definition.
     Changed {
-        /// Of everything that defines it: its source, its settings, files and plugin.
+        /// Digest of everything that defines the component: its source, settings, files and plugin.
         definition: Digest,
-        /// The plugin that knows it.
+        /// Plugin that handles the component.
         kind: String,
-        /// Which config version.
+        /// First config version with this definition.
         config_version: u32,
     },
-    /// It is gone from this version on.
+    /// A config version removed the component.
     Retired {
-        /// Which config version.
+        /// First config version without the component.
         config_version: u32,
     },
-    /// It is there again from this version on.
+    /// A config version restored the removed component.
     Restored {
-        /// Of everything that defines it: its source, its settings, files and plugin.
+        /// Digest of everything that defines the component: its source, settings, files and plugin.
         definition: Digest,
-        /// The plugin that knows it.
+        /// Plugin that handles the component.
         kind: String,
-        /// Which config version.
+        /// First config version with the component again.
         config_version: u32,
     },
 }

@@ -1,4 +1,4 @@
-//! What we know of a component.
+//! State of a component, folded from its events.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -7,24 +7,24 @@ use crate::{digest::Digest, ids::AppId};
 /// One deployable part of an app.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Component {
-    /// As the last config version that changed it has it. Nothing before it is defined.
+    /// Definition in the last config version that changed it; none before the first.
     pub definition: Option<Definition>,
-    /// Whether the app no longer has it.
+    /// True if the newest config version does not have the component.
     pub retired: bool,
 }
 
-/// What a component is.
+/// Identity and definition of a component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Definition {
-    /// Part of which app.
+    /// App of the component.
     pub app: AppId,
-    /// By which templates call it.
+    /// Name that templates use.
     pub name: String,
-    /// The plugin that knows it.
+    /// Plugin that handles the component.
     pub kind: String,
-    /// Of everything that defines it: its source, its settings, files and plugin.
+    /// Digest of everything that defines the component: its source, settings, files and plugin.
     pub definition: Digest,
-    /// Since which config version it is so.
+    /// Config version of the last change.
     pub config_version: u32,
 }

@@ -1,19 +1,18 @@
-//! What can be asked of an enrolment.
+//! Commands of an enrolment token.
 use super::{Issue, Redemption};
 use crate::actor::Actor;
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EnrolmentCommand {
-    /// Give out a token.
+    /// Issue the token.
     Issue(Issue),
-    /// Let a runner in with it.
+    /// Enrol a runner with the token.
     Redeem(Redemption),
-    /// Let nobody in with it.
+    /// Revoke the unused token.
     Revoke {
-        /// Who decides.
+        /// Actor that decides.
         by: Actor,
-        /// Why.
         reason: String,
     },
 }

@@ -1,21 +1,20 @@
-//! Why an enrolment says no, in the words of the business.
+//! Reasons to reject an enrolment command.
 
-/// Why an enrolment says no.
+/// Reason to reject an enrolment command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EnrolmentError {
-    /// No such token was given out.
+    /// No enrolment token has this id.
     #[error("enrolment token does not exist")]
     NotFound,
-    /// The same id for another token.
-    #[error("enrolment token is already issued, for something else")]
+    /// The id belongs to another token.
+    #[error("enrolment token was already issued with other values")]
     AlreadyIssued,
-    /// One runner, once.
-    #[error("enrolment token is already used by another key")]
+    /// A token enrols one runner only.
+    #[error("enrolment token was already used with another key: create a new token")]
     AlreadyUsed,
-    /// It lives an hour.
-    #[error("enrolment token has expired")]
+    /// The token was valid until its expiry time.
+    #[error("enrolment token has expired: create a new token")]
     Expired,
-    /// Somebody took it back.
     #[error("enrolment token was revoked")]
     Revoked,
 }

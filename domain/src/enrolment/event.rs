@@ -1,23 +1,23 @@
-//! What can have happened to an enrolment. The names are on disk: add, never rename.
+//! Events of an enrolment token. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{Issue, Redemption};
 use crate::{actor::Actor, decider::Event};
 
-/// A fact about an enrolment.
+/// Event of an enrolment token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnrolmentEvent {
-    /// A token was given out.
+    /// The token was issued.
     Issued(Issue),
-    /// A runner came in with it.
+    /// A runner enrolled with the token.
     Redeemed(Redemption),
-    /// Nobody comes in with it.
+    /// The unused token was revoked.
     Revoked {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
 }

@@ -1,5 +1,7 @@
-//! An enrolment lets one runner in, once: a token that lives an hour and is bound to its purpose.
-//! The same key again before the end is the same runner, whose answer was lost; another is refused.
+//! An enrolment token enrols one runner. It is valid for one hour and bound to a purpose.
+//!
+//! A runner may use it again with the same key before it expires, because the first response may be
+//! lost. Another key is rejected.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,

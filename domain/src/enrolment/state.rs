@@ -1,4 +1,4 @@
-//! What we know of an enrolment.
+//! State of an enrolment token, folded from its events.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -8,51 +8,48 @@ use crate::{
     ids::{InstallId, RunnerId},
 };
 
-/// A token that lets one runner in.
+/// Enrolment token of one runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Enrolment {
-    /// What was given out. Nothing before.
+    /// Issued token; none before.
     pub issue: Option<Issue>,
-    /// Who came in with it.
+    /// Runner that enrolled with the token.
     pub redeemed: Option<Redemption>,
-    /// Whether somebody took it back.
+    /// True if the token was revoked.
     pub revoked: bool,
 }
 
-/// What was given out.
+/// Issued enrolment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Issue {
-    /// What the runner will be for.
+    /// Purpose of the runner.
     pub purpose: Purpose,
-    /// Of the secret, which is kept nowhere.
+    /// Digest of the secret. The secret itself is not stored.
     pub sha256: Digest,
-    /// After this moment it lets nobody in.
+    /// Time at which the token expires.
     #[serde(with = "crate::moment")]
     #[cfg_attr(test, schemars(with = "Timestamp"))]
     #[bincode(with_serde)]
     pub expires_at: Timestamp,
 }
 
-/// What a runner is for.
+/// Purpose of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Purpose {
-    /// One install, and nothing else.
-    Install {
-        /// Which.
-        install: InstallId,
-    },
-    /// Artifacts.
+    /// Jobs of one install.
+    Install { install: InstallId },
+    /// Builds of artifacts.
     Build,
 }
 
-/// Who came in.
+/// Runner that enrolled with the token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Redemption {
-    /// Under this id.
+    /// Id that the runner received.
     pub runner: RunnerId,
     /// The runner's public key, hexadecimal.
     pub identity_key: String,

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::testing::golden;
 
-/// Every event that is kept: its type, its schema and its example.
+/// Returns the schema and the example of every stored event, by event type.
 fn vocabulary() -> BTreeMap<String, (Value, Value)> {
     let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
     let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -18,7 +18,7 @@ fn vocabulary() -> BTreeMap<String, (Value, Value)> {
     kept.collect()
 }
 
-/// Where somebody can write what they like: texts without a pattern, and values of any shape.
+/// Collects the paths of free-text fields: strings without a pattern, and values of any type.
 fn free(schema: &Value, path: &str, found: &mut Vec<String>) {
     let says = |key: &str| schema.get(key).is_some();
     let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(says);
@@ -43,17 +43,23 @@ fn said(place: &Place) -> String {
     format!("/{}", place.path.join("/"))
 }
 
-/// The text of the contract: fails where a field is new, and whoever adds it sees here what was decided of it.
+/// Compares the list of free-text fields with its golden, so that the owner of a new field is
+/// decided.
 #[test]
 fn every_free_text_of_the_vocabulary_is_decided_on() {
-    let mut text = "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
+    let mut text =
+        "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
     for (event, (schema, _)) in vocabulary() {
         let mut paths = vec![];
         free(&schema, "", &mut paths);
         paths.sort();
         paths.dedup();
         for place in places(&event) {
-            assert!(paths.contains(&said(place)), "{event} has no free text at {}", said(place));
+            assert!(
+                paths.contains(&said(place)),
+                "{event} has no free-text field at {}",
+                said(place)
+            );
         }
         for path in paths {
             let of = places(&event).iter().find(|place| said(place) == path);
@@ -68,7 +74,7 @@ fn every_free_text_of_the_vocabulary_is_decided_on() {
     golden("erasure.txt", &text);
 }
 
-/// What is left after shredding is still an event: a fold reads it.
+/// An erased event still deserializes.
 #[test]
 fn an_erased_event_is_still_one() {
     use crate::{decider::Decider, upcast};
@@ -99,10 +105,13 @@ fn an_erased_event_is_still_one() {
             "runner" => read::<crate::runner::Runner>(&event, &payload),
             "enrolment" => read::<crate::enrolment::Enrolment>(&event, &payload),
             "subject" => read::<crate::subject::Subject>(&event, &payload),
-            other => assert!(places(&event).is_empty(), "{other} is not read here"),
+            other => assert!(
+                places(&event).is_empty(),
+                "{other} has personal data fields: deserialize its events here"
+            ),
         }
     }
-    assert!(erased >= 25, "{erased} places were erased in the examples");
+    assert!(erased >= 25, "only {erased} fields were erased in the examples");
 }
 
 /// No event has a field of its own with the name of the ciphertext member.

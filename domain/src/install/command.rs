@@ -1,4 +1,4 @@
-//! What can be asked of an install.
+//! Commands of an install.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Outputs;
@@ -10,49 +10,47 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum InstallCommand {
-    /// One copy of an app is to be in one account.
+    /// Create an install of an app, for one account.
     Create {
-        /// Of which app.
         app: AppId,
-        /// Its name, unique at this vendor.
+        /// Name, unique at this vendor.
         name: String,
-        /// The config version it follows.
+        /// Pinned config version.
         config_version: u32,
-        /// The values that were given, by input.
+        /// Input values, by input name.
         inputs: BTreeMap<String, String>,
-        /// Whether plans are applied without a person's word.
+        /// True to apply plans without approval.
         auto_approve: bool,
     },
-    /// Give inputs, or take them back.
+    /// Set or unset inputs.
     ChangeInputs {
-        /// The values that are given, by input.
+        /// Values to set, by input name.
         set: BTreeMap<String, String>,
-        /// The inputs that are taken back.
+        /// Names of the inputs to unset.
         unset: BTreeSet<String>,
-        /// Who does.
+        /// Actor that changes them.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Follow another config version.
+    /// Pin another config version.
     PinConfig {
-        /// Which.
         config_version: u32,
-        /// Who decides.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Say whether plans are applied without a person's word.
+    /// Turn automatic approval of plans on or off.
     SetAutoApprove {
-        /// Without a person's word.
+        /// True to apply plans without approval.
         auto_approve: bool,
-        /// Who decides.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
     /// Apply the plans of the first provision without an approval.
@@ -64,81 +62,70 @@ pub enum InstallCommand {
     SetComponentEnabled {
         /// Name of the component.
         name: String,
-        /// Whether deploys include it.
+        /// True to include it in deploys.
         enabled: bool,
         /// Principal that decides.
         by: Actor,
         /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Bring what the customer's stack gave the runner.
+    /// Record the stack outputs that the runner reported.
     ReportStackOutputs {
-        /// Which runner.
+        /// Runner that reported them.
         runner: RunnerId,
-        /// Account, region and whatever else the stack names.
+        /// Account, region and all other outputs of the stack.
         outputs: Outputs,
-        /// The runner whose place it takes: one that is never heard again.
+        /// Revoked runner that this one replaces.
         replaces: Option<RunnerId>,
     },
-    /// Say what the customer's stack gives out, instead of what was said before.
+    /// Replace all stack outputs that the vendor has set.
     SetStackOutputs {
-        /// Account, region and whatever else the stack names.
+        /// Account, region and all other outputs of the stack.
         outputs: Outputs,
-        /// Who says it.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Let a run change the install.
+    /// Admit a run, which may then change the install.
     AdmitRun {
-        /// Which run.
         run: RunId,
-        /// What it does.
+        /// Operation of the run.
         kind: RunKind,
-        /// Names of the components that it changes; none means all.
+        /// Names of the components that it changes; empty means all.
         components: BTreeSet<String>,
     },
-    /// Nothing of the run will happen any more.
-    FinishRun {
-        /// Which run.
-        run: RunId,
-        /// How it ended.
-        outcome: Outcome,
-    },
-    /// Say that nothing of it is left, where no run has to take anything down.
+    /// Record that a run has finished.
+    FinishRun { run: RunId, outcome: Outcome },
+    /// Deprovision an install that has no resources, without a run.
     Deprovision,
-    /// Hold a resource for a step.
+    /// Reserve a resource for a step.
     Reserve {
-        /// What.
         resource: Resource,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
         step: StepId,
     },
-    /// Let go of what a step holds.
+    /// Release all resources that a step holds.
     Release {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
         step: StepId,
     },
-    /// Take in that a step begins to change what it holds: from here on it may be half done.
+    /// Record that a step starts to change its resource, which may be partly changed from now on.
     StartApply {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
         step: StepId,
-        /// What it changes.
+        /// Change that starts.
         changing: Changing,
     },
-    /// Take in that an apply of what a step holds never touched it.
+    /// Record that an apply did not touch the resource of its step.
     RecordApplyNotRun {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
         step: StepId,
-        /// What it did not change.
+        /// Resource that did not change.
         resource: Resource,
     },
     /// Record the state that a step's job reported.
@@ -147,112 +134,100 @@ pub enum InstallCommand {
         name: String,
         /// Run of the step.
         run: RunId,
-        /// The step.
         step: StepId,
-        /// The state.
         state: StateVersion,
     },
     /// Accept a state although a newer one or one of another lineage is known.
     AcceptState {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// The state.
+        /// State to accept.
         state: StateVersion,
         /// User who decides.
         by: Actor,
-        /// Their reason.
+        /// Reason of the user.
         reason: String,
     },
-    /// Take in what a step brought about.
+    /// Record the result of a step.
     Record {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
         step: StepId,
-        /// What it brought about.
         result: StepResult,
     },
 }
 
-/// What only one step at a time may change.
+/// Resource that only one step may change at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resource {
-    /// The base infrastructure, and everything on it.
+    /// The base infrastructure, with everything on it.
     Sandbox,
     /// One component, by name.
     Component(String),
 }
 
-/// What a step is about to change, as it will be if the change succeeds.
+/// Change that a step starts, with the values that apply if it succeeds.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Changing {
     /// The base infrastructure.
     Sandbox {
-        /// What is brought, or was.
+        /// Build to deploy, or the deployed build that is destroyed.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version of the run.
         config_version: u32,
     },
     /// One component.
     Component {
-        /// By name.
         name: String,
-        /// Which.
         component: ComponentId,
-        /// What is brought, or was.
+        /// Build to deploy, or the deployed build that is destroyed.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version of the run.
         config_version: u32,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         depends_on: BTreeSet<String>,
     },
 }
 
-/// What a step brought about.
+/// Result of a step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StepResult {
-    /// The base infrastructure is there.
     SandboxProvisioned {
-        /// What was brought.
+        /// Deployed build.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version of the run.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// The base infrastructure is gone.
     SandboxDestroyed,
-    /// A component is there.
     ComponentDeployed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
         component: ComponentId,
-        /// What was brought.
+        /// Deployed build.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version of the run.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         depends_on: BTreeSet<String>,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// A component is gone.
     ComponentDestroyed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
         component: ComponentId,
     },
-    /// A script ended well.
+    /// An action succeeded.
     ActionCompleted {
-        /// By name.
+        /// Name of the action.
         name: String,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
 }

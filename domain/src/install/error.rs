@@ -1,51 +1,50 @@
-//! Why an install says no, in the words of the business.
+//! Reasons to reject an install command.
 use super::Holder;
 use crate::{
     ids::{RunId, RunnerId},
     run::RunKind,
 };
 
-/// A refusal.
+/// Reason to reject a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InstallError {
-    /// No such install.
+    /// No install has this id.
     #[error("install does not exist")]
     NotFound,
-    /// It was created before, as something else.
-    #[error("install is already created, as something else")]
+    /// The id belongs to an install with other values.
+    #[error("install already exists with other values")]
     AlreadyCreated,
-    /// Another runner has reported, and is still heard; an install has one.
+    /// An install has one runner, and the existing one is not revoked.
     #[error(
         "install already has the runner {runner}; if its host is lost: \
          `stead runners revoke {runner} --reason '...'`, then enrol another"
     )]
     HasARunner {
-        /// The runner that it has.
+        /// Existing runner.
         runner: RunnerId,
     },
-    /// Nobody is there to do the work.
+    /// A run needs a runner.
     #[error("install has no runner yet; its customer starts one with the enrolment command")]
     NoRunner,
-    /// Another run excludes this one.
-    #[error("{run} ({kind}) is going on and excludes this run")]
+    /// A run in progress excludes this one.
+    #[error("{run} ({kind}) is in progress and excludes this run: wait or cancel it")]
     Excluded {
-        /// The run that is going on.
+        /// Run in progress.
         run: RunId,
-        /// What it does.
+        /// Operation of that run.
         kind: RunKind,
     },
-    /// A run renders what the install follows, until it ends.
-    #[error("{run} ({kind}) is bringing what the install follows: wait for it, or cancel it")]
+    /// A run in progress renders the pinned config, the inputs and the stack outputs until it
+    /// finishes.
+    #[error("another run is in progress: {run} ({kind}); wait or cancel it")]
     Bringing {
-        /// The run that is going on.
+        /// Run in progress.
         run: RunId,
-        /// What it does.
+        /// Operation of that run.
         kind: RunKind,
     },
     /// Only the first provision of an install is approved in advance.
-    #[error(
-        "the first provision of the install was requested already; approve its plans, or turn on auto-approve"
-    )]
+    #[error("the first provision was already requested: approve its plans or turn on auto-approve")]
     NotFirstProvision,
     /// No component of that name was ever deployed.
     #[error(
@@ -55,30 +54,30 @@ pub enum InstallError {
         /// Name of the component.
         name: String,
     },
-    /// The lineage is not one that a runner reports.
+    /// No runner reports such a lineage.
     #[error(
         "lineage is not valid: it has 1 to {most} printable characters without spaces; copy it from the refusal"
     )]
     InvalidLineage {
-        /// Bytes at most.
+        /// Maximum length in bytes.
         most: usize,
     },
-    /// There is something to be taken down first.
-    #[error("there is still something of the install in the account")]
+    /// The resources of the install must be destroyed first.
+    #[error("install still has resources in the account")]
     NotGone,
-    /// It is over, and its name may be another's.
+    /// A deprovisioned install does not change, and another install may have its name.
     #[error("install was deprovisioned; create another")]
     Deprovisioned,
-    /// The run was never admitted, or is closed.
-    #[error("run may not change this install")]
+    /// The run was never admitted, or has finished.
+    #[error("run may not change this install: it was not admitted or has finished")]
     NotAdmitted,
     /// Another step holds the resource.
-    #[error("held by {} of {}", .by.step, .by.run)]
+    #[error("resource is held by {} of {}", .by.step, .by.run)]
     Held {
-        /// Who holds it.
+        /// Step that holds the resource.
         by: Holder,
     },
-    /// The step does not hold what it says it changed.
-    #[error("step does not hold what it changed")]
+    /// The step does not hold the resource that it reports on.
+    #[error("step does not hold the resource that it changed")]
     NotHolding,
 }

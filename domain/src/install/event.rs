@@ -1,4 +1,4 @@
-//! What can have happened to an install. The names are on disk: add, never rename.
+//! Events of an install. The log stores their names: add events, never rename them.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -13,55 +13,55 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A fact about an install.
+/// Event of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InstallEvent {
-    /// One copy of an app is to be in one account.
+    /// An install of an app was created, for one account.
     Created {
-        /// Of which app.
+        /// App of the install.
         app: AppId,
-        /// Its name, unique at this vendor.
+        /// Name, unique at this vendor.
         name: String,
-        /// The config version it is pinned to.
+        /// Pinned config version.
         config_version: u32,
-        /// The values that were given, by input.
+        /// Input values, by input name.
         inputs: BTreeMap<String, String>,
-        /// Whether plans are applied without a person's word.
+        /// True if plans are applied without approval.
         auto_approve: bool,
     },
-    /// Inputs were given, or taken back.
+    /// Inputs were set or unset.
     InputsChanged {
-        /// The values that were given, by input.
+        /// Values that were set, by input name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
-        /// The inputs that were taken back.
+        /// Names of the inputs that were unset.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         unset: BTreeSet<String>,
-        /// Who did.
+        /// Actor that changed them.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The install is to follow another config version.
+    /// Another config version was pinned.
     ConfigPinned {
-        /// Which.
+        /// Pinned config version.
         config_version: u32,
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Whether plans are applied without a person's word.
+    /// Automatic approval of plans was turned on or off.
     AutoApproveChanged {
-        /// Without a person's word.
+        /// True if plans are applied without approval.
         auto_approve: bool,
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -70,208 +70,208 @@ pub enum InstallEvent {
         /// The principal that decided.
         by: Actor,
     },
-    /// Deploys of the install include a component, whatever the config's default.
+    /// Deploys of the install include a component, regardless of the config's default.
     ComponentEnabled {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Deploys of the install leave a component out, and take it down where it is deployed.
+    /// Deploys of the install exclude a component, and destroy it if it is deployed.
     ComponentDisabled {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The runner that the customer started brought what the stack gave it.
+    /// The customer's runner reported the outputs of the stack.
     StackOutputsReported {
-        /// Which runner.
+        /// Runner that reported them.
         runner: RunnerId,
-        /// Account, region and whatever else the stack names.
+        /// Account, region and all other outputs of the stack.
         outputs: Outputs,
     },
-    /// The vendor says what the customer's stack gives out: all of it, instead of what they said before. What the
-    /// runner brings has precedence.
+    /// The vendor set stack outputs, which replace all earlier ones of the vendor. Outputs that the
+    /// runner reports take precedence.
     StackOutputsSet {
-        /// Account, region and whatever else the stack names.
+        /// Account, region and all other outputs of the stack.
         outputs: Outputs,
-        /// Who says it.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A run may change the install. In the commit of `run.requested`.
+    /// A run may change the install. Committed with `run.requested`.
     RunAdmitted {
-        /// Which run.
+        /// Admitted run.
         run: RunId,
-        /// What it does.
+        /// Operation of the run.
         kind: RunKind,
-        /// Names of the components that it changes; none means all.
+        /// Names of the components that it changes; empty means all.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         components: BTreeSet<String>,
     },
-    /// Nothing of the run will happen any more. In the commit of `run.finished`.
+    /// A run has finished and no longer changes the install. Committed with `run.finished`.
     RunFinished {
-        /// Which run.
+        /// Finished run.
         run: RunId,
-        /// How it ended.
+        /// Outcome of the run.
         outcome: Outcome,
     },
-    /// One step may change a component, and no other step.
+    /// A step reserved a component, which no other step may change.
     ComponentReserved {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// The component is free.
+    /// A step released a component.
     ComponentReleased {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Whose step held it.
+        /// Run of the step.
         run: RunId,
-        /// Which step held it.
+        /// Step that held the component.
         step: StepId,
     },
-    /// One step may change the sandbox, and no other step anything.
+    /// A step reserved the sandbox, and no other step may change anything.
     SandboxReserved {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// The sandbox is free.
+    /// A step released the sandbox.
     SandboxReleased {
-        /// Whose step held it.
+        /// Run of the step.
         run: RunId,
-        /// Which step held it.
+        /// Step that held the sandbox.
         step: StepId,
     },
-    /// An apply of the base infrastructure begins. Until the next fact about it nobody can say what of it
-    /// is there. In the commit of `run.apply_started`.
+    /// An apply of the sandbox started. Its actual state is unknown until the next event about it.
+    /// Committed with `run.apply_started`.
     SandboxApplyStarted {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What is brought, or was.
+        /// Build to deploy, or the deployed build that is destroyed.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version of the run.
         config_version: u32,
     },
-    /// The apply of the base infrastructure that began last never ran, or found its plan stale before it
-    /// touched anything: what was there before it began is there still.
+    /// The last apply of the sandbox did not run, or its plan was stale before it changed anything.
+    /// The actual state is the one before that apply.
     SandboxApplyNotRun {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// The base infrastructure is there.
+    /// The sandbox was provisioned.
     SandboxProvisioned {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What was brought.
+        /// Deployed build.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version of the run.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// The base infrastructure is gone.
+    /// The sandbox was destroyed.
     SandboxDestroyed {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// An apply of a component begins. Until the next fact about it nobody can say what of it is there.
-    /// In the commit of `run.apply_started`.
+    /// An apply of a component started. Its actual state is unknown until the next event about it.
+    /// Committed with `run.apply_started`.
     ComponentApplyStarted {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// Id of the component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What is brought, or was.
+        /// Build to deploy, or the deployed build that is destroyed.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version of the run.
         config_version: u32,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
-    /// The apply of a component that began last never ran, or found its plan stale before it touched
-    /// anything: what was there before it began is there still.
+    /// The last apply of a component did not run, or its plan was stale before it changed anything.
+    /// The actual state is the one before that apply.
     ComponentApplyNotRun {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// Id of the component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// A component is there.
+    /// A component was deployed.
     ComponentDeployed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// Id of the component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What was brought.
+        /// Deployed build.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version of the run.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// A component is gone.
+    /// A component was destroyed.
     ComponentDestroyed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// Id of the component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
     },
-    /// A script ended well.
+    /// An action succeeded.
     ActionCompleted {
-        /// By name.
+        /// Name of the action.
         name: String,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What templates may read of it.
+        /// Outputs that templates may read.
         outputs: Outputs,
     },
     /// A plan or an apply reported a newer state of a component.
@@ -282,23 +282,24 @@ pub enum InstallEvent {
         run: RunId,
         /// Step that reported it.
         step: StepId,
-        /// The state.
+        /// Lineage and serial of the state.
         state: StateVersion,
     },
-    /// A user decided that this state of a component is right, although a newer one or one of another lineage is known.
+    /// A user accepted this state of a component, although a newer one or one of another lineage is
+    /// known.
     StateAccepted {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// The state.
+        /// Accepted state.
         state: StateVersion,
         /// User who decided.
         by: Actor,
-        /// Their reason.
+        /// Reason of the user.
         reason: String,
     },
-    /// Nothing of the app is in the account any more.
+    /// The account has no resources of the install any more.
     Deprovisioned {
-        /// By which run; none when nothing was left to take down.
+        /// Run that destroyed them; absent if there were none to destroy.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
     },

@@ -1,5 +1,5 @@
-//! An install is one copy of an app in one customer's account. It follows a config version, admits
-//! runs, gives each step the one thing that the step may change, and knows what is there.
+//! An install is one copy of an app in one customer's account. It pins a config version, admits
+//! runs, reserves resources for their steps, and records its actual state.
 use std::collections::BTreeSet;
 
 use crate::{
@@ -47,7 +47,7 @@ impl Decider for Install {
             return Err(InstallError::NotFound);
         }
         match command {
-            // Answered above: the only command that an install need not exist for.
+            // Handled above: only this command applies to an install that does not exist.
             InstallCommand::Create { .. } => Ok(vec![]),
             InstallCommand::ChangeInputs { mut set, mut unset, by, reason } => {
                 set.retain(|name, value| self.inputs.get(name) != Some(value));
@@ -136,8 +136,9 @@ impl Decider for Install {
 }
 
 impl Install {
-    /// A teardown or deprovision excludes everything, and so does a first provision; others may
-    /// overlap when they change different components. An action changes none.
+    /// Admits a run unless a run in progress excludes it. A provision, reprovision, teardown or
+    /// deprovision excludes every other run. Other runs may be concurrent if they change different
+    /// components. An action changes none.
     fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
@@ -166,8 +167,9 @@ impl Install {
         Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
     }
 
-    /// A run that brings things renders what the install follows step by step: if that moved under
-    /// it, what is there would not be what the log says.
+    /// Allows a change of the pinned config, the inputs or the stack outputs only without an active
+    /// deploy. A deploy renders them step by step, so a change during it would make the actual
+    /// state differ from the log.
     fn when_settled(&self, changes: bool, event: InstallEvent) -> Decision {
         match self.runs.iter().find(|(_, run)| brings(run.kind)) {
             Some((run, going)) if changes => {
@@ -177,7 +179,7 @@ impl Install {
         }
     }
 
-    /// Whether a run brings things now.
+    /// Returns true while a run that deploys is in progress.
     pub fn is_bringing(&self) -> bool {
         self.runs.values().any(|run| brings(run.kind))
     }
@@ -192,21 +194,22 @@ impl Install {
         })
     }
 
-    /// What the customer's stack gives out, as templates read it. The runner is nearer to it than the vendor.
+    /// Returns the stack outputs for templates. Values from the runner take precedence, because it
+    /// reads them in the customer's account.
     pub fn stack_outputs(&self) -> Outputs {
         let mut outputs = self.given.clone();
         outputs.extend(self.stack.iter().flat_map(|stack| stack.outputs.clone()));
         outputs
     }
 
-    /// Whether the step holds anything here.
+    /// Returns true if the step holds a resource of the install.
     pub fn is_holding(&self, run: RunId, step: StepId) -> bool {
         let by = Holder { run, step };
         self.sandbox_holder == Some(by) || self.holders.values().any(|holder| *holder == by)
     }
 }
 
-/// What of an install a run may change.
+/// Parts of an install that a run may change.
 enum Reach {
     Everything,
     Components,

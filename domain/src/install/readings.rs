@@ -1,4 +1,4 @@
-//! Who runs on outputs that have become others since.
+//! Finds components that use outdated outputs.
 use std::collections::BTreeMap;
 
 use bincode::{Decode, Encode};
@@ -7,36 +7,38 @@ use serde::{Deserialize, Serialize};
 use super::{Deployed, Install, Outputs};
 use crate::run::plan::Missed;
 
-/// When outputs became others, and when steps began to read them: counted, because nothing here knows the clock.
+/// Order of output changes and of the steps that read outputs. A counter provides it, because the
+/// domain has no clock.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Readings {
-    /// How often any outputs became others.
+    /// Number of output changes so far.
     moves: u64,
-    /// At which of these moves the sandbox's did last.
+    /// Counter at the last change of the sandbox's outputs.
     sandbox: u64,
-    /// The same of components, by name.
+    /// Counter at the last change of each component's outputs, by name.
     components: BTreeMap<String, u64>,
-    /// After how many moves the step that holds a component began, by name.
+    /// Counter when the step that holds a component began, by component name.
     begun: BTreeMap<String, u64>,
 }
 
 impl Readings {
-    /// A step holds the component: its manifest is made of what is there from now on.
+    /// Records that a step reserved the component. It renders its manifest from the outputs of now
+    /// or later.
     pub(super) fn begin(&mut self, name: &str) {
         self.begun.insert(name.into(), self.moves);
     }
 
-    /// It holds it no more.
+    /// Records that the step released the component.
     pub(super) fn end(&mut self, name: &str) {
         self.begun.remove(name);
     }
 
-    /// After how many moves the step that holds a component began to read.
+    /// Returns the counter when the step that holds the component began to read outputs.
     pub(super) fn begun(&self, name: &str) -> u64 {
         self.begun.get(name).copied().unwrap_or(self.moves)
     }
 
-    /// The sandbox has these outputs now.
+    /// Records new outputs of the sandbox.
     pub(super) fn sandbox(&mut self, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.moves += 1;
@@ -44,7 +46,7 @@ impl Readings {
         }
     }
 
-    /// A component has these outputs now.
+    /// Records new outputs of a component.
     pub(super) fn component(&mut self, name: &str, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.moves += 1;
@@ -54,8 +56,9 @@ impl Readings {
 }
 
 impl Install {
-    /// What became another after a component had read it. A run may end between the two: its plan is
-    /// denied, its apply is refused, somebody deploys by name.
+    /// Returns the outputs that changed after a component had read them. The run of the change may
+    /// end before the component is deployed again: a plan is denied, an apply is refused, or a user
+    /// deploys by name.
     pub(super) fn missed(&self, has: &Deployed) -> Missed {
         let later = |(_, moved): &(&String, &u64)| **moved > has.read_at;
         let components = self.readings.components.iter().filter(later);
@@ -66,7 +69,7 @@ impl Install {
     }
 }
 
-/// What is not there gives as much to others as what has no outputs.
+/// Compares outputs. A missing component counts as one without outputs.
 fn differ(before: Option<&Outputs>, now: &Outputs) -> bool {
     before.map_or(!now.is_empty(), |before| before != now)
 }

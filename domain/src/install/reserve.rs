@@ -1,11 +1,11 @@
-//! Who may change what: one step at a time, from its plan to its end.
+//! Reservations: one step at a time may change a resource, from its plan to its end.
 use super::{
     Changing, Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult,
 };
 use crate::ids::{RunId, StepId};
 
 impl Install {
-    /// The sandbox's reservation excludes every component's, and the reverse.
+    /// Reserves a resource. A reservation of the sandbox excludes all components, and the reverse.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
         if !self.runs.contains_key(&run) {
@@ -45,8 +45,9 @@ impl Install {
         facts
     }
 
-    /// An apply that fails half-way leaves more than nothing: what it may have touched is kept as there
-    /// from its first moment on, so that a rollback mends it and a deprovision takes it down.
+    /// Records that a change starts. An apply that fails halfway may leave resources, so they count
+    /// as deployed from its start. A rollback can then repair them, and a deprovision can destroy
+    /// them.
     pub(super) fn begin(&self, run: RunId, step: StepId, changing: Changing) -> Decision {
         let by = Some(Holder { run, step });
         let holds = match &changing {
@@ -74,8 +75,8 @@ impl Install {
         }])
     }
 
-    /// An apply that never touched what it is about leaves what was there before it began. Only of the
-    /// apply that began last: of an earlier one nobody can say.
+    /// Records that an apply did not touch its resource, which restores the earlier state. This is
+    /// possible only for the last apply, because the effect of an earlier one is unknown.
     pub(super) fn unchanged(&self, run: RunId, step: StepId, resource: Resource) -> Decision {
         let by = Holder { run, step };
         let (holder, begun) = match &resource {
@@ -103,7 +104,8 @@ impl Install {
         })
     }
 
-    /// Only who holds a thing may say that it changed; scripts hold nothing.
+    /// Records the result of a step. Only the step that holds a resource may report a change of it;
+    /// an action holds none.
     pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
         let by = Some(Holder { run, step });
         let holds = match &result {

@@ -1,4 +1,4 @@
-//! What we know of an install, and how a fact changes it.
+//! State of an install, folded from its events.
 use std::collections::{BTreeMap, BTreeSet};
 
 use bincode::{Decode, Encode};
@@ -17,48 +17,48 @@ use crate::{
 /// One copy of an app in one customer's account.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Install {
-    /// Of which app; nothing before the install is created.
+    /// App of the install; none before the install is created.
     pub app: Option<AppId>,
-    /// Its name, unique at this vendor.
+    /// Name, unique at this vendor.
     pub name: String,
-    /// The config version it is pinned to.
+    /// Pinned config version.
     pub config_version: u32,
-    /// The values that were given, by input.
+    /// Input values, by input name.
     pub inputs: BTreeMap<String, String>,
-    /// Whether plans are applied without a person's word.
+    /// True if plans are applied without approval.
     pub auto_approve: bool,
-    /// Whether the plans of its first provision are applied without an approval.
+    /// Approval of the plans of the first provision.
     #[serde(default)]
     pub first_provision: FirstProvision,
     /// Components that were enabled or disabled here, by name; others follow the config's default.
     #[serde(default)]
     pub toggles: BTreeMap<String, bool>,
-    /// What the customer's stack gave its runner.
+    /// Stack outputs that the runner reported.
     pub stack: Option<Stack>,
-    /// What the vendor says that it gives out.
+    /// Stack outputs that the vendor set.
     #[serde(default)]
     pub given: Outputs,
-    /// The base infrastructure, where it is there.
+    /// The base infrastructure, if it exists.
     pub sandbox: Option<Sandbox>,
-    /// What is deployed, by name.
+    /// Deployed components, by name.
     pub components: BTreeMap<String, Deployed>,
-    /// The sandbox as it was before the apply that began last, until it is known what became of that.
+    /// Sandbox before the last apply, until the result of that apply is known.
     pub sandbox_before: Option<Before<Sandbox>>,
-    /// The same of components, by name.
+    /// Components before their last apply, until the result of that apply is known, by name.
     pub before: BTreeMap<String, Before<Deployed>>,
-    /// Which outputs became others, and who has read them since.
+    /// Order of output changes and of the steps that read outputs.
     pub readings: Readings,
-    /// What scripts left behind, by action.
+    /// Outputs of scripts, by action.
     pub actions: BTreeMap<String, Outputs>,
     /// Runs that may change the install now.
     pub runs: BTreeMap<RunId, Admitted>,
-    /// Whether a run that brings things was ever admitted, whatever became of it.
+    /// True once a run that deploys was admitted, whatever its outcome.
     pub was_begun: bool,
-    /// Who may change the sandbox now.
+    /// Step that may change the sandbox now.
     pub sandbox_holder: Option<Holder>,
-    /// Who may change a component now, by name.
+    /// Steps that may change a component now, by component name.
     pub holders: BTreeMap<String, Holder>,
-    /// Whether it was provisioned and is gone again.
+    /// True while the install is deprovisioned.
     pub deprovisioned: bool,
     /// State of components, by name; the sandbox is `sandbox`.
     #[serde(default)]
@@ -78,84 +78,85 @@ pub enum FirstProvision {
     AutomaticIn(RunId),
 }
 
-/// What the customer's stack gave its runner.
+/// Stack outputs that the runner reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Stack {
-    /// Which runner reported it.
+    /// Runner that reported them.
     pub runner: RunnerId,
-    /// Account, region and whatever else the stack names.
+    /// Account, region and all other outputs of the stack.
     pub outputs: Outputs,
 }
 
 /// The base infrastructure of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Sandbox {
-    /// What was brought.
+    /// Deployed build.
     pub build: BuildId,
-    /// The config version it was brought by.
+    /// Config version of the run that deployed it.
     pub config_version: u32,
-    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    /// Digest of everything that determines the result; none during an apply and after one that did
+    /// not succeed.
     pub fingerprint: Option<Digest>,
-    /// What templates may read of it.
+    /// Outputs that templates may read.
     pub outputs: Outputs,
 }
 
-/// A component that is there.
+/// Deployed component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Deployed {
-    /// Which.
     pub component: ComponentId,
-    /// What was brought.
+    /// Deployed build.
     pub build: BuildId,
-    /// The config version it was brought by.
+    /// Config version of the run that deployed it.
     pub config_version: u32,
-    /// What decided the result; none while an apply goes on, and after one that did not succeed.
+    /// Digest of everything that determines the result; none during an apply and after one that did
+    /// not succeed.
     pub fingerprint: Option<Digest>,
-    /// Components that it needs; while an apply goes on, and after one that did not succeed, also those
-    /// that it needed before.
+    /// Names of the components that it depends on. During an apply, and after one that did not
+    /// succeed, these include the earlier dependencies.
     pub depends_on: BTreeSet<String>,
-    /// What templates may read of it.
+    /// Outputs that templates may read.
     pub outputs: Outputs,
-    /// How often outputs of others had changed when the step that brought it began to read them.
+    /// Number of output changes when the step that deployed it began to read outputs.
     pub read_at: u64,
 }
 
-/// What a thing was before an apply of it began.
+/// Resource as it was before an apply of it started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Before<T> {
-    /// Whose apply.
+    /// Step of the apply.
     pub by: Holder,
-    /// What was there; none if nothing was.
+    /// Earlier state; none if the resource did not exist.
     pub was: Option<T>,
 }
 
 /// A run that may change the install now.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Admitted {
-    /// What it does.
+    /// Operation of the run.
     pub kind: RunKind,
-    /// Names of the components that it changes; none means all.
+    /// Names of the components that it changes; empty means all.
     pub components: BTreeSet<String>,
 }
 
-/// The step that holds something.
+/// Step that holds a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Holder {
-    /// Whose step.
+    /// Run of the step.
     pub run: RunId,
-    /// Which.
     pub step: StepId,
 }
 
 impl Install {
-    /// Components whose inclusion in deploys does not depend on the config's default. A deployed component stays included
-    /// until a user disables it: a default of a later config version destroys nothing.
+    /// Returns the components whose inclusion in deploys does not depend on the config's default. A
+    /// deployed component stays included until a user disables it, so that a default of a later
+    /// config version destroys nothing.
     pub fn component_choices(&self) -> BTreeMap<String, bool> {
         let deployed = self.components.keys().map(|name| (name.clone(), true));
         deployed.chain(self.toggles.clone()).collect()
     }
 
-    /// What is there, as the planner of a run sees it.
+    /// Returns the actual state for the planner of a run.
     pub fn present(&self) -> Present {
         let component = |(name, has): (&String, &Deployed)| {
             let missed = self.missed(has);
@@ -168,12 +169,13 @@ impl Install {
         }
     }
 
-    /// Whether a run is the first provision, and its plans need no approval.
+    /// Returns true if the run is the first provision and its plans need no approval.
     pub fn approves_first(&self, run: RunId) -> bool {
         self.first_provision == FirstProvision::AutomaticIn(run)
     }
 
-    /// Whether nothing of it is there any more and nothing is about to be: what is kept of it is for reading only.
+    /// Returns true if the install is deprovisioned and has no run in progress. It is then
+    /// read-only.
     pub fn is_over(&self) -> bool {
         self.deprovisioned && self.runs.is_empty()
     }
@@ -287,7 +289,8 @@ impl Install {
                 let was = self.components.remove(&name);
                 let mut outputs = Outputs::new();
                 if let Some(was) = &was {
-                    // What is there may still use them: they must not go before it has moved off.
+                    // The deployed version may still use its earlier dependencies. They must not be
+                    // destroyed before it is replaced.
                     depends_on.extend(was.depends_on.iter().cloned());
                     outputs.clone_from(&was.outputs);
                 }

@@ -1,4 +1,5 @@
-//! State of the components as the log has it: an older one, or one of another lineage, needs a decision.
+//! Known states of the components. An older state, or one of another lineage, needs a decision of a
+//! user.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +13,20 @@ use crate::{
 /// Name of the sandbox among the components.
 const SANDBOX: &str = "sandbox";
 
-/// State of one component.
+/// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct KnownState {
-    /// The newest one that was reported or accepted; none after the component was destroyed.
+    /// Newest state that was reported or accepted; none after the component was destroyed.
     pub newest: Option<StateVersion>,
-    /// The one that a user accepted last.
+    /// State that a user accepted last.
     pub accepted: Option<StateVersion>,
     /// Number of decisions so far.
     pub decisions: u64,
 }
 
 impl Install {
-    /// Records a state that is newer than what is known. The runner has refused what is older.
+    /// Records a state that is newer than the known one. The runner has already refused an older
+    /// one.
     pub(super) fn record_state(
         &self,
         name: String,
@@ -41,7 +43,7 @@ impl Install {
         vec![InstallEvent::StateRecorded { name, run, step, state }]
     }
 
-    /// Repeating the last decision changes nothing.
+    /// Accepts a state by decision of a user. Repeating the last decision changes nothing.
     pub(super) fn accept_state(
         &self,
         name: String,
@@ -78,7 +80,8 @@ impl Install {
         known.accepted = Some(state);
     }
 
-    /// The next apply creates a new state. The numbering of decisions continues.
+    /// Forgets the newest state, because the next apply creates a new one. The number of decisions
+    /// does not restart.
     pub(super) fn state_destroyed(&mut self, name: &str) {
         if let Some(known) = self.states.get_mut(name) {
             known.newest = None;

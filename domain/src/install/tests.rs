@@ -192,6 +192,6 @@ fn it_is_over_when_it_is_taken_down_and_nothing_goes_on() {
     let gone = || InstallEvent::Deprovisioned { run: Some(ONE) };
     let closed = InstallEvent::RunFinished { run: ONE, outcome: Outcome::Succeeded };
     assert!(!is_over(ready()) && !is_over(down.clone()));
-    assert!(!is_over(and(down.clone(), [gone()])), "its run goes on");
+    assert!(!is_over(and(down.clone(), [gone()])), "its run is in progress");
     assert!(is_over(and(down, [closed, gone()])));
 }

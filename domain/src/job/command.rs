@@ -1,8 +1,8 @@
-//! What can be asked of a job, in the order of its life.
+//! Commands of a job, in the order of its lifecycle.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, Outcome, PlanReport, FinalizedLog, Signed, Work};
+use super::{FailureReason, FinalizedLog, Outcome, PlanReport, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -11,41 +11,40 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobCommand {
-    /// Put the work where runners find it.
+    /// Queue the work for a runner.
     Queue(Work),
-    /// Take the job. The same session and claim id again mean the same claim.
+    /// Claim the job. The same session and claim id again mean the same claim.
     Claim {
-        /// The execution to be, unless this claim already has one.
+        /// Id of the new execution; ignored if this claim already has one.
         execution: ExecutionId,
-        /// Who takes it.
+        /// Runner that claims the job.
         runner: RunnerId,
-        /// In which life.
+        /// Session of the runner.
         session: SessionId,
-        /// The runner's own name for this claim.
+        /// Claim id that the runner chose.
         claim_id: String,
     },
-    /// What the runner says while it works, in its order.
+    /// Record a report of the runner.
     Report {
-        /// Who speaks.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place of this report among those of its execution, 1 first.
+        /// Sequence number among the reports of the execution, from 1.
         seq: u64,
-        /// What it says.
         report: Report,
-        /// Its signature, if it is its last word and it has signed it.
+        /// Signature, if this is the final report and the runner signed it.
         signed: Option<Signed>,
     },
-    /// The runner has not called for a while.
+    /// Record that the runner is disconnected.
     Disconnect {
-        /// Whose runner.
+        /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// The runner called again.
+    /// Record that the runner reconnected.
     Reattach {
-        /// Whose runner.
+        /// Execution of the runner.
         execution: ExecutionId,
     },
     /// Give up an execution.
@@ -55,112 +54,100 @@ pub enum JobCommand {
         /// Reason to give it up.
         loss_reason: LossReason,
     },
-    /// Say what became of an execution whose outcome nobody knows.
+    /// Resolve the unknown outcome of an execution.
     Resolve {
-        /// Which.
         execution: ExecutionId,
-        /// Who says so.
+        /// Actor that resolves it.
         by: Actor,
-        /// What became of it.
+        /// Resolution of the outcome.
         resolution: Resolution,
-        /// Why.
         reason: String,
     },
-    /// Ask for the end.
+    /// Request that the job is cancelled.
     RequestCancel {
-        /// Who asks.
+        /// Actor that requests it.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
-        /// Whether to leave the work no time to end by itself.
+        /// True to skip the grace period.
         force: bool,
     },
-    /// The runner had long enough to confirm a cancel, and did not.
-    DeclareCancelUnconfirmed {
-        /// Which.
-        execution: ExecutionId,
-    },
-    /// Nobody took the job in time.
+    /// Record that the runner did not confirm a cancel in time.
+    DeclareCancelUnconfirmed { execution: ExecutionId },
+    /// Fail the job, because no runner claimed it in time.
     Expire {
-        /// The attempt that was waited for.
+        /// Attempt whose wait timed out.
         attempt: u32,
     },
-    /// The log of an execution is complete, or nobody waits for it any longer.
+    /// Finalize the log of an execution, because it is complete or the wait for its end timed out.
     FinalizeLog(FinalizedLog),
-    /// The runner sent other bytes for a place of the log that is kept already.
+    /// Record that the runner sent other bytes for a stored part of its log.
     NoteDivergence {
-        /// Whose log.
+        /// Execution of the log.
         execution: ExecutionId,
-        /// The first byte of what it sent.
+        /// Offset of the first byte that it sent.
         offset_bytes: u64,
     },
-    /// The runner's last word came when the job was over, or another execution's.
+    /// Record a result that arrived after the job had ended, or after another execution had claimed
+    /// it.
     NoteLateResult {
-        /// Who speaks.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place of this report among those of its execution.
+        /// Sequence number among the reports of the execution.
         seq: u64,
-        /// What it says.
+        /// Reported result.
         result: ExecutionResult,
-        /// Its signature, if it has signed it.
+        /// Signature, if the runner signed it.
         signed: Option<Signed>,
     },
 }
 
-/// What a runner says of its work.
+/// Report of a runner about its work.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Report {
-    /// The child is about to run.
+    /// The child process is about to run.
     Started,
-    /// The work is in another phase.
+    /// The work entered a phase.
     Phase {
-        /// Its name.
+        /// Name of the phase.
         phase: String,
     },
-    /// What an apply would change.
+    /// Plan: the changes that an apply would make.
     Plan(PlanReport),
-    /// What the work gives to others.
-    Outputs {
-        /// By name.
-        outputs: Outputs,
-    },
+    /// Outputs that other components may read.
+    Outputs { outputs: Outputs },
     /// State that a plan was made from, or that an apply wrote.
-    State {
-        /// The state.
-        state: StateVersion,
-    },
-    /// What a build made.
+    State { state: StateVersion },
+    /// Artifact of a build.
     Artifact(Artifact),
-    /// It is over.
+    /// The work has ended.
     Finished(ExecutionResult),
 }
 
 /// Result of an execution, as its runner reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutionResult {
-    /// It did what it was for.
     Succeeded {
-        /// Of the child, where there was one.
+        /// Exit code of the child process, if there was one.
         exit_code: Option<i32>,
         /// Processes of the job that could not be ended.
         not_ended: Vec<String>,
     },
-    /// It did not.
     Failed {
-        /// What kind of failure.
+        /// Kind of failure.
         reason: FailureReason,
-        /// In words.
+        /// Explanation for users.
         detail: String,
-        /// Of the child, if it exited.
+        /// Exit code of the child process, if it exited.
         exit_code: Option<i32>,
-        /// That killed the child, if one did.
+        /// Signal that ended the child process, if one did.
         signal: Option<i32>,
         /// Processes of the job that could not be ended.
         not_ended: Vec<String>,
     },
-    /// It was stopped because somebody asked.
+    /// The runner stopped the work on request.
     Cancelled {
-        /// Whether it had to be killed.
+        /// True if the runner had to kill the child process.
         forced: bool,
         /// Processes of the job that could not be ended.
         not_ended: Vec<String>,
@@ -196,7 +183,7 @@ pub enum Resolution {
 }
 
 impl Resolution {
-    /// The outcome it leads to; none when the work is to be done again.
+    /// Returns the outcome of this resolution; none for a retry.
     pub fn outcome(self) -> Option<Outcome> {
         match self {
             Resolution::Succeeded => Some(Outcome::Succeeded),

@@ -1,122 +1,119 @@
-//! Why a job says no, in the words of the business.
+//! Reasons to reject a job command.
 use super::{Job, Outcome, State};
 use crate::{decider::Timestamp, ids::ExecutionId};
 
-/// Why a job says no.
+/// Reason to reject a job command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// Nothing was queued under this id.
+    /// No job has this id.
     #[error("job does not exist")]
     NotFound,
-    /// Work that may never be tried is no work.
+    /// A job needs at least one attempt.
     #[error("job needs at least one attempt")]
     NoAttempts,
-    /// The same id for other work.
-    #[error("job is already queued, as something else")]
+    /// The id belongs to other work.
+    #[error("job was already queued with other values")]
     AlreadyQueued,
-    /// One claim, one winner.
+    /// Only one execution can hold the job.
     #[error("job is already claimed by {by}")]
     AlreadyClaimed {
-        /// The winner.
+        /// Execution that holds the job.
         by: ExecutionId,
     },
-    /// A late word of an execution that lost the job, or a word of a stranger.
-    #[error("execution does not hold the job; {} does", .held.map_or("none".into(), |id| id.to_string()))]
+    /// The execution lost the job or never held it.
+    #[error("execution does not hold the job; the holder is {}", .held.map_or("none".into(), |id| id.to_string()))]
     Fenced {
-        /// Who does.
+        /// Execution that holds the job.
         held: Option<ExecutionId>,
     },
-    /// First it must start.
+    /// The job must have started first.
     #[error("job has not started")]
     NotStarted,
-    /// What started may have done something.
-    #[error("job has already started, so it may have spawned")]
+    /// Work that has started may have had effects.
+    #[error("job has already started, so its child process may have run")]
     AlreadyStarted,
-    /// This place among the reports holds another report.
-    #[error("report {seq} was already given, and said something else")]
+    /// Another report has this sequence number.
+    #[error("report {seq} was already recorded with other content")]
     SeqConflict {
-        /// The place.
+        /// Sequence number.
         seq: u64,
     },
     /// A report before this one is missing.
-    #[error("report {expected} comes next")]
+    #[error("report is out of order: the next sequence number is {expected}")]
     SeqGap {
-        /// The next place.
+        /// Next sequence number.
         expected: u64,
     },
-    /// Phases are for people; nobody reads hundreds.
-    #[error("job has entered {most} phases, which is the most that are kept")]
+    /// Phases are for display, so their number is limited.
+    #[error("too many phases: a job may enter {most}")]
     TooManyPhases {
-        /// How many are kept.
+        /// Maximum number of phases.
         most: usize,
     },
-    /// Only some kinds of work make this.
+    /// Only some kinds of jobs report this.
     #[error("a job of this kind does not report {what}")]
     NotThisKind {
-        /// What was reported.
+        /// Reported item.
         what: &'static str,
     },
-    /// An approval is about one plan, a build makes one artifact.
+    /// A job reports at most one plan, one artifact and one state.
     #[error("job has already reported {what}")]
     AlreadyReported {
-        /// What was reported.
+        /// Reported item.
         what: &'static str,
     },
-    /// Some reasons are the server's.
-    #[error("a runner cannot give this reason for a failure")]
+    /// Only the server sets this reason.
+    #[error("a runner may not report this failure reason")]
     NotARunnersReason,
-    /// It still calls.
+    /// A connected runner does not lose its job for lack of contact.
     #[error("runner is connected")]
     StillConnected,
-    /// There is time left.
-    #[error("execution has until {deadline}")]
+    /// The deadline has not passed.
+    #[error("deadline has not passed: the execution has until {deadline}")]
     DeadlineAhead {
-        /// The end of it.
+        /// Time limit.
         deadline: Timestamp,
     },
-    /// Work that changes something may still be going on.
-    #[error("runner is unreachable, which does not mean it is dead")]
+    /// Work that changes something may still run on a disconnected runner.
+    #[error("runner is disconnected, but its job may still run")]
     UnreachableIsNotDead,
-    /// Its runner will say.
-    #[error("job is still with its runner, there is nothing to resolve")]
+    /// The runner reports the outcome itself.
+    #[error("nothing to resolve: the runner still has the job")]
     NotInDoubt,
-    /// A rule must not decide what became of a script.
+    /// Only a principal may decide the outcome of a script.
     #[error("only a principal may resolve unsafe work")]
     OnlyAPrincipalMayResolve,
-    /// A runner reports; it does not judge its own doubt.
-    #[error("a runner may not resolve what it cannot report")]
+    /// A runner reports results. It may not resolve an unknown outcome.
+    #[error("a runner may not resolve an unknown outcome")]
     ARunnerMayNotResolve,
-    /// A runner does not cancel by itself.
-    #[error("nobody asked to cancel this job")]
+    /// A runner may not cancel a job without a request.
+    #[error("job has no cancel request")]
     CancelNotRequested,
-    /// What is to end is not begun again.
-    #[error("the job is to be cancelled: it succeeded or it failed, and is not tried again")]
+    /// A job that is being cancelled is not retried.
+    #[error("job is being cancelled and cannot be retried: resolve it as succeeded or failed")]
     Cancelling,
-    /// Doubt comes first.
-    #[error("outcome is unknown until its runner reports or somebody decides")]
+    /// The unknown outcome must be resolved first.
+    #[error("outcome is unknown: wait for the runner or resolve it")]
     OutcomeUnknown,
-    /// A timer of an earlier attempt.
-    #[error("job waits for attempt {attempt}")]
+    /// The timeout belongs to an earlier attempt.
+    #[error("timeout is outdated: the job waits for attempt {attempt}")]
     AnotherAttempt {
-        /// The attempt that is waited for.
+        /// Attempt that waits for a runner.
         attempt: u32,
     },
     /// A log is finalized when nothing can be added.
-    #[error("execution still runs, and its log with it")]
+    #[error("log cannot be finalized: the execution still runs")]
     StillRunning,
     /// Length and digest of a finalized log do not change.
     #[error("log is already finalized with another length or digest")]
     LogAlreadyFinalized,
-    /// An outcome never changes.
+    /// The outcome is final.
     #[error("job has already ended: {outcome}")]
-    AlreadyEnded {
-        /// How.
-        outcome: Outcome,
-    },
+    AlreadyEnded { outcome: Outcome },
 }
 
 impl Job {
-    /// The state, shown only to the execution that holds the job, or held it when it ended.
+    /// Returns the state if the execution holds the job, or held it when the job ended.
     pub(super) fn fence(&self, execution: ExecutionId) -> Result<&State, JobError> {
         let held = match &self.state {
             State::Unborn => return Err(self.refusal()),
@@ -127,7 +124,7 @@ impl Job {
         if held == Some(execution) { Ok(&self.state) } else { Err(JobError::Fenced { held }) }
     }
 
-    /// What this state says to a command it has no use for.
+    /// Returns the error for a command that this state does not allow.
     pub(super) fn refusal(&self) -> JobError {
         match &self.state {
             State::Unborn => JobError::NotFound,

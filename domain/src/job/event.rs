@@ -1,8 +1,10 @@
-//! What can have happened to a job. The names are on disk: add, never rename.
+//! Events of a job. The log stores their names: add events, never rename them.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, LossReason, Outcome, PlanReport, Resolution, FinalizedLog, Signed, Work};
+use super::{
+    FailureReason, FinalizedLog, LossReason, Outcome, PlanReport, Resolution, Signed, Work,
+};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -12,231 +14,233 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A fact about a job.
+/// Event of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobEvent {
-    /// It waits for a runner.
+    /// The job waits for a runner.
     Queued(Work),
-    /// A runner has it.
+    /// A runner claimed the job.
     Claimed {
-        /// The attempt, and the fencing token that proves it.
+        /// Execution of this attempt, whose id is the fencing token.
         execution: ExecutionId,
-        /// Who has it.
+        /// Runner that claimed the job.
         runner: RunnerId,
-        /// In which life.
+        /// Session of the runner.
         session: SessionId,
-        /// The runner's own name for the claim.
+        /// Claim id that the runner chose.
         claim_id: String,
-        /// 1 first.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// It must be over by then.
+        /// Time by which the execution must have ended.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         #[bincode(with_serde)]
         deadline: Timestamp,
     },
-    /// The child runs.
+    /// The child process runs.
     Started {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
     },
-    /// The work is in another phase.
+    /// The work entered a phase.
     PhaseEntered {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
-        /// Its name.
+        /// Name of the phase.
         phase: String,
     },
-    /// What an apply would change.
+    /// The runner reported a plan: the changes that an apply would make.
     PlanProduced {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
         /// The plan.
         plan: PlanReport,
     },
-    /// What the work gives to others.
+    /// The runner reported outputs that other components may read.
     OutputsReported {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
-        /// By name.
+        /// Output values by name.
         outputs: Outputs,
     },
-    /// State that a plan was made from, or that an apply wrote.
+    /// The runner reported the state that a plan was made from, or that an apply wrote.
     StateReported {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
-        /// The state.
+        /// Lineage and serial of the state.
         state: StateVersion,
     },
-    /// What a build made.
+    /// The runner pushed the artifact of a build.
     ArtifactPushed {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
         /// The artifact.
         artifact: Artifact,
     },
-    /// No word from its runner.
+    /// The runner is disconnected.
     Disconnected {
-        /// Which attempt.
+        /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// Its runner is back, and goes on with it.
+    /// The runner reconnected and continues the job.
     Reattached {
-        /// Which attempt.
+        /// Execution of the runner.
         execution: ExecutionId,
     },
     /// It waits for a runner again. Without a loss reason after a manual resolution.
     Requeued {
-        /// The attempt that is over.
+        /// Execution that is over.
         execution: ExecutionId,
-        /// The attempt to come.
+        /// Number of the next attempt.
         attempt: u32,
         /// Reason to give up the former attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         loss_reason: Option<LossReason>,
     },
-    /// Nobody can say what became of it, and somebody must decide.
+    /// The outcome of the execution is unknown and must be resolved.
     OutcomeUnknown {
-        /// Which attempt.
+        /// Execution with the unknown outcome.
         execution: ExecutionId,
         /// Reason to give up the attempt.
         loss_reason: LossReason,
     },
-    /// Who decided and why; what follows from it is the next event.
+    /// An actor resolved the unknown outcome. The next event records the consequence.
     OutcomeResolved {
-        /// Which attempt.
+        /// Execution with the unknown outcome.
         execution: ExecutionId,
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// What became of it.
+        /// Resolution of the outcome.
         resolution: Resolution,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
     /// Somebody wants it to end.
     CancelRequested {
-        /// Who.
+        /// Actor that requested it.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
-        /// Whether to leave the work no time to end by itself.
+        /// True to skip the grace period.
         force: bool,
     },
-    /// Its runner did not confirm the cancel in time; it may still do so.
+    /// The runner did not confirm the cancel in time. It may still do so.
     CancelUnconfirmed {
-        /// Which attempt.
+        /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// It did what it was for. Without a place among the reports when somebody decided so.
+    /// The work succeeded. The sequence number is absent if an actor resolved the outcome.
     Succeeded {
-        /// Which attempt.
+        /// Execution that succeeded.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// Of the child, where there was one.
+        /// Exit code of the child process, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Its runner's own word.
+        /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
         /// Processes of the job that could not be ended: `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// It did not. Without an execution when nobody took it in time.
+    /// The work failed. The execution is absent if no runner claimed the job in time.
     Failed {
-        /// Which attempt.
+        /// Execution that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: FailureReason,
-        /// In words.
+        /// Explanation for users.
         detail: String,
-        /// Of the child, if it exited.
+        /// Exit code of the child process, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// That killed the child, if one did.
+        /// Signal that ended the child process, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Its runner's own word.
+        /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
         /// Processes of the job that could not be ended: `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// Somebody asked, and it ended. Without an execution when nobody had taken it.
+    /// The job was cancelled on request. The execution is absent if no runner had claimed the job.
     Cancelled {
-        /// Which attempt.
+        /// Execution that was cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// Whether it had to be killed.
+        /// True if the runner had to kill the child process.
         forced: bool,
-        /// Its runner's own word.
+        /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
         /// Processes of the job that could not be ended: `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// Nobody can say what became of it, and it was safe to give up.
+    /// The server gave up on the job: its outcome is unknown, and giving up is safe.
     Lost {
-        /// Which attempt.
+        /// Execution that was lost.
         execution: ExecutionId,
         /// Reason to give up the attempt.
         loss_reason: LossReason,
     },
-    /// Nothing is added to the log of this execution any more.
+    /// The log of an execution was finalized.
     LogFinalized(FinalizedLog),
-    /// Its runner sent other bytes for a place of the log that is kept already. What is kept stays; said once.
+    /// The runner sent other bytes for a stored part of its log. The stored bytes do not change.
+    /// Recorded once per execution.
     LogDiverged {
-        /// Which attempt.
+        /// Execution of the log.
         execution: ExecutionId,
-        /// The first byte of what it sent.
+        /// Offset of the first byte that it sent.
         offset_bytes: u64,
     },
-    /// Its runner said how it ended when the job was over, or another attempt's. It changes nothing; said once.
+    /// The runner reported a result after the job had ended, or after another attempt had started.
+    /// The result has no effect. Recorded once per execution.
     LateResultReported {
-        /// Which attempt.
+        /// Execution that reports.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Sequence number among its reports.
         seq: u64,
-        /// How it ended, as its runner says.
+        /// Outcome that the runner reported.
         outcome: Outcome,
-        /// What kind of failure.
+        /// Kind of failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<FailureReason>,
-        /// In words.
+        /// Explanation for users.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
-        /// Of the child, if it exited.
+        /// Exit code of the child process, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// That killed the child, if one did.
+        /// Signal that ended the child process, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Its runner's own word.
+        /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
         /// Processes of the job that could not be ended: `name (pid 7)`.
@@ -246,7 +250,8 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
-    /// What it says, whoever vouches for it: a runner that has a new key signs the same word again.
+    /// Returns the event without its signature, for comparison: after a rekey, a runner signs the
+    /// same report with another key.
     pub(super) fn unsigned(&self) -> JobEvent {
         let mut fact = self.clone();
         if let JobEvent::Succeeded { signed, .. }

@@ -26,7 +26,7 @@ impl Job {
         }
         if !self.has_lost(execution) {
             match self.fence(execution)? {
-                // It has said its last word; what it says now is another one.
+                // The runner has already sent its final report, so this is a different one.
                 State::Ended { .. } if self.heard.last().is_some_and(JobEvent::is_end) => {
                     return Err(self.refusal());
                 }

@@ -5,24 +5,25 @@ use serde::{Deserialize, Serialize};
 use super::{Decision, Job, JobError, JobEvent, State};
 use crate::{digest::Digest, ids::ExecutionId};
 
-/// What a log is, for good.
+/// Length and digest of a finalized log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct FinalizedLog {
-    /// Whose log.
+    /// Execution of the log.
     pub execution: ExecutionId,
-    /// As sent.
+    /// Length as sent.
     pub length_bytes: u64,
-    /// Of the bytes as sent.
+    /// Digest of the bytes as sent.
     pub sha256: Digest,
-    /// Written by the work, but not kept.
+    /// Bytes that the work wrote and that were not stored.
     pub omitted_bytes: u64,
-    /// Whether its end is there.
+    /// True if the end of the log arrived.
     pub complete: bool,
 }
 
 impl Job {
-    /// A lost execution still has a log, and it is worth the most to whoever has to resolve it.
+    /// Finalizes the log of an execution. A lost execution also has a log, which helps most to
+    /// resolve its outcome.
     pub(super) fn finalize(&self, log: FinalizedLog) -> Decision {
         if !self.has_lost(log.execution) {
             match self.fence(log.execution)? {

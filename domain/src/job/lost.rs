@@ -25,7 +25,7 @@ impl Job {
             }
             (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
             | (Pure | Mutating | Unsafe, NeverSpawned) => {
-                // Nobody waits for a job that is to be cancelled: it is not tried again.
+                // A job that is being cancelled is not retried.
                 let again = held.attempt < self.attempts() && held.cancel.is_none();
                 let lost = JobEvent::Lost { execution: held.id, loss_reason };
                 Ok(vec![if again { held.requeued(Some(loss_reason)) } else { lost }])
@@ -76,7 +76,7 @@ impl Job {
                 signed: None,
                 not_ended: vec![],
             },
-            // Nobody wants to see it done any more: what is left to say is what became of it.
+            // A job that is being cancelled is not retried; only its outcome can be resolved.
             Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Resolution::Retry => held.requeued(None),
         };

@@ -117,7 +117,9 @@ impl Decider for Job {
                 Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
-            Resolve { execution, resolution: Resolution::Retry, .. } if self.has_lost(execution) => {
+            Resolve { execution, resolution: Resolution::Retry, .. }
+                if self.has_lost(execution) =>
+            {
                 Ok(vec![])
             }
             Resolve { execution, by, resolution, reason } => match self.fence(execution)? {

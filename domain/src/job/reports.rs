@@ -1,11 +1,11 @@
-//! What a runner says while it works: heard in its order, each word once.
+//! Reports of a runner, each recorded once and in order.
 use super::{
     Decision, Execution, ExecutionResult, Job, JobError, JobEvent, JobKind, JobProduct, Outcome,
     Report, Signed, State,
 };
 use crate::ids::ExecutionId;
 
-/// How many phases of one execution are kept.
+/// Maximum number of phases that are stored for one execution.
 pub const PHASES: usize = 64;
 
 impl Job {
@@ -24,7 +24,8 @@ impl Job {
             return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
-            // Also in doubt: what was said before the end has to be heard before the end.
+            // Also accepted while the outcome is unknown: earlier reports must be recorded before
+            // the final one.
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
                 let expected = self.heard.len() as u64 + 1;
                 if seq != expected {
@@ -33,7 +34,7 @@ impl Job {
                 self.accepts(held, &report)?;
                 Ok(vec![fact])
             }
-            // Somebody decided before the runner could say, and it says the same.
+            // An actor resolved the outcome before the runner reported the same one.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
             State::Unborn | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
         }

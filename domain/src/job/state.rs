@@ -1,11 +1,11 @@
-//! What we know of a job, and how a fact changes it.
+//! State of a job, folded from its events.
 use std::fmt;
 
 use bincode::{Decode, Encode};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, JobClass, JobEvent, LossReason, FinalizedLog, Work};
+use super::{FailureReason, FinalizedLog, JobClass, JobEvent, LossReason, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -15,48 +15,48 @@ use crate::{
 /// One unit of work for one runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Job {
-    /// What is to be done. Nothing before the job is queued.
+    /// Work to do; none before the job is queued.
     pub work: Option<Work>,
-    /// Executions that lost this job. They never get it back, so that no late word of theirs counts.
+    /// Executions that lost this job. They never get it back, so that their late reports have no
+    /// effect.
     pub lost: Vec<Execution>,
-    /// Whether one of them may have run unheard.
+    /// True if a lost execution may have run without a report.
     pub may_have_run: bool,
-    /// What the last execution reported, in its order: the first at `seq` 1.
+    /// Reports of the last execution, in order; the first has `seq` 1.
     pub heard: Vec<JobEvent>,
     /// One for each execution whose log is finalized.
     pub logs: Vec<FinalizedLog>,
-    /// The last execution that had this job, and its runner: also when it is over.
+    /// Last execution of this job and its runner, also after the job has ended.
     pub last: Option<(ExecutionId, RunnerId)>,
-    /// Executions that sent other bytes for a place of their log that is kept.
+    /// Executions that sent other bytes for a stored part of their log.
     pub diverged: Vec<ExecutionId>,
-    /// Executions whose last word came too late.
+    /// Executions whose result arrived too late.
     pub late: Vec<ExecutionId>,
-    /// Where it is.
+    /// Lifecycle state.
     pub state: State,
 }
 
-/// Where a job is.
+/// Lifecycle state of a job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub enum State {
-    /// Nowhere yet.
+    /// Does not exist yet.
     #[default]
     Unborn,
-    /// It waits for a runner.
+    /// The job waits for a runner.
     Queued {
-        /// The attempt to come, 1 first.
+        /// Number of the next attempt, from 1.
         attempt: u32,
     },
-    /// A runner has it.
+    /// A runner claimed the job.
     Claimed(Execution),
-    /// Its child runs.
+    /// The child process runs.
     Running(Execution),
-    /// Nobody can say, and somebody must decide.
+    /// The outcome is unknown and must be resolved.
     OutcomeUnknown(Execution),
-    /// Nothing will happen any more, but for logs.
+    /// The job has ended. Only its logs may change.
     Ended {
-        /// How.
         outcome: Outcome,
-        /// The execution that ended it; none when it was never claimed.
+        /// Execution that ended it; none if no runner had claimed the job.
         execution: Option<ExecutionId>,
     },
 }
@@ -66,59 +66,59 @@ pub enum State {
 pub struct Execution {
     /// The fencing token.
     pub id: ExecutionId,
-    /// Who has it.
+    /// Runner of the execution.
     pub runner: RunnerId,
-    /// In which life it was claimed.
+    /// Session that claimed the job.
     pub session: SessionId,
-    /// The runner's own name for the claim.
+    /// Claim id that the runner chose.
     pub claim_id: String,
-    /// 1 first.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// It must be over by then.
+    /// Time by which the execution must have ended.
     #[bincode(with_serde)]
     pub deadline: Timestamp,
-    /// Whether its child ran.
+    /// True if the child process has started.
     pub started: bool,
-    /// Whether its runner calls.
+    /// Contact of the runner.
     pub contact: Contact,
-    /// Whether somebody wants it to end.
+    /// Cancel request, if there is one.
     pub cancel: Option<CancelRequest>,
 }
 
-/// Whether a runner calls.
+/// Contact of a runner with the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub enum Contact {
-    /// It does.
+    /// The runner calls.
     Connected,
-    /// It did.
+    /// The runner no longer calls.
     Disconnected,
 }
 
-/// Somebody wants an execution to end.
+/// Request to cancel an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CancelRequest {
-    /// Who.
+    /// Actor that requested it.
     pub by: Actor,
-    /// Why.
+    /// Reason that was given.
     pub reason: String,
-    /// Whether to leave the work no time to end by itself.
+    /// True to skip the grace period.
     pub force: bool,
-    /// Whether the runner had long enough to confirm, and did not.
+    /// True if the runner did not confirm the cancel in time.
     pub unconfirmed: bool,
 }
 
-/// How a job ended.
+/// Outcome of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The work said so.
+    /// The work succeeded.
     Succeeded,
-    /// The work said so, or nobody took it.
+    /// The work failed, or no runner claimed the job in time.
     Failed,
-    /// Somebody asked, and the runner confirmed.
+    /// The job was cancelled on request.
     Cancelled,
-    /// Nobody can say, and it was safe to give up.
+    /// The outcome is unknown, and giving up was safe.
     Lost,
 }
 
@@ -134,17 +134,17 @@ impl fmt::Display for Outcome {
 }
 
 impl Job {
-    /// What may be done in doubt; the strictest before anything is known.
+    /// Returns the class of the work; the strictest one before the work is known.
     pub fn class(&self) -> JobClass {
         self.work.as_ref().map_or(JobClass::Unsafe, |work| work.class)
     }
 
-    /// How often it may be tried.
+    /// Returns the maximum number of attempts.
     pub fn attempts(&self) -> u32 {
         self.work.as_ref().map_or(0, |work| work.attempts)
     }
 
-    /// The execution that holds the job now, if one does.
+    /// Returns the execution that holds the job now, if one does.
     pub fn execution(&self) -> Option<&Execution> {
         match &self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
@@ -152,20 +152,20 @@ impl Job {
         }
     }
 
-    /// The runner that has, or had, this execution.
+    /// Returns the runner that has or had this execution.
     pub fn runner_of(&self, execution: ExecutionId) -> Option<RunnerId> {
         let lost = self.lost.iter().map(|lost| (lost.id, lost.runner));
         let mut all = self.last.into_iter().chain(lost);
         all.find(|(id, _)| *id == execution).map(|(_, runner)| runner)
     }
 
-    /// Whether this execution had the job, and lost it.
+    /// Returns true if this execution held the job and lost it.
     pub fn has_lost(&self, execution: ExecutionId) -> bool {
         self.lost.iter().any(|lost| lost.id == execution)
     }
 
-    /// Whether it is over and its child touched nothing: none ever ran, or its runner found the plan stale or refused
-    /// the job, which it does before the apply begins.
+    /// Returns true if the job has ended and changed nothing. Either no child process ran, or the
+    /// runner found the plan stale or refused the job, both before the apply began.
     pub fn touched_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
         if self.may_have_run {
@@ -175,12 +175,12 @@ impl Job {
         match (outcome, self.heard.last()) {
             (Outcome::Succeeded, _) => false,
             (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
-            // What is not pure is given up as lost only when it never ran.
+            // Mutating and unsafe work is lost only if it never ran.
             (Outcome::Lost, _) => self.class() != JobClass::Pure,
             (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => match reason {
                 FailureReason::PlanStale | FailureReason::Refused => true,
-                // That no start was heard proves nothing: of a job that ran the end alone may come through. This one
-                // says besides that nothing was begun.
+                // A missing start report alone proves nothing, because only the final report of a
+                // job may arrive. This reason itself says that nothing started.
                 FailureReason::SpawnFailed => !ran(),
                 FailureReason::ExitCode
                 | FailureReason::Signal
@@ -193,12 +193,13 @@ impl Job {
                 | FailureReason::Resolved
                 | FailureReason::Internal => false,
             },
-            // Somebody said so, and not its runner; or it was cancelled, which only what runs can be.
+            // An actor resolved the outcome without the runner, or the job was cancelled while it
+            // ran.
             (Outcome::Failed | Outcome::Cancelled, _) => false,
         }
     }
 
-    /// The end of an execution that is claimed at this moment.
+    /// Returns the deadline of an execution that is claimed at this time.
     pub(super) fn deadline(&self, claimed_at: Timestamp) -> Timestamp {
         let length = self.work.as_ref().and_then(|work| i64::try_from(work.deadline_ms).ok());
         length
@@ -263,7 +264,7 @@ impl Job {
                     self.state = State::OutcomeUnknown(held.clone());
                 }
             }
-            // Its consequence is the event after it.
+            // The next event records the consequence.
             JobEvent::OutcomeResolved { .. } => {}
             JobEvent::CancelRequested { by, reason, force } => {
                 if let Some(held) = self.held() {
@@ -285,7 +286,7 @@ impl Job {
         }
     }
 
-    /// Reports are kept as they were given, to know a repeated one from one that says something else.
+    /// Stores a report as it was sent, to tell a repeated report from a different one.
     fn remember(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Claimed { .. } => self.heard.clear(),

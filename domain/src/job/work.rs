@@ -1,4 +1,4 @@
-//! What is to be done, as it was queued; and what came of it.
+//! Work of a job, as it was queued, and the plan that the job reports.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,7 +9,7 @@ use crate::{
     ids::{AppId, BuildId, ComponentId, InstallId, RunId, StepId},
 };
 
-/// What is to be done.
+/// Work of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Work {
@@ -17,35 +17,35 @@ pub struct Work {
     pub kind: JobKind,
     /// Consequence of an unknown outcome.
     pub class: JobClass,
-    /// How often it may be tried.
+    /// Maximum number of attempts.
     pub attempts: u32,
-    /// The signed manifest, a blob.
+    /// Digest of the signed manifest, which is stored as a blob.
     pub manifest: Digest,
-    /// What it is done for.
+    /// Build or step that the job belongs to.
     pub origin: Origin,
-    /// How long an execution may take, from its claim.
+    /// Maximum duration of an execution, from its claim, in milliseconds.
     pub deadline_ms: u64,
-    /// How long it may wait for a runner.
+    /// Maximum wait for a runner, in milliseconds.
     pub queue_ttl_ms: u64,
 }
 
-/// What a job is done for.
+/// Build or step that a job belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Origin {
-    /// An artifact.
+    /// Build of an artifact.
     Build {
-        /// Of which app.
+        /// App of the component.
         app: AppId,
-        /// Of which component.
+        /// Component to build.
         component: ComponentId,
         /// The build that waits for it.
         build: BuildId,
     },
-    /// A change of an install.
+    /// Step of a run.
     Step {
-        /// Of which install.
+        /// Install of the run.
         install: InstallId,
         /// The run that orchestrates it.
         run: RunId,

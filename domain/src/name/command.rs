@@ -1,16 +1,16 @@
-//! What can be asked of a name.
+//! Commands of a name.
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NameCommand {
-    /// Have it, alone.
+    /// Take the name exclusively.
     Take {
-        /// The id of the thing.
+        /// Id of the owner.
         owner: String,
     },
-    /// Leave it to others.
+    /// Release the name.
     Release {
-        /// The id of the thing.
+        /// Id of the owner.
         owner: String,
     },
 }

@@ -1,12 +1,12 @@
-//! Why a name says no, in the words of the business.
+//! Reasons to reject a name command.
 
-/// Why a name says no.
+/// Reason to reject a name command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum NameError {
-    /// It belongs to another.
+    /// The name belongs to another owner.
     #[error("name is taken by {owner}")]
     Taken {
-        /// Whose it is.
+        /// Id of the current owner.
         owner: String,
     },
 }

@@ -1,21 +1,21 @@
-//! What can have happened to a name. The names are on disk: add, never rename.
+//! Events of a name. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use crate::decider::Event;
 
-/// A fact about a name.
+/// Event of a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum NameEvent {
-    /// It belongs to somebody.
+    /// An owner took the name.
     Taken {
-        /// The id of the thing.
+        /// Id of the owner.
         owner: String,
     },
-    /// It is free again.
+    /// The owner released the name.
     Released {
-        /// The id of the thing that had it.
+        /// Id of the former owner.
         owner: String,
     },
 }

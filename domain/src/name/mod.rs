@@ -1,5 +1,5 @@
-//! A name belongs to one thing at a time. Its stream is `<kind>/<name>`, so that taking it and
-//! making the thing is one commit, and the second to take it is refused by the log itself.
+//! A name has one owner at a time. Its stream is `<kind>/<name>`, so that one commit takes the name
+//! and creates its owner. The log rejects the second of two concurrent commits.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -14,26 +14,26 @@ pub use command::NameCommand;
 pub use error::NameError;
 pub use event::NameEvent;
 
-/// One name among things of one kind.
+/// Name that is unique among the objects of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Name {
-    /// The id of the thing that has it.
+    /// Id of the current owner.
     pub owner: Option<String>,
-    /// The id of the thing that had it last, for who looks for it by its old name.
+    /// Id of the last owner, to find it by its former name.
     pub last: Option<String>,
 }
 
-/// The longest name there can be.
+/// Maximum length of a name.
 pub const LONGEST: usize = 63;
 
-/// Whether a thing can be called this: lower-case letters, digits and `-` or `_` between them.
+/// Returns true if a name is valid: lower-case letters and digits, with `-` or `_` between them.
 pub fn is_valid(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let edges = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
     edges && name.len() <= LONGEST && name.bytes().all(|b| plain(b) || b == b'-' || b == b'_')
 }
 
-/// The id of the stream of a name.
+/// Returns the stream id of a name.
 pub fn stream(kind: &str, name: &str) -> String {
     format!("{kind}/{name}")
 }

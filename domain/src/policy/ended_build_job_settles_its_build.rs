@@ -1,4 +1,4 @@
-//! When a job has ended, the build that it was for hears of it.
+//! Completes a build when its job has ended.
 use super::{Fact, Reaction};
 
 pub(super) fn react(fact: &Fact) -> Option<Reaction> {

@@ -1,4 +1,4 @@
-//! When a job has ended, the step that it was for hears of it.
+//! Completes a step when its job has ended.
 use super::{Fact, Reaction};
 
 pub(super) fn react(fact: &Fact) -> Option<Reaction> {

@@ -1,5 +1,5 @@
-//! When an install's runner has brought what the stack gave it, the install provisions itself,
-//! unless it has begun before.
+//! Requests the first provision when an install's runner has reported the stack outputs, unless a
+//! run that deploys was admitted before.
 use super::{Fact, Reaction};
 use crate::install::InstallEvent;
 

@@ -1,4 +1,4 @@
-//! When a step lets go of what it held, whoever has waited longest for it goes on.
+//! Continues the runs of an install when a step has released a resource.
 use super::{Fact, Reaction};
 use crate::install::InstallEvent;
 

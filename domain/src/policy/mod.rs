@@ -1,8 +1,8 @@
-//! When this happened, then that is wanted: one file per sentence.
+//! Policies, which map an event to a reaction. One policy per file.
 //!
-//! A policy sees a fact and says what is wanted; it knows no state. The shell gathers what the
-//! reaction needs and tells the aggregates, who do what is wanted now: a fact that is come to again,
-//! after a kill, causes nothing again.
+//! A policy sees one event and has no state. The caller loads what the reaction needs and handles
+//! commands on the aggregates. Their rules make reactions idempotent: an event that is processed
+//! again after a crash has no further effect.
 use crate::{
     build::BuildEvent,
     ids::{BuildId, InstallId, JobId, RunId},
@@ -19,42 +19,42 @@ mod requested_build_gets_a_job;
 mod run_goes_on;
 mod settled_build_wakes_who_waited;
 
-/// Something that happened, to one of the aggregates that policies listen to.
+/// Event of an aggregate that policies react to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fact {
-    /// To a build.
+    /// Event of a build.
     Build(BuildId, BuildEvent),
-    /// To an install.
+    /// Event of an install.
     Install(InstallId, InstallEvent),
-    /// To a job.
+    /// Event of a job.
     Job(JobId, JobEvent),
-    /// To a run.
+    /// Event of a run.
     Run(RunId, RunEvent),
 }
 
-/// What is wanted because of it.
+/// Reaction to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reaction {
-    /// Queue the job that makes the artifact.
+    /// Queue the job of the build.
     QueueBuild(BuildId),
-    /// Tell the build what its job came to.
+    /// Complete the build with the result of its job.
     SettleBuild(JobId),
-    /// Let every run that waits for the build go on.
+    /// Continue all runs that wait for the build.
     WakeWaitersOfBuild(BuildId),
-    /// Ask for the first run of an install.
+    /// Request the first run of an install.
     Provision(InstallId),
-    /// Do what the run wants now.
+    /// Perform the effects that the run requires now.
     GoOn(RunId),
-    /// Tell run and install what a step's job came to.
+    /// Complete a step of run and install with the result of its job.
     SettleStep(JobId),
-    /// Let the runs of the install that wait for something go on.
+    /// Continue the runs of the install.
     WakeWaitersOf(InstallId),
 }
 
-/// One sentence: its name, which is its actor in the log, and what it wants when.
+/// Name of the policy, which is its actor in the log, and its function.
 pub type Policy = (&'static str, fn(&Fact) -> Option<Reaction>);
 
-/// Every policy, in the order in which they react to one fact.
+/// All policies, in the order in which they react to one event.
 pub const POLICIES: &[Policy] = &[
     ("requested_build_gets_a_job", requested_build_gets_a_job::react),
     ("ended_build_job_settles_its_build", ended_build_job_settles_its_build::react),
@@ -65,7 +65,7 @@ pub const POLICIES: &[Policy] = &[
     ("freed_resource_goes_to_the_next", freed_resource_goes_to_the_next::react),
 ];
 
-/// What every policy wants because of a fact.
+/// Returns the reactions of all policies to an event.
 pub fn react(fact: &Fact) -> Vec<(&'static str, Reaction)> {
     let wanted = |(name, policy): &Policy| policy(fact).map(|reaction| (*name, reaction));
     POLICIES.iter().filter_map(wanted).collect()

@@ -1,4 +1,4 @@
-//! When a build is requested, its job is queued.
+//! Queues the job of a build when the build is requested.
 use super::{Fact, Reaction};
 use crate::build::BuildEvent;
 

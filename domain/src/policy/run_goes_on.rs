@@ -1,4 +1,4 @@
-//! When something of a run has changed, what it wants now is done.
+//! Advances a run when one of its events requires further work.
 use super::{Fact, Reaction};
 use crate::run::RunEvent;
 

@@ -1,4 +1,4 @@
-//! When a build has ended, the steps that waited for its artifact go on.
+//! Continues the runs that wait for an artifact when its build has ended.
 use super::{Fact, Reaction};
 use crate::build::BuildEvent;
 

@@ -1,4 +1,4 @@
-//! What an apply would change, and who says yes or no to exactly that.
+//! Plans of a step, and their approval or denial.
 use super::{
     Approval, Decision, PLANS_AT_MOST, PlanFacts, Run, RunError, RunEvent, RunKind, Skip, Step,
     StepFailure, StepState, Word,
@@ -35,12 +35,12 @@ impl Run {
                 }
                 Approval::Automatic => {
                     let by = Actor::Policy("auto_approve".into());
-                    let reason = "the install approves plans by itself".into();
+                    let reason = "the install applies plans without approval".into();
                     RunEvent::Approved { step, digest, by, reason }
                 }
                 Approval::FirstProvision => {
                     let by = Actor::Policy("auto_approve_first".into());
-                    let reason = "the install approves its first provision in advance".into();
+                    let reason = "the first provision was approved in advance".into();
                     RunEvent::Approved { step, digest, by, reason }
                 }
             });
@@ -48,7 +48,8 @@ impl Run {
         self.and_then(facts)
     }
 
-    /// A yes that comes too late is none, whether or not a timer has noticed yet.
+    /// Approves a plan. Rejects an approval after its expiry time, even if the timer has not
+    /// recorded the expiry yet.
     pub(super) fn approve(&self, word: Word, now: Timestamp) -> Decision {
         let at = self.open(word.step)?;
         if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
@@ -115,7 +116,8 @@ impl Run {
         }
     }
 
-    /// A plan that cannot be applied voids its approval: the step plans again, a few times.
+    /// Invalidates a plan that can no longer be applied, with its approval. The step plans again,
+    /// up to a limit.
     pub(super) fn void(&self, job: JobId, reason: String) -> Decision {
         let Some(at) = self.working(job)? else { return Ok(vec![]) };
         let StepState::Applying { plan, .. } = &at.state else {
@@ -152,7 +154,7 @@ impl Run {
         }
     }
 
-    /// The step that a job works on. `None`: it did, and the run has moved on since.
+    /// Returns the step that the job works on; none if the run has moved on since.
     pub(super) fn working(&self, job: JobId) -> Result<Option<&Step>, RunError> {
         if self.request.is_none() {
             return Err(RunError::NotFound);

@@ -1,4 +1,4 @@
-//! What can be asked of a run, in the order of its life.
+//! Commands of a run, in the order of its lifecycle.
 use super::{PlanFacts, Request, StepFailure, StepSpec};
 use crate::{
     actor::Actor,
@@ -7,127 +7,117 @@ use crate::{
     ids::{JobId, StepId},
 };
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunCommand {
-    /// Ask for an operation, with the steps it was planned to have.
+    /// Request an operation with its planned steps.
     Request {
-        /// What is asked.
+        /// Requested operation.
         request: Request,
-        /// Its steps, each after the steps it needs.
+        /// Steps of the run, each after its dependencies.
         steps: Vec<StepSpec>,
-        /// What the planner knew of the log.
+        /// Log position that the planner had read up to.
         position: u64,
     },
     /// Queue the first job of a step.
     StartStep {
-        /// Which step.
         step: StepId,
-        /// Its job.
+        /// First job of the step.
         job: JobId,
     },
-    /// Take in what the plan job found.
+    /// Record the result of a plan job.
     RecordPlan {
-        /// The job that planned.
+        /// Plan job.
         job: JobId,
-        /// What would change.
+        /// Planned changes.
         plan: PlanFacts,
-        /// Who must say yes.
+        /// Approval that the plan needs.
         approval: Approval,
     },
-    /// Say yes to a plan.
     Approve(Word),
-    /// Say no to a plan.
     Deny(Word),
-    /// Nobody answered in time.
+    /// Expire a plan that was not approved in time.
     ExpireApproval {
-        /// Which step.
         step: StepId,
-        /// The plan that nobody approved.
+        /// Digest of the plan.
         digest: Digest,
     },
     /// Queue the apply of an approved plan.
     StartApply {
-        /// Which step.
         step: StepId,
-        /// Its job.
+        /// Apply job.
         job: JobId,
     },
-    /// The approved plan can no longer be applied.
+    /// Invalidate an approved plan that can no longer be applied.
     InvalidatePlan {
-        /// The job that was to apply it.
+        /// Job that was to apply it.
         job: JobId,
-        /// What changed under it.
+        /// Change that made the plan stale.
         reason: String,
     },
-    /// The work of a step is done.
+    /// Record that the job of a step succeeded.
     CompleteStep {
-        /// The job that did it.
+        /// Job that succeeded.
         job: JobId,
     },
-    /// The work of a step failed, or could not begin.
+    /// Record that a step failed or could not start.
     FailStep {
-        /// Which step.
         step: StepId,
-        /// The job that failed; none when it could not begin.
+        /// Job that failed; none if the step could not start.
         job: Option<JobId>,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
-        /// Whether the result is known and another attempt may succeed.
+        /// True if the result is known and another attempt may succeed.
         may_retry: bool,
     },
-    /// Start a step again whose back-off has elapsed.
+    /// Start a step again after its back-off.
     StartRetry {
-        /// The step.
         step: StepId,
         /// Number of the retry.
         attempt: u32,
     },
-    /// Try a failed step again, while the run goes on.
+    /// Retry a failed step of a run in progress.
     RetryStep {
-        /// Which step.
         step: StepId,
-        /// Who asks.
+        /// Actor that requests it.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// End the run.
+    /// Cancel the run.
     RequestCancel {
-        /// Who asks.
+        /// Actor that requests it.
         by: Actor,
-        /// Why.
         reason: String,
-        /// Without waiting for the grace period of what works.
+        /// True to skip the grace period of running jobs.
         force: bool,
     },
 }
 
-/// Who must say yes to a plan that changes something.
+/// Approval that a plan with changes needs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approval {
-    /// A principal, before this moment.
+    /// A principal must approve the plan in time.
     Principal {
-        /// After it, the request is void.
+        /// Time at which the request for approval expires.
         expires_at: Timestamp,
     },
-    /// Nobody: the install's setting says so.
+    /// None, because the install applies plans without approval.
     Automatic,
-    /// No principal: the install approves its first provision in advance.
+    /// None, because the first provision of the install was approved in advance.
     FirstProvision,
 }
 
-/// A principal's word on a plan.
+/// Decision of a principal on a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Word {
-    /// Which step.
     pub step: StepId,
-    /// The plan that was looked at.
+    /// Digest of the plan that the principal reviewed.
     pub digest: Digest,
-    /// Who says it.
+    /// Actor that decides.
     pub by: Actor,
-    /// Why.
+    /// Reason that was given.
     pub reason: String,
 }

@@ -1,67 +1,62 @@
-//! Why a run says no, in the words of the business.
+//! Reasons to reject a run command.
 use super::Outcome;
 use crate::{decider::Timestamp, digest::Digest};
 
-/// A refusal.
+/// Reason to reject a command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunError {
-    /// No such run.
+    /// No run has this id.
     #[error("run does not exist")]
     NotFound,
-    /// The run was requested before, as something else.
-    #[error("run is already requested, as something else")]
+    /// The id belongs to a run with another request.
+    #[error("run was already requested with other values")]
     AlreadyRequested,
-    /// There is nothing to do.
+    /// A run needs at least one step.
     #[error("run has no steps")]
     NoSteps,
-    /// Steps that need each other, or steps that are not there.
-    #[error("steps are not in an order in which each comes after the steps it needs")]
+    /// Steps depend on each other in a cycle, or on steps that do not exist.
+    #[error("steps are not sorted by dependency")]
     StepsOutOfOrder,
-    /// No such step.
+    /// No step of the run has this id.
     #[error("run has no such step")]
     NoSuchStep,
-    /// A step that it needs has not succeeded.
+    /// A dependency of the step has not succeeded.
     #[error("a step that this one needs has not succeeded")]
     NotReady,
-    /// The step is somewhere else.
-    #[error("step is not waiting for that")]
+    /// The command does not apply to the state of the step.
+    #[error("step is not in a state that allows this")]
     NotWaitingForThat,
     /// Another job works on the step.
     #[error("this job does not work on any step of the run")]
     NotItsJob,
-    /// No plan awaits a word.
+    /// No plan waits for approval.
     #[error("no plan of this step is waiting for approval")]
     NothingToApprove,
-    /// The word is about another plan.
-    #[error("the plan that is waiting for approval is {waiting}, not the one you looked at")]
+    /// The decision covers another plan.
+    #[error("another plan waits for approval: {waiting}; review it and decide again")]
     AnotherPlan {
-        /// The plan that is waiting.
+        /// Digest of the plan that waits.
         waiting: Digest,
     },
-    /// Nobody approved in time.
-    #[error("the plan could be approved until {at}; retry the run to plan again")]
+    /// The request for approval has expired.
+    #[error("approval expired at {at}: retry the run to plan again")]
     ApprovalExpired {
-        /// The end of it.
+        /// Time limit.
         at: Timestamp,
     },
-    /// A word needs a reason.
-    #[error("say why: the reason is empty")]
+    /// A decision needs a reason.
+    #[error("reason is empty: give a reason")]
     NoReason,
-    /// Only failed steps are retried.
-    #[error(
-        "only the first provision of an install is approved in advance, not a run of another kind"
-    )]
+    /// Only a first provision can be approved in advance.
+    #[error("only the first provision of an install can be approved in advance")]
     NotAProvision,
-    /// Only what failed.
+    /// Only failed steps are retried.
     #[error("only a failed step can be retried")]
     NotFailed,
-    /// The run is to end.
+    /// A cancelled run starts nothing.
     #[error("run is being cancelled")]
     Cancelling,
-    /// Too late.
+    /// A finished run does not change.
     #[error("run has already ended: {outcome}")]
-    AlreadyEnded {
-        /// How.
-        outcome: Outcome,
-    },
+    AlreadyEnded { outcome: Outcome },
 }

@@ -1,4 +1,4 @@
-//! What can have happened to a run. The names are on disk: add, never rename.
+//! Events of a run. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Outcome, PlanFacts, RunKind, Skip, StepFailure, StepSpec};
@@ -9,165 +9,165 @@ use crate::{
     ids::{InstallId, JobId, StepId},
 };
 
-/// A fact about a run.
+/// Event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// Somebody asked for an operation on an install.
+    /// An actor requested an operation on an install.
     Requested {
-        /// Whose install is to be changed.
+        /// Install to change.
         install: InstallId,
-        /// What is to be done.
+        /// Requested operation.
         kind: RunKind,
-        /// Why.
+        /// Reason that was given.
         cause: Cause,
-        /// Who asked.
+        /// Actor that requested it.
         by: Actor,
-        /// Which published config the run is planned from.
+        /// Config version that the run is planned from.
         config_version: u32,
-        /// In the words of who asked.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The steps, and the position of the log that they were planned at.
+    /// The steps were planned at a position of the log.
     Planned {
-        /// In an order in which each step comes after the steps it needs.
+        /// Steps of the run, each after its dependencies.
         steps: Vec<StepSpec>,
-        /// Everything up to here was known to the planner.
+        /// Log position that the planner had read up to.
         position: u64,
     },
     /// A step holds its resource and its first job is queued.
     StepStarted {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The job that plans it, or does it where there is nothing to plan.
+        /// Job that plans the step, or executes it if there is nothing to plan.
         job: JobId,
     },
-    /// The runner says what an apply would change.
+    /// The runner reported a plan: the changes that an apply would make.
     PlanProduced {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The job that planned.
+        /// Job that made the plan.
         job: JobId,
-        /// What would change.
+        /// Planned changes.
         #[serde(flatten)]
         plan: PlanFacts,
     },
-    /// The step waits for a person's word on the plan's digest.
+    /// The step waits for approval of the plan.
     ApprovalRequested {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The plan that is to be approved.
+        /// Digest of the plan to approve.
         digest: Digest,
-        /// After this moment the request is void.
+        /// Time at which the request for approval expires.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         expires_at: Timestamp,
     },
-    /// Somebody said yes to exactly this plan.
+    /// An actor approved exactly this plan.
     Approved {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The plan that was approved.
+        /// Digest of the approved plan.
         digest: Digest,
-        /// Who approved.
+        /// Actor that approved it.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
-    /// Somebody said no to exactly this plan.
+    /// An actor denied exactly this plan.
     Denied {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The plan that was denied.
+        /// Digest of the denied plan.
         digest: Digest,
-        /// Who denied.
+        /// Actor that denied it.
         by: Actor,
-        /// Why.
+        /// Reason for the decision.
         reason: String,
     },
-    /// Nobody answered in time.
+    /// The plan was not approved in time.
     ApprovalExpired {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The plan that nobody approved.
+        /// Digest of the plan.
         digest: Digest,
     },
-    /// The plan can no longer be applied as it was approved: the step plans again.
+    /// The approved plan can no longer be applied. The step plans again.
     PlanInvalidated {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The plan that is void.
+        /// Digest of the invalid plan.
         digest: Digest,
-        /// What changed under it.
+        /// Change that made the plan stale.
         reason: String,
     },
     /// The job that applies the approved plan is queued.
     ApplyStarted {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// The job that applies.
+        /// Job that applies the plan.
         job: JobId,
     },
-    /// The step did what it was for.
+    /// The step succeeded.
     StepSucceeded {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// Whether there was nothing to change.
+        /// True if the plan had no changes.
         noop: bool,
     },
-    /// The step did not do what it was for.
+    /// The step failed.
     StepFailed {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
     },
-    /// The work of a step failed, and the step starts again by itself after a back-off.
+    /// The work of a step failed, and the step starts again automatically after a back-off.
     StepRetryScheduled {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
         /// Number of the retry, from 1.
         attempt: u32,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
         /// Earliest start.
         not_before: Timestamp,
     },
-    /// The step will not be done in this run.
+    /// The step is skipped in this run.
     StepSkipped {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// Why not.
+        /// Reason that it is skipped.
         reason: Skip,
     },
-    /// A failed step is to be tried again.
+    /// A failed step is retried.
     StepRetried {
-        /// Which step.
+        /// Id of the step.
         step: StepId,
-        /// Who asked.
+        /// Actor that requested it.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Somebody wants the run to end.
+    /// An actor requested that the run is cancelled.
     CancelRequested {
-        /// Who asked.
+        /// Actor that requested it.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
-        /// Without waiting for the grace period of what works.
+        /// True to skip the grace period of running jobs.
         force: bool,
     },
-    /// Nothing of this run will happen any more.
+    /// The run has finished.
     Finished {
-        /// How it ended.
+        /// Outcome of the run.
         outcome: Outcome,
     },
 }

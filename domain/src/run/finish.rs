@@ -1,4 +1,4 @@
-//! How steps end, and the run with them.
+//! Completion, failure and retry of steps, and the end of the run.
 use super::{Decision, Outcome, Run, RunError, RunEvent, Skip, Step, StepFailure, StepState};
 use crate::{
     actor::Actor,
@@ -42,7 +42,7 @@ impl Run {
             return Ok(vec![]);
         } else {
             let at = self.open(step)?;
-            // A job that works on the step is the only one that may say that it failed.
+            // While a job works on the step, only that job may report a failure.
             if at.state.job().is_some() {
                 return Err(RunError::NotWaitingForThat);
             }
@@ -76,7 +76,7 @@ impl Run {
         }
     }
 
-    /// These facts, and what they entail: steps that will not be done, and the end of the run.
+    /// Returns these events with their consequences: skipped steps and the end of the run.
     pub(super) fn and_then(&self, mut facts: Vec<RunEvent>) -> Decision {
         let mut after = self.clone();
         facts.iter().cloned().for_each(|fact| after.evolve(fact));
@@ -98,7 +98,7 @@ impl Run {
         Ok(facts)
     }
 
-    /// Whether a step works, waits for a word, or can still begin.
+    /// Returns true if a step is in progress, waits for approval or can still start.
     fn goes_on(&self) -> bool {
         self.steps.iter().any(|at| match at.state {
             StepState::Waiting => !self.is_blocked(at),
@@ -114,7 +114,7 @@ impl Run {
         })
     }
 
-    /// Whether a step that it needs, directly or not, has ended without success.
+    /// Returns true if a direct or indirect dependency of the step has ended without success.
     fn is_blocked(&self, at: &Step) -> bool {
         let states = self.states();
         at.spec.depends_on.iter().any(|need| match states.get(need) {
@@ -154,7 +154,7 @@ impl Run {
 }
 
 impl Step {
-    /// Whether a cancel ends it at once: nothing works on it.
+    /// Returns true if a cancel skips the step at once, because no job works on it.
     fn can_be_skipped(&self) -> bool {
         match self.state {
             StepState::Waiting

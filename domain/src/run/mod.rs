@@ -4,12 +4,12 @@
 //! step: waiting ─start─▶ planning ─plan─┬─ no changes ────────────────────────▶ succeeded
 //!          ▲                            ├─ awaiting approval ─approve─▶ approved
 //!          │                            └─ automatic ─────────────────────┤
-//!          └───────────── plan voided ◀────────── applying ◀─start apply──┘
+//!          └───────────── plan stale  ◀────────── applying ◀─start apply──┘
 //!                                                    └─ complete | fail ─▶ succeeded | failed
 //! ```
-//! A job that fails with a known result may be retried by itself, after a back-off (`retry.rs`).
-//! A step begins when the steps that it needs have succeeded; a failed step blocks only the steps
-//! that need it. The run ends when nothing of it can go on, and says in one word how.
+//! A job that fails with a known result may be retried automatically, after a back-off (`retry.rs`).
+//! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. The
+//! run finishes when no step can continue, and has one outcome.
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -42,7 +42,7 @@ pub use undone::Undone;
 
 type Decision = Result<Vec<RunEvent>, RunError>;
 
-/// How often a step plans again because its plan went stale under the approval.
+/// Maximum number of plans of a step whose approved plans become stale.
 pub const PLANS_AT_MOST: u32 = 3;
 
 impl Decider for Run {
@@ -125,7 +125,7 @@ impl Run {
         }
     }
 
-    /// A second cancel is nothing new, unless it no longer wants to wait.
+    /// Requests a cancel. A second request changes nothing, unless it adds `force`.
     fn cancel(&self, by: Actor, reason: String, force: bool) -> Decision {
         self.live()?;
         if self.cancel.as_ref().is_some_and(|asked| asked.force || !force) {
@@ -137,7 +137,7 @@ impl Run {
         self.and_then(vec![RunEvent::CancelRequested { by, reason, force }])
     }
 
-    /// The run, while something of it can still happen.
+    /// Checks that the run exists and has not finished.
     fn live(&self) -> Result<(), RunError> {
         match (&self.request, self.outcome) {
             (None, _) => Err(RunError::NotFound),
@@ -146,7 +146,7 @@ impl Run {
         }
     }
 
-    /// A step of a run that still goes on.
+    /// Returns a step of a run that has not finished.
     fn open(&self, step: crate::ids::StepId) -> Result<&Step, RunError> {
         self.live()?;
         self.step(step).ok_or(RunError::NoSuchStep)

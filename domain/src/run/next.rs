@@ -1,20 +1,21 @@
-//! What a run wants now. The shell does it and tells the run; asking twice is harmless.
+//! Effects that a run requires now. The caller performs them and handles the resulting commands on
+//! the run. The list may be requested repeatedly.
 use super::{Run, Step, StepState};
 use crate::ids::{JobId, StepId};
 
-/// One thing that a run wants now.
+/// Effect that a run requires now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Hold what the step changes, and queue its first job.
+    /// Reserve the resource of the step, and queue its first job.
     Start(StepId),
     /// Queue the apply of the approved plan.
     Apply(StepId),
-    /// Ask the job's runner to stop.
+    /// Cancel the job.
     CancelJob(JobId),
 }
 
 impl Run {
-    /// What the run wants now, in the order of its steps.
+    /// Returns the effects that the run requires now, in the order of its steps.
     pub fn next(&self) -> Vec<Next> {
         if self.outcome.is_some() {
             return vec![];
@@ -38,7 +39,7 @@ impl Run {
         self.steps.iter().filter_map(wanted).collect()
     }
 
-    /// Whether every step that it needs has succeeded.
+    /// Returns true if all dependencies of the step have succeeded.
     pub(super) fn is_ready(&self, at: &Step) -> bool {
         let states = self.states();
         let done = |need| matches!(states.get(need), Some(StepState::Succeeded { .. }));

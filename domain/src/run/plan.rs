@@ -1,8 +1,8 @@
-//! From a config and what an install has to the steps that bring the one to the other.
+//! Plans the steps that change an install from its actual to its desired state.
 //!
-//! Only what is reached is planned: a component that is new, that changed (its fingerprint is not
-//! the deployed one), that runs on outputs which are others by now, or that reads from one that is
-//! planned. Nothing here knows the clock or makes ids: the caller gives them.
+//! A deploy plans only the components that a change affects. Such a component is new, has another
+//! fingerprint than the deployed one, uses outdated outputs, or reads from a planned component. The
+//! planner has no clock, and the caller provides new ids.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, StepOptions, StepSpec, Target, Undone};
@@ -16,101 +16,100 @@ mod order;
 
 pub use down::{deprovision, teardown};
 
-/// What a config version wants to be there.
+/// State that a config version asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     /// The base infrastructure, if the app has one.
     pub sandbox: Option<WantedSandbox>,
-    /// By name.
+    /// Components by name.
     pub components: BTreeMap<String, WantedComponent>,
-    /// Scripts that run when everything is there, in this order.
+    /// Scripts that run after everything is deployed, in this order.
     pub after: Vec<String>,
 }
 
-/// The base infrastructure that a config version wants.
+/// Desired base infrastructure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WantedSandbox {
-    /// Where its artifact comes from.
+    /// Build of the artifact.
     pub build: BuildId,
-    /// Everything that decides the result.
+    /// Digest of everything that determines the result.
     pub fingerprint: Digest,
 }
 
-/// A component that a config version wants.
+/// Desired component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WantedComponent {
-    /// Which.
     pub component: ComponentId,
-    /// Where its artifact comes from.
+    /// Build of the artifact.
     pub build: BuildId,
-    /// Names of the components that must be there before.
+    /// Names of the components that it depends on.
     pub depends_on: BTreeSet<String>,
-    /// Whether it reads outputs of the sandbox.
+    /// True if it reads outputs of the sandbox.
     pub reads_sandbox: bool,
-    /// Everything that decides the result, but outputs of others.
+    /// Digest of everything that determines the result, except outputs of other components.
     pub fingerprint: Digest,
 }
 
-/// What an install has.
+/// State that an install has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Present {
-    /// What its sandbox was brought from, and what decided the result; see [`PresentComponent`].
+    /// Build and fingerprint of the deployed sandbox; see [`ActualComponent`].
     pub sandbox: Option<(BuildId, Option<Digest>)>,
-    /// By name.
+    /// Components by name.
     pub components: BTreeMap<String, PresentComponent>,
 }
 
-/// A component that is deployed.
+/// Deployed component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PresentComponent {
-    /// Which.
     pub component: ComponentId,
-    /// What was brought, from this build.
+    /// Deployed build.
     pub build: BuildId,
-    /// What decided the result; none where an apply did not succeed, so that nobody knows what is there.
+    /// Digest of everything that determined the result. None if an apply did not succeed, so that
+    /// the actual state is unknown.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that it needed.
+    /// Names of the components that it depended on.
     pub depends_on: BTreeSet<String>,
-    /// What became another after it was read for the last time.
+    /// Outputs that changed after the component had read them for the last time.
     pub missed: Missed,
 }
 
-/// Outputs that became others after a component had read them, if it reads them at all.
+/// Outputs that changed after the last deploy of a component, whether or not it reads them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Missed {
-    /// Whether those of the sandbox did.
+    /// True if outputs of the sandbox changed.
     pub sandbox: bool,
-    /// Names of the components whose outputs did.
+    /// Names of the components whose outputs changed.
     pub components: BTreeSet<String>,
 }
 
-/// Which components a deploy is about.
+/// Components that a deploy includes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scope {
-    /// Whatever is reached by a change.
+    /// Components that a change affects.
     Reached,
     /// Everything, changed or not.
     Everything,
-    /// These, whether changed or not, and with `dependents` all that need them.
+    /// Components with these names, changed or not.
     Named {
         /// Names of components.
         names: BTreeSet<String>,
-        /// Also whatever needs them.
+        /// True to include the components that depend on them.
         dependents: bool,
     },
-    /// What an earlier run left undone, and nothing else.
+    /// Work that an earlier run left unfinished, and nothing else.
     Undone(Undone),
 }
 
-/// A name that no component has.
+/// Name that no component has.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("no component is named {0:?}")]
 pub struct NoSuchComponent(pub String);
 
-/// The steps of a provision, reprovision, deploy, input update or rollback.
+/// Plans the steps of a provision, reprovision, deploy, input update, upgrade or rollback.
 ///
-/// A component that the config no longer has is destroyed: first of all where nothing that is planned
-/// uses it, else when everything that used it has moved off it.
+/// A component that the config no longer has is destroyed. If no planned component uses it, it is
+/// destroyed first. Otherwise it is destroyed after its planned users have been applied.
 pub fn bring(
     wanted: &Wanted,
     present: &Present,
@@ -198,7 +197,7 @@ pub fn bring(
     Ok(steps)
 }
 
-/// What is there and is to go, because the config no longer has it.
+/// Returns the deployed components to destroy, because the config no longer has them.
 fn gone<'p>(
     wanted: &Wanted,
     present: &'p Present,
@@ -213,21 +212,21 @@ fn gone<'p>(
     present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)).collect()
 }
 
-/// The one step of an action.
+/// Returns the single step of an action.
 pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
     let (operation, options) = (Operation::Execute, StepOptions::default());
     StepSpec { step, target, operation, depends_on, fingerprint: None, options }
 }
 
-/// Names of the components that are to be planned.
+/// Returns the names of the components to plan.
 ///
-/// A sandbox that moves takes along what is there and reads it, also where a person named others: what
-/// was made for the former one may not run at all.
+/// A change of the sandbox includes all deployed components that read it, even if a user named
+/// others: they may not run on the new sandbox at all.
 ///
-/// What decides a component's result has no outputs of others. So one whose step came to nothing after
-/// others had changed (denied, refused, cancelled) is as wanted, and runs on the old outputs: it is
-/// planned until it has read the new ones.
+/// A fingerprint does not cover outputs of other components. A component therefore keeps its
+/// desired fingerprint if such outputs change and its own step is denied, refused or cancelled. It
+/// is planned until it has read the new outputs.
 fn reached(
     wanted: &Wanted,
     present: &Present,
@@ -263,7 +262,7 @@ fn reached(
     if follow { with_readers(wanted, reached, |_| true) } else { reached }
 }
 
-/// These, and whatever reads from them, of those that count.
+/// Adds the components that read from these, directly or indirectly, if `counts` allows them.
 fn with_readers(
     wanted: &Wanted,
     mut reached: BTreeSet<String>,

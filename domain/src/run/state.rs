@@ -1,4 +1,4 @@
-//! What we know of a run, and how a fact changes it.
+//! State of a run, folded from its events.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -17,60 +17,60 @@ use crate::{
 /// One orchestrated operation on an install.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Run {
-    /// What was asked; nothing before the run is requested.
+    /// Request; none before the run is requested.
     pub request: Option<Request>,
-    /// In an order in which each step comes after the steps it needs.
+    /// Steps of the run, each after its dependencies.
     pub steps: Vec<Step>,
-    /// Who wants the run to end, and why.
+    /// Cancel request, if there is one.
     pub cancel: Option<Cancel>,
-    /// How it ended.
+    /// Outcome, once the run has finished.
     pub outcome: Option<Outcome>,
 }
 
-/// That a run is to end.
+/// Request to cancel a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Cancel {
-    /// Who asked.
+    /// Actor that requested it.
     pub by: Actor,
-    /// Why.
+    /// Reason that was given.
     pub reason: String,
-    /// Without waiting for the grace period of what works.
+    /// True to skip the grace period of running jobs.
     pub force: bool,
 }
 
-/// What was asked.
+/// Request for a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Request {
-    /// Whose install is to be changed.
+    /// Install to change.
     pub install: InstallId,
-    /// What is to be done.
+    /// Requested operation.
     pub kind: RunKind,
-    /// Why.
+    /// Cause of the request.
     pub cause: Cause,
-    /// Who asked.
+    /// Actor that requested it.
     pub by: Actor,
-    /// Which published config the run is planned from.
+    /// Config version that the run is planned from.
     pub config_version: u32,
-    /// In the words of who asked.
+    /// Reason, if one was given.
     pub reason: Option<String>,
 }
 
-/// What a run does to an install.
+/// Operation of a run on an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// Bring sandbox and components into being.
+    /// Create sandbox and components.
     Provision,
     /// Plan and apply sandbox and components again.
     Reprovision,
-    /// Bring components to the pinned config.
+    /// Deploy the components of the pinned config version.
     Deploy,
-    /// Bring to the install what its changed inputs reach.
+    /// Deploy the components that changed inputs affect.
     InputUpdate,
-    /// Move to a later config version, or bring what is missing of the pinned one.
+    /// Deploy a later config version, or what is missing of the pinned one.
     Upgrade,
-    /// Go back to an earlier config version.
+    /// Return to an earlier config version.
     Rollback,
     /// Destroy the components.
     Teardown,
@@ -96,36 +96,36 @@ impl fmt::Display for RunKind {
     }
 }
 
-/// Why a run was asked for.
+/// Cause of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Cause {
-    /// A person or a service asked through the Control API.
+    /// A person or a service requested it through the Control API.
     Requested,
-    /// The runner enrolled, so the install sets itself up.
+    /// The runner enrolled, so that the install provisions itself.
     RunnerEnrolled,
-    /// The steps that an earlier run left undone.
+    /// Retry of the unfinished steps of an earlier run.
     Retry {
-        /// The run that is tried again.
+        /// Earlier run.
         of: RunId,
     },
 }
 
-/// One node of a run's graph, as it was planned.
+/// Step of a run as it was planned: a node of the run's graph.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct StepSpec {
-    /// Its id.
+    /// Id of the step.
     pub step: StepId,
-    /// What it changes.
+    /// Target of the operation.
     pub target: Target,
-    /// What it does to it.
+    /// Operation on the target.
     pub operation: Operation,
     /// Steps that must have succeeded before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
-    /// What is brought: everything that decides the result, but outputs of others.
+    /// Digest of everything that determines the result, except outputs of other components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Digest>,
     /// Settings of the config for this step.
@@ -140,48 +140,47 @@ pub struct StepOptions {
     /// Number of automatic retries after failed jobs.
     #[serde(default)]
     pub max_auto_retries: u32,
-    /// Whether a plan without changes is approved and applied like any other plan.
+    /// True if a plan without changes is approved and applied like any other plan.
     #[serde(default)]
     pub applies_noops: bool,
 }
 
 impl StepOptions {
-    /// Whether the config sets nothing.
+    /// Returns true if the config sets no option.
     pub fn is_default(&self) -> bool {
         *self == StepOptions::default()
     }
 }
 
-/// What a step changes.
+/// Target of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Target {
     /// The base infrastructure.
     Sandbox {
-        /// Where its artifact comes from.
+        /// Build of the artifact.
         build: BuildId,
     },
     /// One component.
     Component {
-        /// Which.
         component: ComponentId,
-        /// By the name that templates use.
+        /// Name that templates use.
         name: String,
-        /// Where its artifact comes from.
+        /// Build of the artifact.
         build: BuildId,
-        /// Names of the components that it needs.
+        /// Names of the components that it depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
-    /// Nothing of ours: a vendor's script.
+    /// Script of the vendor, which changes no component.
     Action {
         /// The action's name.
         name: String,
     },
 }
 
-/// What a step does to its target.
+/// Operation of a step on its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -194,38 +193,38 @@ pub enum Operation {
     Execute,
 }
 
-/// What an apply would change, in numbers, and the digest that an approval speaks of.
+/// Planned changes in numbers, and the digest that an approval covers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PlanFacts {
-    /// The plan digest (design: signed by the runner, approved by people).
+    /// Plan digest, which the runner signs and an approval covers.
     pub digest: Digest,
-    /// The redacted summary, a blob.
+    /// Digest of the redacted summary, which is stored as a blob.
     pub summary: Digest,
-    /// Whether nothing would change.
+    /// True if the plan has no changes.
     pub noop: bool,
-    /// Resources to be made.
+    /// Number of resources to create.
     pub add: u64,
-    /// Resources to be changed.
+    /// Number of resources to change.
     pub change: u64,
-    /// Resources to be destroyed.
+    /// Number of resources to destroy.
     pub destroy: u64,
 }
 
-/// How a run ended.
+/// Outcome of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Every step did what it was for.
+    /// Every step succeeded.
     Succeeded,
     /// A step failed.
     Failed,
-    /// Somebody asked, and what ran has ended.
+    /// The run was cancelled on request, and its jobs have ended.
     Cancelled,
-    /// Somebody said no to a plan.
+    /// A plan was denied.
     Denied,
-    /// Nobody answered in time.
+    /// A plan was not approved in time.
     Expired,
 }
 
@@ -242,12 +241,12 @@ impl fmt::Display for Outcome {
 }
 
 impl Run {
-    /// The step of this id.
+    /// Returns the step with this id.
     pub fn step(&self, id: StepId) -> Option<&Step> {
         self.steps.iter().find(|step| step.spec.step == id)
     }
 
-    /// The step that this job works on now.
+    /// Returns the step that this job works on now.
     pub fn step_of(&self, job: JobId) -> Option<&Step> {
         self.steps.iter().find(|step| step.state.job() == Some(job))
     }
@@ -288,7 +287,7 @@ impl Run {
                     at.state = StepState::Approved { plan };
                 }
             }),
-            // What follows from a no, or from silence, is the next event.
+            // The next event records the consequence.
             RunEvent::Denied { .. } | RunEvent::ApprovalExpired { .. } => {}
             RunEvent::PlanInvalidated { step, .. } => self.set(step, |at| {
                 at.voided += 1;
@@ -315,7 +314,7 @@ impl Run {
             RunEvent::StepSkipped { step, reason } => {
                 self.set(step, |at| at.state = StepState::Skipped { reason });
             }
-            // Whoever asks again has looked: the plans that went stale before no longer count.
+            // A retry resets the limit of stale plans.
             RunEvent::StepRetried { step, .. } => self.set(step, |at| {
                 at.voided = 0;
                 if matches!(at.state, StepState::Failed { .. }) {

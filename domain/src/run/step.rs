@@ -1,117 +1,108 @@
-//! Where a step of a run is, and how it got there.
+//! State of a step of a run.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{Operation, PlanFacts, StepSpec};
 use crate::{decider::Timestamp, ids::JobId};
 
-/// One node of a run's graph, and where it is.
+/// Step of a run with its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Step {
-    /// As it was planned.
+    /// Step as it was planned.
     pub spec: StepSpec,
-    /// Where it is.
+    /// Lifecycle state.
     pub state: StepState,
-    /// Plans that could no longer be applied.
+    /// Number of approved plans that became stale.
     pub voided: u32,
-    /// Automatic retries since a user asked for the step.
+    /// Number of automatic retries since a user retried the failed step.
     pub retries: u32,
-    /// Every job that was made for it, in order.
+    /// All jobs of the step, in order.
     pub jobs: Vec<JobId>,
 }
 
-/// Where a step is.
+/// Lifecycle state of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum StepState {
-    /// For other steps, or for what it must hold.
+    /// The step waits for other steps or for its resource.
     Waiting,
-    /// A job plans it.
-    Planning {
-        /// Which job.
-        job: JobId,
-    },
-    /// A person must say yes.
+    /// A job plans the step.
+    Planning { job: JobId },
+    /// The plan needs approval.
     AwaitingApproval {
-        /// To this plan.
+        /// Plan to approve.
         plan: PlanFacts,
-        /// Before this moment.
+        /// Time at which the request for approval expires.
         #[bincode(with_serde)]
         expires_at: Timestamp,
     },
-    /// Somebody said yes; the apply is not queued yet.
+    /// The plan is approved, and the apply is not queued yet.
     Approved {
-        /// To this plan.
+        /// Approved plan.
         plan: PlanFacts,
     },
     /// A job applies the plan.
     Applying {
-        /// Which job.
         job: JobId,
-        /// Exactly this plan.
+        /// Plan that the job applies.
         plan: PlanFacts,
     },
     /// A job runs the script.
-    Executing {
-        /// Which job.
-        job: JobId,
-    },
-    /// Its job failed, and the step starts again by itself.
+    Executing { job: JobId },
+    /// The job failed, and the step starts again automatically.
     RetryScheduled {
         /// Earliest start.
         #[bincode(with_serde)]
         not_before: Timestamp,
     },
-    /// It did what it was for.
     Succeeded {
-        /// Whether there was nothing to change.
+        /// True if the plan had no changes.
         noop: bool,
     },
-    /// It did not.
     Failed {
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Explanation for users.
         detail: String,
     },
-    /// It will not be done in this run.
+    /// The step is skipped in this run.
     Skipped {
-        /// Why not.
+        /// Reason that it is skipped.
         reason: Skip,
     },
 }
 
-/// What kind of failure ended a step.
+/// Kind of failure of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
-    /// The work said so.
+    /// The job failed.
     JobFailed,
-    /// The work was cancelled, and its runner confirmed.
+    /// The job was cancelled, and its runner confirmed.
     JobCancelled,
-    /// Nobody can say what became of the work, and it was safe to give up.
+    /// The outcome of the job is unknown, and giving up was safe.
     JobLost,
     /// The artifact could not be built.
     BuildFailed,
     /// The manifest cannot be rendered from the templates and inputs.
     RenderFailed,
-    /// The plan changed under the approval, again and again.
+    /// The plan became stale after its approval too often.
     PlanUnstable,
 }
 
-/// Why a step is not done in this run.
+/// Reason that a step is skipped in this run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Skip {
     /// Its plan was denied.
     Denied,
-    /// Nobody approved in time.
+    /// Its plan was not approved in time.
     Expired,
     /// The run was cancelled.
     Cancelled,
-    /// A step that it needs did not succeed.
+    /// A dependency did not succeed.
     Blocked,
 }
 
@@ -134,7 +125,7 @@ impl StepFailure {
 }
 
 impl StepState {
-    /// Whether nothing of this step will happen any more.
+    /// Returns true if the state of the step is final.
     pub fn is_over(&self) -> bool {
         match self {
             StepState::Succeeded { .. } | StepState::Failed { .. } | StepState::Skipped { .. } => {
@@ -150,7 +141,7 @@ impl StepState {
         }
     }
 
-    /// The job that works on the step now.
+    /// Returns the job that works on the step now.
     pub fn job(&self) -> Option<JobId> {
         match self {
             StepState::Planning { job }

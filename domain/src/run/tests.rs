@@ -20,7 +20,7 @@ const SANDBOX: StepId = StepId(ulid::Ulid(1));
 const LEFT: StepId = StepId(ulid::Ulid(2));
 const RIGHT: StepId = StepId(ulid::Ulid(3));
 const TOP: StepId = StepId(ulid::Ulid(4));
-/// When approvals expire; nothing here happens later unless it says so.
+/// Expiry time of approvals. The commands of the tests come earlier unless a test sets the time.
 fn later() -> Timestamp {
     Timestamp::UNIX_EPOCH + chrono::TimeDelta::days(7)
 }
@@ -46,7 +46,7 @@ fn step(step: StepId, depends_on: &[StepId]) -> StepSpec {
     }
 }
 
-/// A diamond: two steps on the sandbox, one on both.
+/// Returns steps in a diamond: two depend on the sandbox, and one depends on both.
 fn diamond() -> Vec<StepSpec> {
     vec![
         step(SANDBOX, &[]),

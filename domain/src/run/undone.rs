@@ -1,30 +1,30 @@
-//! What a run that has ended left undone: what a retry is about, and nothing else.
+//! Unfinished work of a run that has finished. A retry repeats exactly this work.
 use std::collections::BTreeSet;
 
 use super::{Operation, Run, StepState, Target};
 
-/// What is to be done again.
+/// Unfinished work of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Undone {
-    /// Whether the sandbox is among it.
+    /// True if the sandbox is unfinished.
     pub sandbox: bool,
-    /// Components that were to be brought, by name.
+    /// Names of the components to deploy.
     pub bring: BTreeSet<String>,
-    /// Components that were to be destroyed, by name.
+    /// Names of the components to destroy.
     pub destroy: BTreeSet<String>,
-    /// Scripts, in the order in which they were to run.
+    /// Scripts to run, in their planned order.
     pub actions: Vec<String>,
 }
 
 impl Undone {
-    /// Whether nothing is.
+    /// Returns true if no work remains.
     pub fn is_empty(&self) -> bool {
         *self == Undone::default()
     }
 }
 
 impl Run {
-    /// Everything that the run was to do and did not.
+    /// Returns the work of all steps that did not succeed.
     pub fn undone(&self) -> Undone {
         let mut undone = Undone::default();
         let is_done = |state: &StepState| matches!(state, StepState::Succeeded { .. });

@@ -1,4 +1,4 @@
-//! What can be asked of a runner.
+//! Commands of a runner.
 use super::{Identity, Refusal, Side};
 use crate::{
     actor::Actor,
@@ -6,85 +6,84 @@ use crate::{
     ids::{ExecutionId, JobId},
 };
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum RunnerCommand {
-    /// Let it in.
+    /// Enrol the runner.
     Enrol(Identity),
-    /// It signs with another key from now on.
+    /// Replace the key that the runner signs with.
     Rekey {
-        /// The public key, hexadecimal.
+        /// New public key, hexadecimal.
         identity_key: String,
     },
-    /// It is to make itself another key.
+    /// Request that the runner replaces its key.
     RequestRekey {
-        /// Who decided.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// It has not called for minutes, or ended in order.
+    /// Record that the runner has not called for minutes, or has stopped in order.
     Disconnect {
-        /// Its last call.
+        /// Time of its last call.
         last_contact_at: Timestamp,
-        /// Whether the runner announced its end.
+        /// True if the runner announced its end.
         stopped: bool,
     },
-    /// It called again.
+    /// Record that the runner reconnected.
     Reconnect,
-    /// Let it finish, and give it nothing more.
+    /// Drain the runner: it finishes its jobs and gets no new ones.
     Drain {
-        /// Who decided.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Give it work again.
+    /// Resume new work after a drain.
     Resume {
-        /// Who decided.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Turn a switch off.
+    /// Disable the runner for one side.
     Disable {
-        /// Whose switch.
+        /// Side that disables it.
         side: Side,
-        /// Who turned it.
+        /// Actor that decides.
         by: Actor,
-        /// Why.
         reason: String,
     },
-    /// Turn a switch on.
+    /// Enable the runner for one side.
     Enable {
-        /// Whose switch.
+        /// Side that enables it.
         side: Side,
-        /// Who turned it.
+        /// Actor that decides.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Never hear it again.
+    /// Revoke the runner permanently.
     Revoke {
-        /// Who decided.
+        /// Actor that decides.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
-    /// It will not do a job.
+    /// Record that the runner refused a job.
     Refuse(Refusal),
-    /// Its credential is used by more than one agent.
+    /// Record that more than one agent may use the credential of the runner.
     SuspectClone {
-        /// How many sessions it opened in a short time.
+        /// Number of sessions that it opened in a short time.
         sessions: u32,
     },
-    /// It spoke of a job that is not its own.
+    /// Record calls about a job that the runner does not own.
     SuspectForgery {
-        /// The last one that it spoke of.
+        /// Job of the last such call.
         job: JobId,
-        /// The execution that it named.
+        /// Execution of the last such call.
         execution: ExecutionId,
-        /// How often it did so since this was last said.
+        /// Number of such calls since the last record.
         calls: u32,
     },
 }

@@ -1,25 +1,25 @@
-//! Why a runner says no, in the words of the business.
+//! Reasons to reject a runner command.
 use super::{Identity, RunnerMode};
 
-/// Why a runner says no.
+/// Reason to reject a runner command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunnerError {
-    /// Nothing enrolled under this id.
+    /// No runner has this id.
     #[error("runner does not exist")]
     NotFound,
-    /// The same id for another agent.
-    #[error("runner is already enrolled, with other values")]
+    /// The id belongs to another runner.
+    #[error("runner is already enrolled with other values")]
     AlreadyEnrolled,
-    /// It is bound to exactly one.
+    /// A runner of an install is bound to exactly one install.
     #[error("a runner of installs belongs to one install and needs its encryption key")]
     NeedsAnInstall,
-    /// It is bound to none.
+    /// A build runner is bound to no install.
     #[error("a build runner belongs to no install and has no encryption key")]
     BelongsToNoInstall,
-    /// Whoever has a key that was replaced must not get in by it again.
-    #[error("runner had this key before; it needs a new one")]
+    /// A replaced key is not accepted again, because it may be compromised.
+    #[error("key was replaced before: generate a new key")]
     KeyWasReplaced,
-    /// It is never heard again.
+    /// A revoked runner is not accepted again.
     #[error("runner was revoked")]
     Revoked,
 }

@@ -1,4 +1,4 @@
-//! What can have happened to a runner. The names are on disk: add, never rename.
+//! Events of a runner. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Refusal, Side};
@@ -8,94 +8,96 @@ use crate::{
     ids::{ExecutionId, JobId},
 };
 
-/// A fact about a runner.
+/// Event of a runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunnerEvent {
-    /// It is known.
+    /// The runner enrolled.
     Enrolled(Identity),
-    /// It signs with another key from now on.
+    /// The runner replaced the key that it signs with.
     Rekeyed {
-        /// The public key, hexadecimal.
+        /// New public key, hexadecimal.
         identity_key: String,
     },
-    /// It is to make itself another key, and has not yet.
+    /// An actor requested that the runner replaces its key.
     RekeyRequested {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// No call for minutes, or the runner said that it ends.
+    /// The runner has not called for minutes, or announced its end.
     Disconnected {
-        /// Its last call.
+        /// Time of its last call.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         last_contact_at: Timestamp,
-        /// Whether the runner said that it ends.
+        /// True if the runner announced its end.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stopped: bool,
     },
-    /// It called again.
+    /// The runner reconnected.
     Reconnected,
-    /// It finishes what it has, and gets nothing more.
+    /// The runner finishes its jobs and gets no new ones.
     Drained {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// It gets work again.
+    /// The runner gets jobs again.
     Resumed {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A switch is off.
+    /// One side disabled the runner.
     Disabled {
-        /// Whose switch.
+        /// Side that disabled it.
         side: Side,
-        /// Who turned it.
+        /// Actor that decided.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
     /// A switch is on.
     Enabled {
-        /// Whose switch.
+        /// Side that enabled it.
         side: Side,
-        /// Who turned it.
+        /// Actor that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// It is never heard again.
+    /// The runner was revoked permanently.
     Revoked {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
-    /// It will not do a job.
+    /// The runner refused a job.
     Refused(Refusal),
-    /// Its credential is used by more than one agent.
+    /// More than one agent may use the credential of the runner.
     CloneSuspected {
-        /// How many sessions it opened in a short time.
+        /// Number of sessions that it opened in a short time.
         sessions: u32,
     },
-    /// It spoke of a job that is not its own, or signed of its own what is not so, and was refused.
+    /// The runner reported on a job that it does not own, or signed a false statement about its own
+    /// job. The server rejected the calls.
     ForgerySuspected {
-        /// The last one that it spoke of.
+        /// Job of the last such call.
         job: JobId,
-        /// The execution that it named.
+        /// Execution of the last such call.
         execution: ExecutionId,
-        /// How many such calls a server counted since it last said so, or since it started.
+        /// Number of such calls that a server counted since its last event of this type, or since
+        /// its start.
         calls: u32,
     },
 }

@@ -1,8 +1,8 @@
-//! A runner is one agent: who it is, what it is for, and whether it may take work.
+//! A runner is one agent with an identity and a purpose.
 //!
-//! It takes work when it is not revoked, neither side has disabled it, and it does not drain. The
-//! vendor and the customer each have their own switch, and neither can turn the other's. Polls and
-//! sessions are not facts; that it fell silent, and that it came back, are.
+//! It gets jobs unless it is revoked, drains, or is disabled by a side. Vendor and customer each
+//! have their own switch and cannot change the other's. Polls and sessions are not events;
+//! disconnects and reconnects are.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,
@@ -54,7 +54,7 @@ impl Decider for Runner {
             Enrol(again) if again == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
             Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
-            // Whoever lost its trust may still go silent, but says nothing that counts.
+            // A revoked runner can still become disconnected. All further commands are rejected.
             Disconnect { last_contact_at, stopped } => once(
                 self.disconnected_since.is_some(),
                 RunnerEvent::Disconnected { last_contact_at, stopped },

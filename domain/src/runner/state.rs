@@ -1,4 +1,4 @@
-//! What we know of a runner.
+//! State of a runner, folded from its events.
 use std::collections::BTreeSet;
 
 use bincode::{Decode, Encode};
@@ -10,50 +10,50 @@ use crate::{
     ids::{ExecutionId, InstallId, JobId, TokenId},
 };
 
-/// One agent.
+/// State of a runner.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Runner {
-    /// Who it is. Nothing before it enrolled.
+    /// Identity; none before the runner enrolled.
     pub identity: Option<Identity>,
-    /// The keys that it signed with before, hexadecimal.
+    /// Replaced public keys, hexadecimal.
     pub former_keys: BTreeSet<String>,
-    /// Whether it is to make itself another key, and has not yet.
+    /// True if the runner was asked to replace its key and has not done so.
     pub rekey_requested: bool,
-    /// The switches that are off.
+    /// Sides that disabled the runner.
     pub disabled: BTreeSet<Side>,
-    /// Whether it finishes what it has, and gets nothing more.
+    /// True if the runner finishes its jobs and gets no new ones.
     pub draining: bool,
-    /// Whether it is never heard again.
+    /// True if the runner is permanently revoked.
     pub revoked: bool,
-    /// Its last call, if it is silent.
+    /// Time of the last call; none while the runner is connected.
     #[bincode(with_serde)]
     pub disconnected_since: Option<Timestamp>,
-    /// Whether it is silent because it ended in order.
+    /// True if the runner is disconnected because it stopped in order.
     #[serde(default)]
     pub stopped: bool,
-    /// The last refusals, to know a repeated one.
+    /// Last refusals, to detect a repeated one.
     pub refusals: Vec<Refusal>,
 }
 
-/// Who a runner is, as it said when it enrolled.
+/// Identity of a runner, as it enrolled.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Identity {
-    /// What it is for.
+    /// Purpose of the runner.
     pub mode: RunnerMode,
-    /// Its install, and no other; none for a build runner.
+    /// Install that the runner is bound to; absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
-    /// The public key that it signs with, hexadecimal.
+    /// Public key that the runner signs with, hexadecimal.
     pub identity_key: String,
     /// Public key of the install for encrypting secrets to it, hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<String>,
-    /// Of the program.
+    /// Version of the runner program.
     pub version: String,
-    /// Where it runs.
+    /// Host of the runner.
     pub host: Host,
-    /// The token that let it in.
+    /// Enrolment token of the runner.
     pub enrolment: TokenId,
 }
 
@@ -83,33 +83,32 @@ pub struct Host {
     pub hostname: Option<String>,
 }
 
-/// Whose switch it is.
+/// Side that can disable a runner.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// Ours.
+    /// The vendor, on the server.
     Vendor,
-    /// That of whose account it is.
+    /// The customer that owns the account.
     Customer,
 }
 
-/// A job that a runner will not do.
+/// Refusal of a job by a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Refusal {
-    /// Which.
     pub job: JobId,
-    /// In which attempt, if it had claimed it.
+    /// Execution, if the runner had claimed the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
-    /// Who or what says no.
+    /// Source of the refusal.
     pub refused_by: RefusedBy,
-    /// The rule that says no.
+    /// Rule that caused the refusal.
     pub rule: String,
-    /// In words.
+    /// Explanation for users.
     pub detail: String,
 }
 
@@ -128,16 +127,16 @@ pub enum RefusedBy {
     Veto,
 }
 
-/// How many refusals are remembered.
+/// Maximum number of stored refusals.
 const REFUSALS: usize = 32;
 
 impl Runner {
-    /// Whether it may be given a job.
+    /// Returns true if the runner may get a job.
     pub fn takes_work(&self) -> bool {
         self.identity.is_some() && !self.revoked && self.disabled.is_empty() && !self.draining
     }
 
-    /// The public key that it signs with now, hexadecimal.
+    /// Returns the public key that the runner signs with now, hexadecimal.
     pub fn key(&self) -> Option<&String> {
         self.identity.as_ref().map(|identity| &identity.identity_key)
     }

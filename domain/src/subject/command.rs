@@ -1,16 +1,15 @@
-//! What can be asked of a subject.
+//! Commands of a data subject.
 use crate::actor::Actor;
 
-/// A request that may be refused.
+/// Command that the aggregate may reject.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SubjectCommand {
-    /// Make what is kept of it unreadable, for ever.
+    /// Shred the key of the subject, which makes its data permanently unreadable.
     Shred {
-        /// Who decides.
+        /// Actor that decides.
         by: Actor,
-        /// Why.
         reason: String,
     },
-    /// Note that the server has no copy left.
+    /// Record that the server has erased all its copies.
     CompleteErasure,
 }

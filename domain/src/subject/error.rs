@@ -1,12 +1,12 @@
-//! Why a subject says no, in the words of the business.
+//! Reasons to reject a subject command.
 
-/// Why a subject says no.
+/// Reason to reject a subject command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SubjectError {
-    /// It cannot be undone, so somebody must be able to say why it was done.
+    /// Shredding is permanent, so it needs a recorded reason.
     #[error("shredding needs a reason")]
     NoReason,
-    /// Nobody decided so.
+    /// Erasure follows only after the decision to shred.
     #[error("subject is not shredded")]
     NotShredded,
 }

@@ -1,21 +1,21 @@
-//! What can have happened to a subject. The names are on disk: add, never rename.
+//! Events of a data subject. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use crate::{actor::Actor, decider::Event};
 
-/// A fact about a subject.
+/// Event of a data subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SubjectEvent {
-    /// Nobody reads what is kept of it from now on; its key is deleted.
+    /// The data of the subject is unreadable from now on, and its key is deleted.
     Shredded {
-        /// Who decided.
+        /// Actor that decided.
         by: Actor,
-        /// Why.
+        /// Reason that was given.
         reason: String,
     },
-    /// The server has no copy of it left that it can reach.
+    /// The server has no copy of the data left that it can reach.
     ErasureCompleted,
 }
 

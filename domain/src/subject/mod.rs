@@ -1,8 +1,8 @@
-//! A subject is whose data it is: a customer, by their install, or a principal. What the log has of them is kept
-//! under a key of their own, and shredding the key is for ever.
+//! A data subject is a customer, identified by their install, or a principal. The log encrypts the
+//! data of a subject with a key of its own. Shredding the key is permanent.
 //!
-//! Its stream is the subject's id. First the decision, which everybody obeys from then on; then, when no copy is
-//! left that the server can reach, that it is so.
+//! The stream of a subject has the subject's id. Its first event is the decision to shred, which
+//! takes effect at once. The second follows when the server has no copy left that it can reach.
 use crate::decider::{Decider, Timestamp};
 
 mod command;

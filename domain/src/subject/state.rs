@@ -1,4 +1,4 @@
-//! What we know of a subject.
+//! State of a data subject, folded from its events.
 use std::{fmt, str::FromStr};
 
 use bincode::{Decode, Encode};
@@ -9,39 +9,39 @@ use crate::{
     ids::{InstallId, PrincipalId},
 };
 
-/// What became of what is kept of a subject.
+/// Shredding and erasure of a subject's data.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Subject {
-    /// Who decided that nobody reads it any more; nothing while everybody may.
+    /// Decision to shred the key; none while the data is readable.
     pub shredded: Option<Shredding>,
-    /// Whether the server has no copy left.
+    /// True if the server has no copy left.
     pub erased: bool,
 }
 
-/// Who made it unreadable.
+/// Decision to shred the key of a subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Shredding {
-    /// Who decided.
+    /// Actor that decided.
     pub by: Actor,
-    /// Why.
+    /// Reason that was given.
     pub reason: String,
 }
 
-/// Whose data it is.
+/// Id of a data subject.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
 #[serde(try_from = "String", into = "String")]
 pub enum SubjectId {
-    /// A customer's.
+    /// Customer, by their install.
     Install(InstallId),
-    /// A person's or a service's.
+    /// Person or service.
     Principal(PrincipalId),
 }
 
-/// A text that names no subject.
+/// Text that is not the id of a data subject.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{0:?} names no subject: expected ins_… or prn_…")]
+#[error("invalid data subject {0:?}: expected ins_… or prn_…")]
 pub struct SubjectIdError(String);
 
 impl fmt::Display for SubjectId {

@@ -54,7 +54,7 @@ fn every_event_has_an_example() {
 fn the_whole_machine_fits_in_a_table() {
     transitions::<Subject>(
         vec![
-            ("kept", vec![]),
+            ("not shredded", vec![]),
             ("shredded", vec![shredded()]),
             ("erased", vec![shredded(), SubjectEvent::ErasureCompleted]),
         ],

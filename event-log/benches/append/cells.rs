@@ -1,7 +1,7 @@
-//! What is measured, and what is divided by what.
+//! The measured cases and the ratios between them.
 use event_log::testing::measure::{self, Ratio};
 
-/// What was measured, with how many callers.
+/// A measured system, with its number of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cell {
     Insert(usize),
@@ -14,7 +14,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Whether it needs what npm installs.
+    /// Returns true if the system needs packages from npm.
     pub fn is_of_npm(self) -> bool {
         matches!(self, Cell::MessageDb(_) | Cell::Emmett(_))
     }
@@ -40,7 +40,7 @@ impl measure::Cell for Cell {
     }
 }
 
-/// In turns, as they are here.
+/// The cases, in the order in which they run.
 #[rustfmt::skip]
 pub const CELLS: [Cell; 13] = {
     use Cell::*;

@@ -1,4 +1,4 @@
-//! What the disk and Postgres give at most: rows in bulk.
+//! Bulk reads and writes: the upper bound of the disk and of Postgres.
 use std::time::{Duration, Instant};
 
 use event_log::testing::{
@@ -9,10 +9,10 @@ use futures::TryStreamExt as _;
 use sqlx::postgres::PgPoolCopyExt as _;
 use ulid::Ulid;
 
-/// How many rows one commit brings.
+/// Number of rows in a commit.
 const ROWS: usize = 10_000;
 
-/// Rows as those of the anchor, into the same table.
+/// Writes rows like those of the baseline to the same table.
 pub async fn bring(database: &Database, period: Duration) -> Run {
     let mut events = 0;
     let start = Instant::now();
@@ -32,7 +32,7 @@ pub async fn bring(database: &Database, period: Duration) -> Run {
     Run { events, whole: start.elapsed(), calls: Vec::new() }
 }
 
-/// The whole log of this round, read as whoever verifies or rebuilds would have to read it.
+/// Reads the whole log of this round, as a verification or a rebuild would.
 pub async fn take(database: &Database) -> Run {
     let start = Instant::now();
     let out = "copy (select * from log_event order by position) to stdout (format binary)";
@@ -47,6 +47,6 @@ pub async fn take(database: &Database) -> Run {
         .fetch_one(&database.pool)
         .await
         .unwrap();
-    assert!(bytes as i64 > events * 300, "every row came");
+    assert!(bytes as i64 > events * 300, "rows are missing");
     Run { events: events as usize, whole, calls: Vec::new() }
 }

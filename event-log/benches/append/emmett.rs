@@ -1,4 +1,4 @@
-//! emmett-postgresql, which runs in a Node of its own.
+//! emmett-postgresql, in a separate Node process.
 use std::{path::PathBuf, process::Command, time::Duration};
 
 use event_log::testing::{
@@ -7,7 +7,7 @@ use event_log::testing::{
 };
 use serde::Deserialize;
 
-/// What the script prints, µs.
+/// Output of the script, in µs.
 #[derive(Deserialize)]
 struct Told {
     whole: f64,

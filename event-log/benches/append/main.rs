@@ -1,13 +1,15 @@
-//! How fast is an append, measured against what Postgres does with one row per transaction, with rows in bulk, and
-//! against other event stores on Postgres? In one run, on one private Postgres with fsync, in turns:
+//! Measures appends against single-row transactions, against bulk rows, and against other
+//! event stores on Postgres. All of them run alternately, on one private Postgres with fsync:
 //!
 //!     cargo bench -p event-log --features testing --bench append -- --rounds 5 --seconds 3
 //!
-//! Ours does per event: stream guard, idempotency key, chain, tree, a synchronous view; every twentieth command
-//! is refused as a conflict and does not count. Theirs do none of that. Rows are counted afterwards.
+//! Each append of Stead includes: stream guard, idempotency key, chain, tree and an inline
+//! projection. One command in twenty is rejected as a conflict and does not count. The others
+//! do none of that. The rows are counted afterwards.
 //!
-//! `--npm DIR` names a directory where `bench/npm` was installed; without it emmett-postgresql and message-db are
-//! left out, and said to be. `--only CALLERS` compares one number of callers with INSERT. `--json` for programs.
+//! `--npm DIR` names a directory where `bench/npm` was installed. Without it,
+//! emmett-postgresql and message-db are skipped, with a message. `--only CALLERS` compares
+//! one number of callers with INSERT. `--json` prints JSON.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -30,7 +32,7 @@ use event_log::testing::{
 
 use cells::{CELLS, Cell, RATIOS};
 
-/// As in the program that serves.
+/// The allocator of the server.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -47,13 +49,13 @@ fn main() {
     runtime.block_on(run(ask));
 }
 
-/// What the command line asks for.
+/// Arguments of the command line.
 struct Ask {
     rounds: u64,
     period: Duration,
-    /// Only so many callers, against INSERT.
+    /// Number of callers to compare with INSERT, instead of all cases.
     only: usize,
-    /// Where the competitors from npm are.
+    /// Directory with the packages from npm.
     modules: Option<PathBuf>,
     json: bool,
 }
@@ -68,14 +70,14 @@ async fn run(ask: Ask) {
     let mut conditions = None;
     for round in 1..=ask.rounds {
         eprintln!("round {round} of {}", ask.rounds);
-        // A database of its own per round: no round pays for the rows of another.
+        // Each round has its own database, so that rows of an earlier round do not slow it down.
         let database = fresh_in(&cluster).await.unwrap();
         verified.push(one_round(&ask, &cluster, &database, &mut report).await);
         conditions = Some(Conditions::of(&database.pool, ask.rounds, ask.period).await);
         database.pool.close().await;
     }
     cluster.remove().unwrap();
-    let conditions = conditions.expect("--rounds is 1 at least");
+    let conditions = conditions.expect("--rounds must be at least 1");
     if ask.json {
         let mut json = report.json(&conditions);
         json["verified_events_per_second"] = verified.into();
@@ -87,7 +89,7 @@ async fn run(ask: Ask) {
     }
 }
 
-/// All contenders once. How many events of ours were verified a second afterwards.
+/// Runs each case once. Returns the number of Stead events verified per second afterwards.
 async fn one_round(
     ask: &Ask,
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! message-db, whose `write_message` is a function of the database.
+//! message-db, whose `write_message` is a database function.
 use std::{path::Path, process::Command, time::Duration};
 
 use event_log::testing::{
@@ -6,7 +6,7 @@ use event_log::testing::{
     measure::{Run, payload, pgbench},
 };
 
-/// As its own script installs it, in this round's database.
+/// Installs message-db in this round's database with its own script.
 pub fn install(cluster: &Cluster, database: &Database, modules: &Path) {
     let script = modules.join("node_modules/@eventide/message-db/database/install.sh");
     let installed = Command::new("bash")
@@ -20,7 +20,7 @@ pub fn install(cluster: &Cluster, database: &Database, modules: &Path) {
     assert!(installed.status.success(), "{}", String::from_utf8_lossy(&installed.stderr));
 }
 
-/// One message a transaction, each to a stream of its own that must not exist.
+/// Writes one message per transaction, each to a new stream.
 pub async fn run(cluster: &Cluster, database: &Database, callers: usize, period: Duration) -> Run {
     const TABLE: &str = "message_store.messages";
     let script = format!(

@@ -1,4 +1,4 @@
-//! Ours, with everything on.
+//! Stead, with every feature on.
 use std::{
     sync::{
         Arc,
@@ -21,9 +21,9 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use ulid::Ulid;
 
-/// Every which command comes too late.
+/// One command in this many conflicts.
 const CONFLICT: u64 = 20;
-/// How many streams it may come too late for.
+/// Number of streams that such commands use.
 const TAKEN: u64 = 1_000;
 
 pub struct Ours {
@@ -83,7 +83,8 @@ impl Ours {
         number.fetch_one(self.log.pool()).await.unwrap()
     }
 
-    /// Everything that was answered is there, chained, and in the view. How many events were verified a second.
+    /// Checks that every acknowledged event is stored, chained and in the projection. Returns the
+    /// number of events verified per second.
     pub async fn check(&self, database: &Database) -> f64 {
         let written = self.written.load(Ordering::Relaxed);
         let began = Instant::now();
@@ -119,7 +120,7 @@ fn commit(id: String, number: u64) -> Commit {
     commit
 }
 
-/// A queue as the dispatcher reads it.
+/// A queue, as the dispatcher reads it.
 struct Jobs;
 
 impl SyncView for Jobs {
@@ -145,7 +146,7 @@ impl SyncView for Jobs {
         events: &'a [Stored],
     ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
         Box::pin(async move {
-            // A row is new exactly when its stream is.
+            // A row is new if its stream is new.
             let (new, known): (Vec<_>, Vec<_>) =
                 events.iter().partition(|event| event.sequence == 1);
             let columns = |events: Vec<&Stored>| {

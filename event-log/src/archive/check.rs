@@ -1,5 +1,4 @@
-//! Whether the files of an archive are what they say they are, by themselves: without a database, under a key that is
-//! believed.
+//! Verifies the files of an archive without a database, against trusted keys.
 use std::path::Path;
 
 use proof::{
@@ -15,11 +14,11 @@ use super::{
     store::{Store, measure},
 };
 
-/// Read everything back: each file's digest, each frame, each event as it was hashed, the chain, the index, and that
-/// all of it leads to the signed checkpoint. Gives the manifest and what it proves.
+/// Reads all files and verifies digests, frames, event hashes, the chain and the index, and
+/// that they lead to the signed checkpoint. Returns the manifest and the verified range.
 ///
 /// # Errors
-/// [`ArchiveError::Spoiled`] with what is wrong and where.
+/// [`ArchiveError::Corrupt`] with the error and its location.
 pub fn check(
     directory: &Path,
     keys: &[Believed],
@@ -31,7 +30,7 @@ pub fn check(
         let found = measure(directory, &file.name)?;
         if found != *file {
             let why = format!(
-                "it has {} bytes and the digest {}, not {} bytes and {}",
+                "it has {} bytes and digest {}, expected {} bytes and {}",
                 found.bytes, found.sha256, file.bytes, file.sha256
             );
             return Err(spoiled(&directory.join(&file.name), why));
@@ -52,7 +51,7 @@ pub fn check(
         let mut seen = Frames::new();
         for event in store.frame(number)? {
             let leaf = event.computed_leaf();
-            let leaf = leaf.ok_or_else(|| wrong(&"an event's version is no number"))?;
+            let leaf = leaf.ok_or_else(|| wrong(&"an event's version is not a number"))?;
             range.take(&leaf, &event.leaf, &event.chain).map_err(|why| wrong(&why))?;
             let frame = u32::try_from(number).unwrap_or(u32::MAX);
             entries.seen(&mut seen, &event.stream, frame, event.sequence);
@@ -62,15 +61,15 @@ pub fn check(
     }
     let proven = range.end().map_err(|why| wrong(&why))?;
     if proven.checkpoint.log_id != manifest.log_id {
-        return Err(spoiled(directory, "its checkpoint is of another log"));
+        return Err(spoiled(directory, "its checkpoint is from another log"));
     }
     if last.is_none_or(|event| event.chain != manifest.chain.0) {
-        return Err(spoiled(directory, "its last link is another"));
+        return Err(spoiled(directory, "its last chain link does not match"));
     }
     let index = entries.bytes();
     let named = manifest.files.iter().find(|file| file.name == INDEX);
     if named.is_none_or(|file| file.sha256 != hex::encode(proof::sha256(&index))) {
-        return Err(spoiled(&directory.join(INDEX), "it does not name the events' streams"));
+        return Err(spoiled(&directory.join(INDEX), "it does not match the streams of the events"));
     }
     Ok((store.manifest, proven))
 }

@@ -1,5 +1,5 @@
-//! Making an archive, beside servers that go on working. Killed at any moment it leaves the rows as they are, and
-//! whoever begins again goes on or starts anew.
+//! Creates an archive while servers run. After a crash, the rows are unchanged, and the next call
+//! continues or starts over.
 use std::path::{Path, PathBuf};
 
 use proof::{Hash, range::Range};
@@ -14,25 +14,26 @@ use super::{
 };
 use crate::{Clock, Stored, partitions::Partition, read::read_range, stored::bigint};
 
-/// How many events a frame has: small enough to be read for one event, large enough to be packed well.
+/// Number of events in a frame: few enough to read a single event quickly, and enough to compress
+/// well.
 pub const FRAME: u32 = 1_024;
 
-/// How far the making is. A test stops it here.
+/// Progress of the creation. Tests stop it at these points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Rows up to here were proven and written.
+    /// The rows up to this position were verified and written.
     Written(u64),
-    /// The files up to here were read back and proven.
+    /// The files up to this position were read back and verified.
     Checked(u64),
-    /// It is whole on the disk, and the database does not know it yet.
+    /// The archive is complete on disk, but not recorded in the database yet.
     Whole,
 }
 
-/// Write a closed partition into an archive, or take one that was written and not named in the database. Gives its
-/// manifest.
+/// Writes a closed partition to an archive, or continues with a complete one that the
+/// database does not list. Returns its manifest.
 ///
 /// # Errors
-/// [`ArchiveError`]; the rows are as they were.
+/// [`ArchiveError`]; the rows are unchanged.
 pub async fn create(
     pool: &PgPool,
     archives: &Archives,
@@ -50,7 +51,8 @@ pub async fn create(
         draft.finish(&whole)?;
         progress(Step::Whole);
     }
-    // Also one that was there: who was killed before the next line left it.
+    // This also verifies an archive that existed: a crash may have prevented its entry in the
+    // database.
     let manifest = checked(whole.clone(), &sealed, progress).await?;
     prove_rows(pool, of, &sealed, |_| Ok(())).await?;
     let (_, sha256) = Manifest::read(&whole, None)?;
@@ -58,7 +60,8 @@ pub async fn create(
     Ok(manifest)
 }
 
-/// Name it in the database; anew, where the files of one whose rows are still there were lost.
+/// Records the archive in the database. Replaces the entry of an archive that was lost while its
+/// rows still exist.
 async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), ArchiveError> {
     sqlx::query(
         "insert into log_archive (last_position, first_position, manifest_sha256, created_at) \
@@ -75,7 +78,7 @@ async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), Archiv
     Ok(())
 }
 
-/// Read the rows of a range, and prove that they lead to the published checkpoint.
+/// Reads the rows of a range and verifies that they lead to the published checkpoint.
 pub(super) async fn prove_rows(
     pool: &PgPool,
     of: &Partition,
@@ -93,8 +96,9 @@ pub(super) async fn prove_rows(
         }
         for event in &page {
             let leaf = event.computed_leaf();
-            let leaf =
-                leaf.ok_or_else(|| wrong(format!("position {}: its version", event.position)))?;
+            let leaf = leaf.ok_or_else(|| {
+                wrong(format!("position {}: the event's version is not a number", event.position))
+            })?;
             range.take(&leaf, &event.leaf, &event.chain).map_err(|why| wrong(why.to_string()))?;
             each(event)?;
         }
@@ -102,7 +106,7 @@ pub(super) async fn prove_rows(
     range.end().map(drop).map_err(|why| wrong(why.to_string()))
 }
 
-/// Read the files back, where that keeps nobody waiting.
+/// Reads the files back on a thread where this does not block other tasks.
 async fn checked(
     path: PathBuf,
     sealed: &Sealed,
@@ -121,7 +125,7 @@ async fn checked(
     let done = checking.await.map_err(|error| at(&place)(error.into()))?;
     let (manifest, proven) = done?;
     if proven.checkpoint.log_id != log_id {
-        return Err(spoiled(&place, "it is of another log"));
+        return Err(spoiled(&place, "it is an archive of another log"));
     }
     Ok(manifest)
 }

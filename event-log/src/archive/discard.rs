@@ -1,5 +1,5 @@
-//! Dropping the rows of a range that is in an archive: the only thing here that cannot be undone, so everything is
-//! proven once more before it.
+//! Drops the rows of an archived range. This cannot be undone, so rows and files are verified again
+//! first.
 use std::{path::Path, time::Duration};
 
 use proof::key::Believed;
@@ -20,17 +20,19 @@ use crate::{
     stored::bigint,
 };
 
-/// How long readers and writers may be held up by one try.
+/// Maximum time in milliseconds that one attempt delays readers and writers.
 const LOCK_MS: u32 = 40;
-/// How long the database keeps everybody waiting for somebody whom it does not hear any more.
+/// Timeout in milliseconds after which the database ends an idle transaction, for example after a
+/// lost connection.
 const SILENCE_MS: u32 = 5_000;
-/// How often it is tried before the range is said to be busy.
+/// Number of attempts before the range is reported as busy.
 const TRIES: u32 = 200;
 
-/// Drop the rows of the archive that ends at a position, if they and the files are what was published. Gives the range.
+/// Drops the rows of the archive that ends at a position, if rows and files match the
+/// published checkpoint. Returns the range.
 ///
 /// # Errors
-/// [`ArchiveError`]; the rows are as they were.
+/// [`ArchiveError`]; the rows are unchanged.
 pub async fn discard(
     pool: &PgPool,
     archives: &Archives,
@@ -71,10 +73,11 @@ pub async fn discard(
     Err(ArchiveError::Busy { first: of.first, last: of.last })
 }
 
-/// Read an archive back, under the keys that this log publishes its checkpoints with. Gives its manifest.
+/// Reads an archive and verifies it with the keys that sign this log's checkpoints. Returns
+/// its manifest.
 ///
 /// # Errors
-/// [`ArchiveError::Spoiled`].
+/// [`ArchiveError::Corrupt`].
 pub async fn verify(
     pool: &PgPool,
     archives: &Archives,
@@ -89,7 +92,7 @@ pub async fn verify(
 }
 
 async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
-    // Whoever has asked what is in archives only, and goes on reading rows, is waited for.
+    // The lock waits for readers that have asked for the archived range and still read rows.
     let table = &of.table;
     let gone = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
@@ -112,7 +115,7 @@ async fn listed(connection: &mut PgConnection, last: u64) -> Result<Listed, Arch
     found.ok_or(ArchiveError::Unknown(last))
 }
 
-/// Somebody else has what we want, or wants what we have.
+/// Returns true if another transaction holds a lock, or if a deadlock ended this one.
 fn is_locked(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01"))

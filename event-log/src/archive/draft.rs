@@ -1,4 +1,4 @@
-//! An archive on its way to the disk.
+//! An archive that is being written.
 use std::{
     fs,
     io::Write as _,
@@ -20,14 +20,15 @@ use super::{
 };
 use crate::{Stored, partitions::Partition};
 
-/// How well it is packed.
+/// Compression level.
 const LEVEL: i32 = 6;
 
-/// An archive that is not one yet.
+/// An unfinished archive.
 pub(super) struct Draft {
     pub path: PathBuf,
     above: PathBuf,
-    /// Nobody else makes the same one. Given back by the kernel, however we end.
+    /// Lock against another process that creates the same archive. The kernel releases it when the
+    /// process ends.
     _held: fs::File,
 }
 
@@ -40,9 +41,9 @@ impl Draft {
         directories.create(&path).map_err(at(&path))?;
         let held = fs::File::open(&path).map_err(at(&path))?;
         held.try_lock().map_err(|_| {
-            at(&path)(std::io::Error::other("the same archive is being made by somebody else"))
+            at(&path)(std::io::Error::other("another process is creating the same archive"))
         })?;
-        // What one that was killed left behind.
+        // An interrupted attempt may have left these files.
         for name in [EVENTS, INDEX, MANIFEST] {
             match fs::remove_file(path.join(name)) {
                 Err(why) if why.kind() != std::io::ErrorKind::NotFound => {
@@ -87,7 +88,7 @@ impl Draft {
         file.sync_all().map_err(at(&path))?;
         self.put(INDEX, &entries.bytes())?;
         let (Some(first), Some(last)) = (first, last) else {
-            return Err(spoiled(&path, "there are no events"));
+            return Err(spoiled(&path, "it has no events"));
         };
         let files: Vec<Measured> = [EVENTS, INDEX]
             .iter()
@@ -125,23 +126,23 @@ impl Draft {
         done.map_err(at(&self.path.join(name)))
     }
 
-    /// Give it its name.
+    /// Renames the directory to its final name.
     pub(super) fn finish(self, whole: &Path) -> Result<(), ArchiveError> {
         fs::rename(&self.path, whole).map_err(at(whole))?;
         sync(&self.above)
     }
 }
 
-/// Bring a directory's names to the disk.
+/// Flushes the entries of a directory to disk.
 fn sync(directory: &Path) -> Result<(), ArchiveError> {
     fs::File::open(directory).and_then(|open| open.sync_all()).map_err(at(directory))
 }
 
-/// The events' file as it grows.
+/// Writer of the events file.
 struct Writing {
     file: fs::File,
     path: PathBuf,
-    /// Of the frame that was begun.
+    /// Lines of the current frame.
     lines: Vec<u8>,
     frames: Vec<Frame>,
     offset: u64,
@@ -162,7 +163,7 @@ impl Writing {
         Ok(())
     }
 
-    /// The first position of the frame that was begun.
+    /// First position of the current frame.
     fn begun(&self) -> u64 {
         let first = self.first.as_ref().map_or(1, |event| event.position);
         self.frames.last().map_or(first, |frame| frame.last + 1)

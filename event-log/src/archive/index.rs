@@ -1,24 +1,24 @@
-//! Which frames have events of a stream: entries of 28 bytes, sorted, so that a look is a few reads of the file and
-//! no memory.
+//! Index from streams to frames: sorted entries of 28 bytes. A search takes a few reads of the file
+//! and no memory.
 //!
-//! The index is only a hint: what it says to be a stream's events is counted against the stream's own sequences, so a
-//! spoiled entry is an error and never a shorter history.
+//! The index is only a hint. The events that it leads to are checked against the stream's
+//! sequences, so a corrupt entry causes an error and never a shorter history.
 use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use crate::StreamId;
 
-/// Stream, frame, first sequence.
+/// Size of an entry: stream, frame and first sequence.
 const ENTRY: usize = 16 + 4 + 8;
 
-/// What stands for a stream.
+/// Truncated hash of a stream.
 type Key = [u8; 16];
 
-/// Gathers which frames have which streams.
+/// Collects the entries of an index.
 #[derive(Default)]
 pub(super) struct Entries(Vec<(Key, u32, u64)>);
 
 impl Entries {
-    /// An event of a stream is in a frame. Events come in order.
+    /// Adds an event of a frame. Events must be added in order.
     pub(super) fn seen(
         &mut self,
         frames: &mut Frames,
@@ -32,7 +32,7 @@ impl Entries {
         }
     }
 
-    /// The file.
+    /// Returns the content of the index file.
     pub(super) fn bytes(mut self) -> Vec<u8> {
         self.0.sort_unstable();
         let mut bytes = Vec::with_capacity(self.0.len() * ENTRY);
@@ -45,10 +45,10 @@ impl Entries {
     }
 }
 
-/// The streams that one frame has been seen to have.
+/// Streams that the current frame has.
 pub(super) type Frames = std::collections::HashSet<Key>;
 
-/// The frames with events of a stream from a sequence on, in order.
+/// Returns the frames with events of a stream from a sequence on, in order.
 pub(super) fn find(
     file: &File,
     entries: u64,
@@ -72,7 +72,7 @@ pub(super) fn find(
             break;
         }
         if first <= from_sequence {
-            // All that came before this one is before what is asked for.
+            // The earlier frames end before the requested sequence.
             frames.clear();
         }
         frames.push(frame);
@@ -81,7 +81,7 @@ pub(super) fn find(
     Ok(frames)
 }
 
-/// How many entries a file of so many bytes has.
+/// Number of entries in a file of this size.
 pub(super) fn entries(bytes: u64) -> u64 {
     bytes / ENTRY as u64
 }
@@ -97,7 +97,7 @@ fn entry(file: &File, at: u64) -> io::Result<(Key, u32, u64)> {
 }
 
 fn key(stream: &StreamId) -> Key {
-    // The type's length keeps a slash in either from making two streams one.
+    // The length of the type keeps two streams distinct if a type or an id contains a slash.
     let (kind, id) = (&stream.aggregate_type, &stream.aggregate_id);
     let hash = proof::sha256(format!("{}/{kind}/{id}", kind.len()).as_bytes());
     let mut key = [0; 16];

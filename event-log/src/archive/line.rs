@@ -1,4 +1,5 @@
-//! An event as a line: every column of its row, payload and metadata byte for byte.
+//! An event as a line of JSON with every column of its row. Payload and metadata are kept byte for
+//! byte.
 use std::borrow::Cow;
 
 use domain::decider::Timestamp;
@@ -36,15 +37,15 @@ struct Line<'a> {
     chain: Cow<'a, str>,
 }
 
-/// Add the line of an event. `Err`: what is stored is no JSON that fits into one.
+/// Appends the line of an event. Fails if the stored JSON does not fit on one line.
 pub(super) fn write(event: &Stored, lines: &mut Vec<u8>) -> Result<(), String> {
     let raw = |text: &'_ str| -> Result<Box<RawValue>, String> {
         let raw = RawValue::from_string(text.to_owned()).map_err(|why| why.to_string())?;
-        // A line must stay one, and its bytes what was hashed.
+        // The text must fit on one line, and its bytes must be those that were hashed.
         if raw.get() == text && !text.contains('\n') {
             Ok(raw)
         } else {
-            Err("its JSON is not written on one line".into())
+            Err("its JSON is not on a single line".into())
         }
     };
     let (payload, metadata) = (raw(&event.payload)?, raw(&event.metadata)?);
@@ -69,7 +70,7 @@ pub(super) fn write(event: &Stored, lines: &mut Vec<u8>) -> Result<(), String> {
     Ok(())
 }
 
-/// The event of a line.
+/// Parses the event of a line.
 pub(super) fn read(line: &[u8]) -> Result<Stored, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|why| why.to_string())?;
     Ok(Stored {

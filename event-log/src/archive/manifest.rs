@@ -1,4 +1,4 @@
-//! What an archive says it is.
+//! Manifest of an archive.
 use std::{
     fs::File,
     io::Read as _,
@@ -11,80 +11,77 @@ use serde::{Deserialize, Serialize};
 
 use super::{ArchiveError, at, spoiled};
 
-/// What the manifest says that the directory is.
+/// Format of the archive.
 pub const FORMAT: &str = "stead/archive/v2";
-/// The events.
+/// File with the events.
 pub const EVENTS: &str = "events.ndjson.zst";
-/// Which frames have events of a stream.
+/// File with the index from streams to frames.
 pub const INDEX: &str = "streams.index";
-/// What says what the others are.
+/// File with the manifest.
 pub const MANIFEST: &str = "manifest.json";
-/// So much of it is read: ten million events are a hundredth of it.
+/// Maximum size of a manifest. The manifest of ten million events has a hundredth of it.
 const LONGEST: u64 = 256 << 20;
 
-/// What is in an archive.
+/// Content of an archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// [`FORMAT`].
     pub format: String,
-    /// The log.
+    /// Id of the log.
     pub log_id: String,
-    /// The first position.
     pub first_position: u64,
-    /// The last one.
     pub last_position: u64,
-    /// How many events there are.
+    /// Number of events.
     pub events: u64,
-    /// When the first one was recorded.
+    /// Time of the first event.
     pub first_recorded_at: Timestamp,
-    /// When the last one was.
+    /// Time of the last event.
     pub last_recorded_at: Timestamp,
-    /// The chain's link before the first event.
+    /// Link of the chain before the first event.
     pub chain_before: Base64<Hash>,
-    /// The chain's link at the last event.
+    /// Link of the chain at the last event.
     pub chain: Base64<Hash>,
-    /// What the events lead to: the tree before them, and the signed checkpoint after them. The first line of an export
-    /// says the same in the same words.
+    /// Proof of the range: the tree before the events, and the signed checkpoint after them. The
+    /// first line of an export has the same format.
     pub proof: Head,
-    /// The other files.
+    /// The files other than the manifest.
     pub files: Vec<Measured>,
-    /// The parts of the events' file.
+    /// Frames of the events file.
     pub frames: Vec<Frame>,
 }
 
-/// A file, and what is in it.
+/// A file of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// What it is called.
     pub name: String,
-    /// How long it is.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its SHA-256, in hexadecimal digits.
+    /// SHA-256 in hexadecimal digits.
     pub sha256: String,
 }
 
-/// A part of the events' file that is read by itself.
+/// A part of the events file that can be read separately.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Frame {
-    /// The first position in it.
+    /// First position.
     pub first: u64,
-    /// The last one.
+    /// Last position.
     pub last: u64,
-    /// Where it begins.
+    /// Offset in the file.
     pub offset: u64,
-    /// How long it is.
+    /// Compressed size in bytes.
     pub bytes: u64,
-    /// How long its lines are.
+    /// Uncompressed size in bytes.
     pub raw_bytes: u64,
-    /// The SHA-256 of its bytes, in hexadecimal digits.
+    /// SHA-256 of the compressed bytes, in hexadecimal digits.
     pub sha256: String,
 }
 
 impl Manifest {
-    /// Read the manifest of an archive, which is to hash to this, where that is known; and what it hashes to.
+    /// Reads the manifest of an archive and checks its hash, if the hash is known. Returns the
+    /// manifest and its hash.
     pub(super) fn read(
         directory: &Path,
         known: Option<&Hash>,
@@ -95,7 +92,7 @@ impl Manifest {
         file.take(LONGEST).read_to_end(&mut bytes).map_err(at(&path))?;
         let hash = proof::sha256(&bytes);
         if known.is_some_and(|known| *known != hash) {
-            return Err(spoiled(&path, "its manifest is not the one that was made"));
+            return Err(spoiled(&path, "its manifest does not match the recorded digest"));
         }
         let read: Manifest =
             serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
@@ -110,12 +107,12 @@ impl Manifest {
         Ok((read, hash))
     }
 
-    /// Frames follow each other without a gap, from the first position to the last.
+    /// Checks that the frames cover the range without gaps.
     fn fits(&self) -> Result<(), &'static str> {
         let (mut next, mut offset) = (self.first_position, 0_u64);
         for frame in &self.frames {
             if frame.first != next || frame.last < frame.first || frame.offset != offset {
-                return Err("its frames do not follow each other");
+                return Err("its frames have gaps");
             }
             next = frame.last.saturating_add(1);
             offset = offset.saturating_add(frame.bytes);
@@ -123,10 +120,10 @@ impl Manifest {
         let count = self.last_position.saturating_sub(self.first_position).saturating_add(1);
         let said = (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
         if self.first_position == 0 || next != self.last_position.saturating_add(1) {
-            return Err("its frames are not its range");
+            return Err("its frames do not cover its range");
         }
         if !said || self.events != count || self.chain_before != self.proof.chain {
-            return Err("its proof is of another range");
+            return Err("its proof covers another range");
         }
         let names: Vec<&str> = self.files.iter().map(|file| &*file.name).collect();
         if names != [EVENTS, INDEX] || self.files.first().is_none_or(|file| file.bytes != offset) {
@@ -135,19 +132,19 @@ impl Manifest {
         Ok(())
     }
 
-    /// Which frame a position is in.
+    /// Index of the frame with a position.
     pub(super) fn frame_of(&self, position: u64) -> Option<usize> {
         let after = self.frames.partition_point(|frame| frame.last < position);
         self.frames.get(after).filter(|frame| frame.first <= position).map(|_| after)
     }
 
-    /// How many bytes it has on the disk, itself not counted.
+    /// Size of the archive on disk in bytes, without the manifest.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 }
 
-/// What the archive of a range is called.
+/// Directory of the archive of a range.
 pub fn directory(archives: &Path, first: u64, last: u64) -> PathBuf {
     archives.join(format!("{first}-{last}"))
 }

@@ -1,15 +1,16 @@
-//! Closed ranges of the log in files, and reading through them when their rows are gone.
+//! Archives: closed ranges of the log in files. Reads use them after the rows were dropped.
 //!
 //! ```text
-//! ARCHIVES/1-10240000/    one partition; a name that ends in .partial is one that was not finished
-//!   events.ndjson.zst     one line per event with every column; zstd frames of 1,024 lines, each readable by itself
-//!   streams.index         which frames have events of a stream
+//! ARCHIVES/1-10240000/    one partition; `.partial` at the end of a name marks an unfinished archive
+//!   events.ndjson.zst     one line per event with every column; zstd frames of 1,024 lines, each readable alone
+//!   streams.index         the frames with events of each stream
 //!   manifest.json         range, digests, frames, and the signed checkpoint that the events lead to
 //! ```
 //!
-//! An archive is made beside the rows, and proven twice on the way: what is read from the rows, and what is read back
-//! from the files, must lead to a checkpoint that was published. Only then is it named in `log_archive`. To drop the
-//! rows is another step, which proves both again.
+//! While the rows still exist, the archive is created and verified twice: first the rows,
+//! then the files that were read back must lead to a published checkpoint. Only then is the
+//! archive recorded in `log_archive`. Dropping the rows is a separate step, which verifies
+//! both again.
 use std::{io, path::Path};
 
 use crate::LogError;
@@ -33,82 +34,67 @@ pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, director
 pub use needs::Reader;
 pub use shelf::{Archives, FLOOR, Listed, floor, hold, list};
 
-/// Why there is no archive, or its rows are still there.
+/// Errors of archives.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// Somebody still needs the rows.
+    /// The range is not closed, or a reader still needs its rows.
     #[error("positions {first} to {last} are not closed: {why}")]
     Open {
-        /// The first position.
         first: u64,
-        /// The last one.
         last: u64,
-        /// Who needs them, and what to do.
+        /// Reason, with the required action.
         why: String,
     },
-    /// It is not what was written, or never was one.
+    /// The files are corrupt, or not those of an archive.
     #[error(
-        "the archive {path} is not what it says it is: {why}; keep it as it is and take it from a backup"
+        "the archive {path} is corrupt: {why}; keep it for analysis and restore it from a backup"
     )]
     Spoiled {
-        /// Where.
+        /// File or directory.
         path: String,
-        /// What is wrong.
         why: String,
     },
-    /// Nobody whom we believe signed it.
-    #[error("the archive {path} was not read: {why}; `stead keys list` shows the log's keys")]
+    /// No trusted key signed the archive.
+    #[error("cannot verify the archive {path}: {why}; `stead keys list` shows the log's keys")]
     Signer {
-        /// Where.
+        /// Directory of the archive.
         path: String,
-        /// Who did.
+        /// Reason, with the key that signed it.
         why: String,
     },
-    /// The rows are not what was signed.
+    /// The rows do not match the published checkpoint.
     #[error(
-        "positions {first} to {last} were not touched, their rows are not what was published: {why}"
+        "cannot verify positions {first} to {last}: their rows do not match the published checkpoint: {why}; nothing was changed"
     )]
-    Rows {
-        /// The first position.
-        first: u64,
-        /// The last one.
-        last: u64,
-        /// What is wrong.
-        why: String,
-    },
-    /// There is no such archive.
+    Rows { first: u64, last: u64, why: String },
+    /// No archive ends at this position.
     #[error("no archive of this log ends at position {0}; `stead archive list` shows all")]
     Unknown(u64),
-    /// Rows are dropped in the order of the log.
-    #[error("positions before {first} are still in the database: drop those first")]
+    /// An earlier range still has its rows. Rows are dropped in the order of the log.
+    #[error(
+        "cannot drop the rows from position {first}: earlier positions still have rows; drop those first"
+    )]
     Order {
-        /// The first position of what was to be dropped.
+        /// First position of the requested range.
         first: u64,
     },
-    /// Somebody reads the range without a pause.
+    /// Readers held the table for too long.
     #[error(
-        "positions {first} to {last} are being read without a pause; nothing was dropped, try again later"
+        "cannot drop positions {first} to {last}: readers hold the table; nothing was dropped, try again later"
     )]
-    Busy {
-        /// The first position.
-        first: u64,
-        /// The last one.
-        last: u64,
-    },
-    /// The tables are somebody else's.
-    #[error(
-        "only the role that owns the tables can do that: give its URL as DATABASE_OWNER_URL ({0})"
-    )]
+    Busy { first: u64, last: u64 },
+    /// Another role owns the tables.
+    #[error("cannot change the tables: only their owner may do that; set DATABASE_OWNER_URL ({0})")]
     NotOwner(sqlx::Error),
     /// The log cannot be read.
     #[error(transparent)]
     Log(LogError),
-    /// The disk.
+    /// A file cannot be read or written.
     #[error("{path}: {reason}")]
     Io {
-        /// What was read or written.
+        /// File or directory.
         path: String,
-        /// Why it was not.
+        /// Error of the operating system.
         reason: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! Whether a range is closed, and the published checkpoint that covers it.
+//! Checks that a range is closed, and finds the published checkpoint that covers it.
 use proof::{
     Hash,
     bundle::Base64,
@@ -20,23 +20,23 @@ use crate::{
     stored::{bigint, number},
 };
 
-/// Somebody who reads the log on, and how far they are.
+/// A consumer of the log, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reader {
-    /// What they are called.
     pub name: String,
-    /// The last position that they need no more.
+    /// Last position that the reader has processed.
     pub position: u64,
 }
 
-/// What the events of a range have to lead to.
+/// Proof that the events of a range must lead to.
 pub(super) struct Sealed {
     pub log_id: String,
     pub proof: Proof,
     pub keys: Vec<Believed>,
 }
 
-/// The proof of a range that is closed: every reader is beyond it, and a checkpoint that covers it was published.
+/// Builds the proof of a closed range. Fails if a reader has not passed the range, or if no
+/// published checkpoint covers it.
 pub(super) async fn sealed(
     pool: &PgPool,
     archives: &Archives,
@@ -48,10 +48,13 @@ pub(super) async fn sealed(
     let mut connection = pool.acquire().await?;
     let head = Head::read_row(&mut connection).await?.ok_or(LogError::NoLog)?;
     if head.position < last {
-        return Err(open(format!("the log ends at {}, and goes on in them", head.position)));
+        return Err(open(format!(
+            "the log ends at {}, so they still receive events",
+            head.position
+        )));
     }
     if let Some(Reader { name, position }) = readers.iter().find(|reader| reader.position < last) {
-        let why = format!("{name} is at {position}: let the server run until it is further");
+        let why = format!("{name} is at {position}; let the server run until it has passed them");
         return Err(open(why));
     }
     let seal = sqlx::query(
@@ -59,8 +62,7 @@ pub(super) async fn sealed(
     );
     let seal = seal.bind(bigint(last)).fetch_optional(&mut *connection).await?;
     let Some(seal) = seal else {
-        let why =
-            "no checkpoint that covers them was published yet: let the server run for a minute";
+        let why = "no published checkpoint covers them yet; let the server run for a minute";
         return Err(open(why.into()));
     };
     let (size, note): (u64, String) = (number(seal.try_get(0)?), seal.try_get(1)?);
@@ -70,7 +72,7 @@ pub(super) async fn sealed(
         Some(VerifierKey { name: checkpoint.origin(), key: *key })
     };
     let Some(signer) = keys.iter().find_map(signer) else {
-        let why = format!("no key of this log signed the checkpoint that was published at {size}");
+        let why = format!("no key of this log signed the published checkpoint at {size}");
         return Err(ArchiveError::Rows { first, last, why });
     };
     let edge = nodes::fetch_through(&mut connection, archives, Edge::nodes(first - 1)).await?;
@@ -97,7 +99,7 @@ pub(super) async fn sealed(
     Ok(Sealed { log_id: head.log_id, proof, keys })
 }
 
-/// The chain's link at a position, wherever its event is.
+/// Link of the chain at a position, from the row or from an archive.
 async fn link(
     connection: &mut PgConnection,
     archives: &Archives,

@@ -1,4 +1,4 @@
-//! Reading what is in archives only.
+//! Reads events that only archives have.
 use std::{
     collections::{HashMap, VecDeque},
     path::{Path, PathBuf},
@@ -16,39 +16,39 @@ use crate::{
     stored::{fixed, number},
 };
 
-/// How many frames are kept: those of a page and of a stream that is read page by page.
+/// Maximum number of cached frames: enough for a page, and for a stream that is read page by page.
 const FRAMES: usize = 8;
-/// For how long something is kept: whoever verifies the log must hear what is in the files, not what was.
+/// Maximum age of the cache. A verification must read the files as they are now.
 const KEEP: Duration = Duration::from_secs(5);
 
-/// What a statement that reads rows says besides, so that it knows in the same moment which it cannot have seen: the
-/// last position that is in archives only.
+/// Column for statements that read rows: the last position that only archives have. Read in the
+/// same statement, it tells which rows the statement could not see.
 pub const FLOOR: &str =
     "(select coalesce(max(last_position), 0) from log_archive where dropped_at is not null)";
 
-/// An archive as the database knows it.
+/// An archive as the database lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The first position.
+    /// First position.
     pub first: u64,
-    /// The last one.
+    /// Last position.
     pub last: u64,
-    /// What its manifest hashes to.
+    /// SHA-256 of the manifest.
     pub manifest_sha256: Hash,
-    /// When it was made.
+    /// Time at which the archive was created.
     pub made_at: Timestamp,
-    /// When the rows were dropped.
+    /// Time at which the rows were dropped, if they were.
     pub dropped_at: Option<Timestamp>,
 }
 
 impl Listed {
-    /// Where it is, in the directory of archives.
+    /// Directory of the archive.
     pub fn directory(&self, archives: &Path) -> PathBuf {
         directory(archives, self.first, self.last)
     }
 }
 
-/// The archives that there are, in order.
+/// Returns the archives in the order of their ranges.
 ///
 /// # Errors
 /// [`LogError`].
@@ -69,9 +69,10 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<Listed>, LogError
     rows.iter().map(listed).collect()
 }
 
-/// The last position that is in archives only; 0: there is none. Within one transaction it holds until its end: rows
-/// are dropped when nobody has asked and goes on reading. One that keeps its snapshot must have asked for the lock
-/// first ([`hold`]).
+/// Returns the last position that only archives have, or 0 if there is none. The value stays
+/// valid until the end of the transaction, because dropping rows waits for transactions that
+/// have read it. A transaction with a snapshot must take the lock before its snapshot
+/// ([`block_discard`]).
 ///
 /// # Errors
 /// If the database does not answer.
@@ -80,7 +81,8 @@ pub async fn floor(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     Ok(number(floor))
 }
 
-/// Keep rows from being dropped until the transaction ends, before it has its snapshot.
+/// Prevents dropping rows until the transaction ends. Must be called before the transaction
+/// takes its snapshot.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -89,39 +91,40 @@ pub async fn hold(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     Ok(())
 }
 
-/// The events of a frame.
+/// Events of a frame.
 type Events = Arc<[Arc<Stored>]>;
 
-/// A frame of the archive with this last position, by its number, and when it was read.
+/// A cached frame: last position of its archive, number of the frame, time of the read, and events.
 type Kept = ((u64, usize), Instant, Events);
 
-/// Where archives are, and those that are open. Clones share what is open.
+/// The archives of a directory. Clones share the open files and the cache.
 #[derive(Debug, Clone, Default)]
 pub struct Archives(Arc<Shelf>);
 
 #[derive(Debug, Default)]
 struct Shelf {
     directory: Option<PathBuf>,
-    /// By last position.
+    /// Open archives by last position.
     open: Mutex<HashMap<u64, (Instant, Arc<Store>)>>,
     frames: Mutex<VecDeque<Kept>>,
 }
 
 impl Archives {
-    /// Those in a directory.
+    /// The archives in a directory.
     pub fn at(directory: impl Into<PathBuf>) -> Archives {
         Archives(Arc::new(Shelf { directory: Some(directory.into()), ..Shelf::default() }))
     }
 
-    /// Where they are, if somebody said so.
+    /// Directory of the archives, if one was named.
     pub fn directory(&self) -> Option<&Path> {
         self.0.directory.as_deref()
     }
 
-    /// Events after a position and not after another, in order, at most `limit`, as far as they are in archives only.
+    /// Returns the events after one position and up to another that only archives have, in order,
+    /// at most `limit`.
     ///
     /// # Errors
-    /// [`LogError::Archived`] if one that is needed cannot be read.
+    /// [`LogError::Archived`] if an archive cannot be read.
     pub async fn events(
         &self,
         connection: &mut PgConnection,
@@ -146,7 +149,7 @@ impl Archives {
         Ok(found)
     }
 
-    /// The event at a position, if it is in an archive only.
+    /// Returns the event at a position, if only an archive has it.
     ///
     /// # Errors
     /// [`LogError::Archived`].
@@ -159,7 +162,7 @@ impl Archives {
         Ok(self.events(connection, range, 1).await?.pop())
     }
 
-    /// An archive, which must be the one that the database knows.
+    /// Opens an archive and checks that its manifest is the one that the database lists.
     pub(super) async fn open(&self, listed: &Listed) -> Result<Arc<Store>, LogError> {
         let known = lock(&self.0.open).get(&listed.last).cloned();
         if let Some((opened, known)) = known
@@ -170,7 +173,7 @@ impl Archives {
         }
         let Some(archives) = self.directory() else {
             let (first, last) = (listed.first, listed.last);
-            let why = "no directory of archives was named".into();
+            let why = "no archive directory is set".into();
             return Err(LogError::Archived { first, last, path: format!("{first}-{last}"), why });
         };
         let path = directory(archives, listed.first, listed.last);
@@ -202,7 +205,7 @@ impl Archives {
 }
 
 impl Archives {
-    /// A frame that was read a moment ago.
+    /// Returns a frame from the cache.
     fn kept(&self, key: (u64, usize)) -> Option<Events> {
         let mut kept = lock(&self.0.frames);
         kept.retain(|(_, read, _)| read.elapsed() < KEEP);

@@ -1,4 +1,4 @@
-//! The files of one archive, read.
+//! Reads the files of one archive.
 use std::{
     fs::File,
     io::Read as _,
@@ -17,15 +17,15 @@ use super::{
 };
 use crate::{Stored, StreamId};
 
-/// The most that a frame may come to: many times what 1,024 events of the largest size are.
+/// Maximum size of a frame, many times that of 1,024 events of the largest size.
 const LONGEST: u64 = 1 << 30;
 
-/// One archive, open.
+/// An open archive.
 #[derive(Debug)]
 pub(super) struct Store {
     pub directory: PathBuf,
     pub manifest: Manifest,
-    /// What the manifest's bytes hash to.
+    /// SHA-256 of the manifest.
     pub sha256: Hash,
     events: File,
     index: File,
@@ -42,7 +42,7 @@ impl Store {
         Ok(Store { directory: directory.into(), manifest, sha256, events, index })
     }
 
-    /// The events of a frame, which is exactly what was written.
+    /// Reads the events of a frame and verifies its digest.
     pub(super) fn frame(&self, number: usize) -> Result<Vec<Arc<Stored>>, ArchiveError> {
         let path = self.directory.join(EVENTS);
         let Some(frame) = self.manifest.frames.get(number) else {
@@ -51,7 +51,7 @@ impl Store {
         let Frame { first, last, offset, bytes, raw_bytes, .. } = frame;
         let wrong = |why: String| spoiled(&path, format!("positions {first} to {last}: {why}"));
         if *bytes > LONGEST || *raw_bytes > LONGEST {
-            return Err(wrong("the frame is larger than any".into()));
+            return Err(wrong("the frame exceeds the maximum size".into()));
         }
         let mut packed = vec![0; usize::try_from(*bytes).unwrap_or(0)];
         self.events.read_exact_at(&mut packed, *offset).map_err(at(&path))?;
@@ -65,7 +65,7 @@ impl Store {
         for (position, text) in (*first..).zip(lines.split_inclusive(|byte| *byte == b'\n')) {
             let event = line::read(text).map_err(|why| wrong(format!("line {position}: {why}")))?;
             if event.position != position {
-                return Err(wrong(format!("the event is missing: {position}")));
+                return Err(wrong(format!("event {position} is missing")));
             }
             events.push(Arc::new(event));
         }
@@ -75,7 +75,7 @@ impl Store {
         Ok(events)
     }
 
-    /// The frames that the index names for a stream from a sequence on.
+    /// Returns the frames that the index lists for a stream from a sequence on.
     pub(super) fn frames_of(
         &self,
         stream: &StreamId,
@@ -88,7 +88,7 @@ impl Store {
     }
 }
 
-/// How long a file is and what it hashes to.
+/// Size and SHA-256 of a file.
 pub(super) fn measure(directory: &Path, name: &str) -> Result<Measured, ArchiveError> {
     let path = directory.join(name);
     let mut file = File::open(&path).map_err(at(&path))?;

@@ -1,4 +1,5 @@
-//! A stream's events from archives: what its index leads to, counted against the stream's own sequences.
+//! Reads a stream's events from archives. The index leads to them, and their sequences must have no
+//! gap.
 use std::sync::Arc;
 
 use sqlx::{PgConnection, Row};
@@ -7,8 +8,9 @@ use super::{Archives, Listed, list, shelf::unreadable, store::Store};
 use crate::{LogError, Stored, StreamId, stored::number};
 
 impl Archives {
-    /// The events of a stream after a sequence and not after a position, in order, at most `limit`, as far as they are
-    /// in archives only. What is between them and the first that the database still has is never left out.
+    /// Returns the events of a stream after a sequence and up to a position that only archives
+    /// have, in order, at most `limit`. An event that is missing between them and the first row
+    /// of the database is an error.
     ///
     /// # Errors
     /// [`LogError::Archived`].
@@ -39,7 +41,7 @@ impl Archives {
                     if event.stream != *stream || event.sequence < next {
                         continue;
                     }
-                    // Before anything else: the one that is missing may have been before the end.
+                    // Checked first: the missing event may be at or before the requested position.
                     if event.sequence != next {
                         return Err(gap(&store, &listed, stream, next));
                     }
@@ -53,8 +55,9 @@ impl Archives {
             last = Some((store, listed));
         }
         match last {
-            // Asked for up to a position in the middle of what is archived, the last one may have been in a frame that
-            // the index does not name: what follows it shows whether it was the last.
+            // If the requested position is within the archives, the last event may be in a frame
+            // that the index does not list. The next event of the stream shows that none is
+            // missing.
             Some((store, listed)) if next <= until && listed.last >= to => {
                 self.follows(connection, (stream, next, to), (&store, &listed)).await?;
             }
@@ -66,7 +69,7 @@ impl Archives {
         Ok(found)
     }
 
-    /// The event of a stream with that sequence is after a position.
+    /// Checks that the stream's event with this sequence is after the position.
     async fn follows(
         &self,
         connection: &mut PgConnection,
@@ -97,7 +100,7 @@ impl Archives {
     }
 }
 
-/// No event of a stream is before this position, and this is the last of its sequences that no row has.
+/// Returns a position before which the stream has no event, and the last sequence that no row has.
 async fn archived(
     connection: &mut PgConnection,
     stream: &StreamId,

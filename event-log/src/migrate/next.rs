@@ -1,6 +1,6 @@
 //! The next version of this program, as far as a test needs one to roll to: the same with another format.
 
-/// The variable that makes a process one.
+/// Environment variable that makes a process the next version.
 const VARIABLE: &str = "STEAD_NEXT_FORMAT";
 
 pub(super) const FORMAT: i32 = super::FORMAT + 1;

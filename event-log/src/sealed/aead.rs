@@ -1,11 +1,12 @@
-//! ChaCha20-Poly1305 with a random nonce in front. A subject has far fewer than the 2^32 messages that a key is good for.
+//! ChaCha20-Poly1305 with a random nonce as a prefix. A subject has far fewer messages than the
+//! 2^32 that one key allows.
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
-/// A key, wiped when nobody has it any more.
+/// A key, overwritten when it is dropped.
 pub(super) type Secret = Zeroizing<[u8; 32]>;
 
-/// Nothing in practice: `None` of more than 2^38 bytes.
+/// Encrypts bytes. Returns `None` only for more than 2^38 bytes.
 pub(super) fn encrypt(key: &[u8; 32], context: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
     let nonce: [u8; NONCE_LEN] = rand::random();
     let mut text = plain.to_vec();
@@ -18,7 +19,7 @@ pub(super) fn encrypt(key: &[u8; 32], context: &[u8], plain: &[u8]) -> Option<Ve
     Some([&nonce[..], &text, tag.ok()?.as_ref()].concat())
 }
 
-/// `None`: another key, another context, or somebody changed it.
+/// Decrypts bytes. Returns `None` for another key or context, or after tampering.
 pub(super) fn decrypt(key: &[u8; 32], context: &[u8], sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>()?;
     let mut text = Zeroizing::new(text.to_vec());

@@ -1,4 +1,4 @@
-//! Keys that were used lately.
+//! Cache of unwrapped subject keys.
 use std::{
     collections::{BTreeSet, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -6,10 +6,10 @@ use std::{
 
 use super::{Key, Keys};
 
-/// How many keys of one generation are kept.
+/// Maximum number of keys in a generation.
 const GENERATION: usize = 10_000;
 
-/// Two generations: what was not asked for during one whole generation is forgotten.
+/// Two generations of keys. A key that is not used during a whole generation is removed.
 #[derive(Default)]
 pub(super) struct Held(Mutex<Generations>);
 
@@ -20,7 +20,7 @@ struct Generations {
 }
 
 impl Held {
-    /// What is known of these, and of which nothing is.
+    /// Returns the cached keys of these subjects, and the subjects without a cached key.
     pub(super) fn known(&self, subjects: BTreeSet<String>) -> (Keys, Vec<String>) {
         let mut generations = self.lock();
         let (mut keys, mut missing) = (Keys::default(), vec![]);
@@ -33,13 +33,14 @@ impl Held {
         (keys, missing)
     }
 
-    /// Keep what was read, unless it was shredded meanwhile: what is true then.
+    /// Caches a key that was read, unless it was shredded meanwhile. Returns the current state of
+    /// the key.
     pub(super) fn keep(&self, subject: &str, key: Key) -> Key {
         let mut generations = self.lock();
         match generations.get(subject) {
             Some(Key::Shredded) => Key::Shredded,
             Some(Key::Open(_) | Key::Missing(_)) | None => {
-                // What is missing may be put back: it is asked for again.
+                // A missing key may be restored, so it is read again the next time.
                 if !matches!(key, Key::Missing(_)) {
                     generations.put(subject.to_owned(), key.clone());
                 }
@@ -48,14 +49,14 @@ impl Held {
         }
     }
 
-    /// Keep this, whatever was known.
+    /// Caches a key in place of any other.
     pub(super) fn put(&self, subject: String, key: Key) {
         let mut generations = self.lock();
         generations.old.remove(&subject);
         generations.put(subject, key);
     }
 
-    /// Forget everything.
+    /// Removes all keys.
     pub(super) fn clear(&self) {
         *self.lock() = Generations::default();
     }

@@ -1,4 +1,4 @@
-//! The members of a JSON object in their order, each as it is written: what is not replaced stays byte for byte.
+//! Members of a JSON object in their order. A member that is not replaced stays byte for byte.
 use std::fmt;
 
 use serde::{
@@ -8,7 +8,6 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
-/// The members of an object.
 pub(super) struct Members(pub Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Members {
@@ -41,11 +40,11 @@ impl Serialize for Members {
     }
 }
 
-/// What is done at a place: what is written there instead, if anything.
+/// Returns a replacement for the value at a pointer, if there is one.
 pub(super) type Instead<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<RawValue>>;
 
-/// Ask of every value under an object what is written instead, by its JSON pointer (RFC 6901). `wanted` says which
-/// ways are worth going; what no way leads to is not taken apart. `None`: nothing is.
+/// Replaces values under an object by their JSON pointers (RFC 6901). `wanted` classifies each
+/// pointer; a value that contains no match is not parsed. Returns `None` if nothing was replaced.
 pub(super) fn replaced(
     value: &RawValue,
     at: &str,
@@ -57,7 +56,7 @@ pub(super) fn replaced(
         Way::Here => return Ok(instead(at, value)),
         Way::Through => {}
     }
-    // A place may lead into what is no object: then nothing is there.
+    // A pointer may lead through a value that is not an object. Then it matches nothing.
     let Ok(mut members) = serde_json::from_str::<Members>(value.get()) else { return Ok(None) };
     let mut changed = false;
     for (name, value) in &mut members.0 {
@@ -70,12 +69,12 @@ pub(super) fn replaced(
     changed.then(|| to_raw_value(&members)).transpose()
 }
 
-/// Where a pointer leads.
+/// Relation of a pointer to the values to replace.
 pub(super) enum Way {
-    /// To a place.
+    /// It is one of them.
     Here,
-    /// Towards one.
+    /// It contains one of them.
     Through,
-    /// Nowhere.
+    /// Neither.
     Past,
 }

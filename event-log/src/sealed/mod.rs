@@ -1,14 +1,16 @@
-//! Whose words are kept under whose key. Everything that is sealed is sealed here, before it is hashed; everything that
-//! is opened is opened here; what becomes of it once a key is shredded is said in `domain::erasure`.
+//! Encryption of personal data fields with subject keys. Fields are encrypted before the event is
+//! hashed, and decrypted after it is read. `domain::erasure` defines what a shredded field reads
+//! as.
 //!
-//! A data key of 32 random bytes for each subject is in the table `subject_key`, wrapped by a key that is not in the
-//! database. Keys that were used are kept in memory: an append of a known subject costs no round trip more.
+//! The table `subject_key` has a data key of 32 random bytes for each subject. A wrapping key that
+//! is not in the database encrypts these keys. Used keys are cached, so an append for a known
+//! subject needs no further round trip.
 mod aead;
 mod held;
 mod members;
 mod payload;
 mod rewrap;
-/// The end of a key.
+/// Shredding of subject keys.
 pub mod shred;
 mod table;
 mod wrap;
@@ -28,39 +30,39 @@ use crate::{Clock, Commit, LogError, Stored, commit::NewEvent};
 use aead::Secret;
 use held::Held;
 
-/// The keys of subjects as this process knows them. Clones are the same one; the one that is made by default has none,
-/// seals nothing and opens nothing.
+/// The subject keys of this process. Clones share them. The default has no keys and neither
+/// encrypts nor decrypts.
 #[derive(Clone, Default)]
 pub struct KeyRing(Option<Arc<Shared>>);
 
 struct Shared {
     wrapping: WrappingKey,
-    /// Those that wrapped before it: what they wrapped is still read.
+    /// Earlier wrapping keys, which still unwrap the keys that they wrapped.
     former: Vec<WrappingKey>,
     held: Held,
 }
 
-/// One subject's key.
+/// Key of one subject.
 #[derive(Clone)]
 pub(crate) enum Key {
-    /// It opens.
+    /// The key is available.
     Open(Arc<Secret>),
-    /// It is gone, for ever.
+    /// The key was shredded.
     Shredded,
-    /// It should be there, and cannot be had: the reason.
+    /// The key should exist but is not available, for this reason.
     Missing(Arc<str>),
 }
 
-/// Keys that were gathered for some events: sealing and opening ask nobody.
+/// Keys collected for some events. Encryption and decryption need no query.
 #[derive(Clone, Default)]
 pub struct Keys(HashMap<String, Key>);
 
-/// Whether something in a payload is sealed.
+/// Returns true if a payload has encrypted fields.
 pub(crate) fn is_sealed(payload: &str) -> bool {
     payload::seals(payload).map_or(true, |seals| !seals.is_empty())
 }
 
-/// What several keys together are.
+/// Combined state of several keys.
 enum Standing {
     Open(Secret),
     Shredded,
@@ -68,7 +70,8 @@ enum Standing {
 }
 
 impl Keys {
-    /// Who is erased is erased from what was said of two.
+    /// Returns the combined state. If one of two subjects was shredded, the data of both subjects
+    /// is erased.
     fn standing(&self, of: &[String]) -> Standing {
         let mut open = vec![];
         for subject in of {
@@ -77,7 +80,7 @@ impl Keys {
                 Some(Key::Open(key)) => open.push(key.clone()),
                 Some(Key::Missing(why)) => return Standing::Missing(why.to_string()),
                 None => {
-                    return Standing::Missing(format!("the key of {subject} was not asked for"));
+                    return Standing::Missing(format!("the key of {subject} was not loaded"));
                 }
             }
         }
@@ -86,33 +89,34 @@ impl Keys {
         Standing::Open(Secret::new(proof::sha256(&both)))
     }
 
-    /// A payload as it is read today. `None`: as it is kept.
+    /// Returns the payload with decrypted fields, or `None` if no field is encrypted.
     ///
     /// # Errors
-    /// Why not, in words, if it is sealed and the key is not there.
+    /// The reason, if a key is not available.
     pub fn open(&self, payload: &str, which: Which<'_>) -> Result<Option<String>, String> {
         payload::open(payload, which, self)
     }
 }
 
 impl KeyRing {
-    /// The keys that this one wraps, or one of those before it.
+    /// Creates a ring of the keys that this wrapping key or an earlier one wraps.
     pub fn of(wrapping: WrappingKey, former: Vec<WrappingKey>) -> KeyRing {
         KeyRing(Some(Arc::new(Shared { wrapping, former, held: Held::default() })))
     }
 
-    /// Whether what the database has can be opened with these keys.
+    /// Checks that these wrapping keys unwrap all keys in the database.
     ///
     /// # Errors
-    /// [`LogError::WrappingKey`] if it cannot.
+    /// [`LogError::WrappingKey`] if they do not.
     pub async fn check(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
         if self.0.is_some() { self.opens_all(executor).await } else { Ok(()) }
     }
 
-    /// Like [`KeyRing::check`], but also for a ring without any key, which opens nothing.
+    /// Checks as [`KeyRing::check`] does, and fails for a ring without keys if the database has
+    /// any.
     ///
     /// # Errors
-    /// [`LogError::WrappingKey`] with the name of a key that is missing.
+    /// [`LogError::WrappingKey`] with the name of a missing wrapping key.
     pub async fn opens_all(&self, executor: impl PgExecutor<'_>) -> Result<(), LogError> {
         let known: Vec<&str> =
             self.0.iter().flat_map(|shared| shared.wraps()).map(WrappingKey::name).collect();
@@ -125,21 +129,21 @@ impl KeyRing {
         }
     }
 
-    /// Nobody reads anything of this subject any more, whatever the database still has.
+    /// Marks the key of a subject as shredded, so that this process decrypts nothing with it.
     pub fn forget(&self, subject: &str) {
         if let Some(shared) = &self.0 {
             shared.held.put(subject.to_owned(), Key::Shredded);
         }
     }
 
-    /// Nothing is known of what became of keys meanwhile.
+    /// Clears the cache, because other servers may have shredded keys.
     pub(crate) fn forget_all(&self) {
         if let Some(shared) = &self.0 {
             shared.held.clear();
         }
     }
 
-    /// The keys that a commit is sealed with; made where there are none yet.
+    /// Loads the keys that encrypt a commit, and creates missing ones.
     pub(crate) async fn to_seal(
         &self,
         pool: &PgPool,
@@ -160,7 +164,7 @@ impl KeyRing {
         Ok(Some(keys))
     }
 
-    /// The keys that these payloads are opened with.
+    /// Loads the keys that decrypt these payloads.
     ///
     /// # Errors
     /// If the database does not answer.
@@ -184,7 +188,7 @@ impl KeyRing {
         Ok(keys)
     }
 
-    /// Open what was read of the log.
+    /// Decrypts the payloads of events.
     pub(crate) async fn open(
         &self,
         connection: &mut PgConnection,
@@ -214,7 +218,8 @@ impl NewEvent {
         }
     }
 
-    /// The payload as it is kept, and as it is read today. `None`: nothing in it is anybody's.
+    /// Returns the encrypted payload and the payload to read, or `None` if no field has personal
+    /// data.
     pub(crate) fn sealed(
         &self,
         keys: &Keys,

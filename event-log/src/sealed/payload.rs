@@ -19,11 +19,11 @@ use super::{
     members::{Members, Way, replaced},
 };
 
-/// What stands in the log where something was.
+/// Stored value of an encrypted field.
 pub(super) const KEPT: &str = "[encrypted]";
 const MEMBER: &str = "encrypted";
 
-/// The words of one set of subjects: all their keys together open it.
+/// Encrypted fields of one set of subjects. Decryption needs the keys of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Seal {
     /// Subjects whose keys together decrypt it.
@@ -34,14 +34,14 @@ pub(super) struct Seal {
     ciphertext: String,
 }
 
-/// Which event it is: what is sealed for one opens in no other.
+/// Identity of an event. An encrypted field cannot be decrypted in another event.
 #[derive(Debug, Clone, Copy)]
 pub struct Which<'a> {
-    /// What kind of aggregate.
+    /// Aggregate type.
     pub aggregate_type: &'a str,
-    /// Which one.
+    /// Aggregate id.
     pub aggregate_id: &'a str,
-    /// The event's place in its stream.
+    /// Sequence of the event in its stream.
     pub sequence: u64,
     /// `aggregate.verb_past`.
     pub event_type: &'a str,
@@ -56,7 +56,7 @@ impl Which<'_> {
     }
 }
 
-/// Whose words an event may hold: its customer, and who wrote it.
+/// Returns the subjects of an event's personal data: its customer and its author.
 pub(super) fn subjects(
     payload: &str,
     places: &[Place],
@@ -72,10 +72,10 @@ pub(super) fn subjects(
     (customer, author)
 }
 
-/// Places, and what is at each.
+/// Pointers of fields, with their values.
 type Parts = (Vec<String>, Vec<Box<RawValue>>);
 
-/// The payload as it is kept, and as it is read today. `None`: nothing in it is anybody's.
+/// Returns the encrypted payload and the payload to read, or `None` if no field has personal data.
 pub(super) fn seal(
     payload: &str,
     places: &[Place],
@@ -111,13 +111,13 @@ pub(super) fn seal(
                 };
                 stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
             }
-            // Nothing is sealed any more under a key that is gone.
+            // A shredded key encrypts nothing more.
             Standing::Shredded => {
                 let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
                 stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
                 said = replaced(&said, "", &way, &mut erase).map_err(bad)?.unwrap_or(said);
             }
-            // Better nothing is written than in clear.
+            // The commit fails rather than being written in plaintext.
             Standing::Missing(why) => return Err(why),
         }
     }
@@ -155,7 +155,7 @@ pub(super) fn seals(payload: &str) -> Result<Vec<Seal>, String> {
         #[serde(default, borrow)]
         encrypted: Option<&'p RawValue>,
     }
-    // Nearly always: nothing has to be taken apart.
+    // The usual case, which needs no parsing.
     if !payload.contains("\"encrypted\"") {
         return Ok(vec![]);
     }
@@ -171,7 +171,8 @@ pub(super) fn seals(payload: &str) -> Result<Vec<Seal>, String> {
     Ok(seals)
 }
 
-/// A payload as it is read today. `None`: as it is kept. Otherwise why it cannot be.
+/// Returns the payload with decrypted fields, `None` if no field is encrypted, or the reason why
+/// decryption failed.
 pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Option<String>, String> {
     let seals = seals(payload)?;
     if seals.is_empty() {
@@ -216,7 +217,7 @@ pub(super) fn open(payload: &str, which: Which<'_>, keys: &Keys) -> Result<Optio
     Ok(Some(read.unwrap_or(whole).get().to_owned()))
 }
 
-/// Whether a pointer is such a place, or leads there.
+/// Relation of a pointer to the path of a personal data field.
 fn way(pointer: &str, path: &[&str]) -> Way {
     let mut steps = pointer.split('/').skip(1);
     for part in path {

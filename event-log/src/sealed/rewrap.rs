@@ -1,14 +1,16 @@
-//! Another wrapping key: every key that a former one wrapped is wrapped by the present one, so that the former can go.
+//! Rotation of the wrapping key: the current one wraps every key that an earlier one wrapped, so
+//! that the earlier one can be deleted.
 use sqlx::{PgPool, Row};
 
 use super::{KeyRing, wrap::WrappingKey};
 use crate::LogError;
 
-/// How many keys are taken at once.
+/// Maximum number of keys that are rewrapped at once.
 const PAGE: i64 = 1_000;
 
 impl KeyRing {
-    /// Wrap again what a former key wrapped: how many keys that were. Any number of servers may do so at once.
+    /// Rewraps every key that an earlier wrapping key wrapped. Returns their number. Several
+    /// servers may call this concurrently.
     ///
     /// # Errors
     /// [`LogError`].
@@ -37,14 +39,14 @@ impl KeyRing {
                 let again = key.and_then(|key| shared.wrapping.wrap(&subject, &key));
                 let changed = || {
                     LogError::Database(sqlx::Error::Decode(
-                        format!("the key of {subject} was changed").into(),
+                        format!("the wrapped key of {subject} is corrupt").into(),
                     ))
                 };
                 wrapped.push(again.ok_or_else(changed)?);
                 subjects.push(subject);
                 by.push(former);
             }
-            // Who was shredded meanwhile stays so.
+            // Leaves out keys that were shredded meanwhile.
             let again = sqlx::query(
                 "update subject_key k set wrapped = u.wrapped, wrapped_by = $4 \
                  from unnest($1::text[], $2::bytea[], $3::text[]) as u(subject, wrapped, by) \

@@ -1,8 +1,10 @@
-//! The end of a key: its bytes are deleted, and the row says since when, and when no copy of what it sealed was left.
+//! Shredding of subject keys. The key bytes are deleted. The row records that time, and the time at
+//! which the last copy of the data was erased.
 use domain::decider::Timestamp;
 use sqlx::{PgExecutor, PgPool};
 
-/// Delete the key of a subject. Its row stays or is made: nobody makes another key.
+/// Deletes the key of a subject. The row remains or is created, so that no server creates
+/// another key.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -19,28 +21,29 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
     Ok(())
 }
 
-/// Whose shredding is in the log, and whose key is there still: somebody was killed in between.
+/// Returns the subjects whose shredding is in the log but whose key still exists, because a
+/// server crashed in between.
 ///
 /// # Errors
 /// If the database does not answer.
 pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
-    // The first event of such a stream is the decision; the second, that no copy is left.
+    // The first event of such a stream is the shredding. The second records that no copy is left.
     let decided = "select s.aggregate_id from log_stream s where s.aggregate_type = 'subject' \
          and s.version = 1 and not exists (select 1 from subject_key k \
            where k.subject = s.aggregate_id and k.shredded_at is not null)";
     sqlx::query_scalar(decided).fetch_all(executor).await
 }
 
-/// Erasure of a subject's copies that is due.
+/// A due erasure of a subject's copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
-    /// Whose copies.
+    /// Subject of the copies.
     pub subject: String,
-    /// Number of the request: an erasure answers it and those before.
+    /// Number of the request. An erasure completes this request and all earlier ones.
     pub requests: i64,
 }
 
-/// Subjects whose key was deleted, and of whom there are copies yet.
+/// Returns the subjects whose key was deleted but whose copies still exist.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -51,7 +54,7 @@ pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<Due>, sqlx
     Ok(due.into_iter().map(|(subject, requests)| Due { subject, requests }).collect())
 }
 
-/// Subjects whose copies were erased.
+/// Returns the subjects whose copies were erased.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -61,8 +64,9 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
     sqlx::query_scalar(done).fetch_all(executor).await
 }
 
-/// Makes the database reject copies of data that any server read up to the present head of the log. The keys of these
-/// subjects must be deleted already. Statements in flight may still write copies: [`barrier`] waits for them.
+/// Makes the database reject copies of data that any server read up to the current head. The
+/// keys of these subjects must be deleted already. Running statements may still write copies:
+/// [`barrier`] waits for them.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -76,10 +80,11 @@ pub async fn raise_fence(
     Ok(())
 }
 
-/// Wait for every statement that is writing one of these tables. Those that begin later see what was committed before.
+/// Waits for every statement that writes one of these tables. Later statements see what was
+/// committed before.
 ///
 /// # Errors
-/// If a table is written without a pause for 2 s, or the role may not lock it.
+/// If writers hold a table for 2 s, or the role may not lock it.
 pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error> {
     for table in tables {
         let mut tx = owner.begin().await?;
@@ -90,7 +95,7 @@ pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error>
     Ok(())
 }
 
-/// Have the copies of a shredded subject erased again, also if an erasure is under way.
+/// Requests another erasure of a shredded subject's copies, even if one is running.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -101,8 +106,8 @@ pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result
     Ok(())
 }
 
-/// Records that no copy is left, unless the erasure was requested again after this one began. Returns whether it was
-/// recorded.
+/// Records that no copy is left, unless another erasure was requested after this one began.
+/// Returns true if it was recorded.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! The keys of subjects in the database: each wrapped, or gone.
+//! Subject keys in the database, wrapped or deleted.
 use std::{collections::HashMap, sync::Arc};
 
 use sqlx::{PgConnection, PgPool, Row};
@@ -7,7 +7,7 @@ use super::{Key, Shared, aead::Secret};
 use crate::{Clock, LogError};
 
 impl Shared {
-    /// Two servers may do so at once: the first one's stays.
+    /// Creates keys. If two servers create the same key, the first one remains.
     pub(super) async fn make(
         &self,
         pool: &PgPool,
@@ -18,7 +18,7 @@ impl Shared {
         for subject in subjects {
             let fresh = Secret::new(rand::random());
             let sealed = self.wrapping.wrap(subject, &fresh);
-            wrapped.push(sealed.ok_or(sqlx::Error::Encode("a key is not wrapped".into()))?);
+            wrapped.push(sealed.ok_or(sqlx::Error::Encode("cannot wrap a key".into()))?);
         }
         sqlx::query(
             "insert into subject_key (subject, wrapped, wrapped_by, created_at) \
@@ -71,7 +71,7 @@ impl Shared {
         };
         match key.unwrap(subject, wrapped) {
             Some(key) => Key::Open(Arc::new(key)),
-            None => Key::Missing(format!("the key of {subject} was changed").into()),
+            None => Key::Missing(format!("the wrapped key of {subject} is corrupt").into()),
         }
     }
 }

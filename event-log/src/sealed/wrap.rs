@@ -1,20 +1,21 @@
-//! The key that wraps the keys of subjects. It is not in the database: who has only that reads nothing.
+//! The wrapping key, which encrypts the subject keys. It is not in the database, so the database
+//! alone reveals no personal data.
 use super::aead::{Secret, decrypt, encrypt};
 
-/// A key that wraps, and what it is called where it wrapped.
+/// A wrapping key, with the name that the rows refer to.
 pub struct WrappingKey {
     name: String,
     key: Secret,
 }
 
 impl WrappingKey {
-    /// The key of these bytes.
+    /// Creates a wrapping key from these bytes.
     pub fn of(key: [u8; 32]) -> WrappingKey {
         let name = proof::sha256(&[&b"stead/wrapping-key/v1\n"[..], &key].concat());
         WrappingKey { name: hex::encode(&name[..8]), key: Secret::new(key) }
     }
 
-    /// What it is called: says nothing of the key.
+    /// Name of the key, which reveals nothing of its bytes.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! Where Postgres is installed, and as whom to run it.
+//! Location of the Postgres programs, and the user that runs them.
 use std::{
     env, fs,
     os::unix::process::CommandExt,
@@ -10,16 +10,17 @@ use nix::unistd::{Gid, Uid, User, chown};
 
 use super::{TestingError, io};
 
-/// The directory of `initdb`, `pg_ctl`, `pgbench` and the rest, and who runs them.
+/// Directory of `initdb`, `pg_ctl`, `pgbench` and the other programs, and the user that runs them.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     directory: PathBuf,
-    /// Somebody else, if we are root: Postgres refuses to run as root.
+    /// Another user if this process runs as root, because Postgres does not run as root.
     run_as: Option<(Uid, Gid)>,
 }
 
 impl Binaries {
-    /// Look in `STEAD_PG_BIN`, on `PATH` and where distributions put them, newest first.
+    /// Searches `STEAD_PG_BIN`, `PATH` and the directories of distributions, newest version
+    /// first.
     ///
     /// # Errors
     /// [`TestingError::NoPostgres`] or [`TestingError::NoUser`].
@@ -38,7 +39,7 @@ impl Binaries {
         }
         versioned.sort();
         places.extend(versioned.into_iter().rev().map(|(_, place)| place));
-        // A link on PATH leads to where the other programs are.
+        // A link on PATH leads to the directory of the other programs.
         let home =
             |place: PathBuf| Some(fs::canonicalize(place.join("initdb")).ok()?.parent()?.into());
         let whole = |place: &PathBuf| {
@@ -56,7 +57,7 @@ impl Binaries {
         Ok(Binaries { directory, run_as })
     }
 
-    /// A command of that program, run as whoever runs Postgres.
+    /// Command of a program, run as the user of Postgres.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.directory.join(program));
         command.current_dir("/").stdin(Stdio::null());
@@ -66,7 +67,7 @@ impl Binaries {
         command
     }
 
-    /// Run a command to its end.
+    /// Runs a command and returns its output.
     pub(super) fn run(mut command: Command) -> Result<String, TestingError> {
         let program = command.get_program().to_string_lossy().into_owned();
         let done = command.output().map_err(io(&program))?;
@@ -78,7 +79,7 @@ impl Binaries {
         }
     }
 
-    /// Make a directory that whoever runs Postgres can write.
+    /// Creates a directory that the user of Postgres can write.
     pub(super) fn make_directory(&self, path: &Path) -> Result<(), TestingError> {
         fs::create_dir_all(path).map_err(io(path.display().to_string()))?;
         if let Some((user, group)) = self.run_as {

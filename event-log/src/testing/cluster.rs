@@ -1,4 +1,4 @@
-//! A private Postgres on a socket of its own.
+//! A private Postgres with its own socket.
 use std::{
     env, fs,
     fs::File,
@@ -10,12 +10,12 @@ use sqlx::{Connection, PgConnection};
 
 use super::{Binaries, TestingError, io};
 
-/// How a cluster is run.
+/// Settings of a cluster.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Whether what is committed survives the machine. Off for tests, on for benchmarks.
+    /// True if commits survive a crash of the machine. Off for tests, on for benchmarks.
     pub fsync: bool,
-    /// `name=value`, as for `postgres -c`.
+    /// More settings, `name=value`, as for `postgres -c`.
     pub more: Vec<String>,
 }
 
@@ -27,7 +27,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Start the cluster in that directory, or find it running. Several processes may do so at once.
+    /// Starts the cluster in a directory, or finds it running. Several processes may call this
+    /// concurrently.
     ///
     /// # Errors
     /// [`TestingError`].
@@ -46,12 +47,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Whoever holds this makes or removes things that all share. Released when dropped.
+    /// Locks the shared parts of the cluster. Dropping the file releases the lock.
     pub(super) async fn lock(&self) -> Result<File, TestingError> {
         let path = self.directory.join("lock");
         let what = path.display().to_string();
         let file = File::options().create(true).append(true).open(&path).map_err(io(&what))?;
-        // Not on the runtime's thread: who holds the lock may need that very thread to let it go.
+        // On a blocking thread: the holder of the lock may need this thread to release it.
         let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file));
         let locked = locked.await.map_err(|error| io(&what)(error.into()))?;
         locked.map_err(io(what))
@@ -90,7 +91,7 @@ impl Cluster {
             .arg(self.data())
             .args(["-w", "-s", "-t", "60", "-o", &options]);
         start.arg("-l").arg(self.directory.join("log"));
-        // Not captured: the server would inherit the pipe and keep it open for as long as it runs.
+        // Not captured: the server would inherit the pipe and keep it open while it runs.
         start.stdout(Stdio::null()).stderr(Stdio::null());
         let status = start.status().map_err(io("pg_ctl"))?;
         if status.success() {
@@ -100,7 +101,8 @@ impl Cluster {
         Err(TestingError::Failed { program: "pg_ctl start".into(), output })
     }
 
-    /// Stop it at once; what was not written is lost, which is what a test of recovery may want.
+    /// Stops the cluster immediately. Data that was not flushed is lost, which tests of recovery
+    /// need.
     ///
     /// # Errors
     /// [`TestingError`].
@@ -110,7 +112,7 @@ impl Cluster {
         Binaries::run(stop).map(drop)
     }
 
-    /// Stop it and remove everything.
+    /// Stops the cluster and removes its directory.
     ///
     /// # Errors
     /// [`TestingError`].
@@ -119,7 +121,7 @@ impl Cluster {
         fs::remove_dir_all(&self.directory).map_err(io(self.directory.display().to_string()))
     }
 
-    /// The URL of one of its databases.
+    /// URL of a database.
     pub fn url(&self, database: &str) -> String {
         let mut host = String::new();
         for byte in self.directory.to_string_lossy().bytes() {
@@ -132,17 +134,17 @@ impl Cluster {
         format!("postgresql://stead@{host}/{database}")
     }
 
-    /// The directory of its socket.
+    /// Directory of the socket.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The programs it runs from.
+    /// Programs of the cluster.
     pub fn binaries(&self) -> &Binaries {
         &self.binaries
     }
 
-    /// The process id of the postmaster; `None`: it does not run.
+    /// Process id of the postmaster; `None` if it does not run.
     pub fn pid(&self) -> Option<u32> {
         let lock = fs::read_to_string(self.data().join("postmaster.pid")).ok()?;
         lock.lines().next()?.parse().ok()
@@ -153,14 +155,14 @@ impl Cluster {
     }
 }
 
-/// Where the cluster of this checkout's tests lives. Short, because a socket's path must be.
+/// Directory of the cluster that this checkout's tests share. The path of a socket must be short.
 pub fn shared_directory() -> PathBuf {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR"));
     let hash = hex::encode(&proof::sha256(checkout.to_string_lossy().as_bytes())[..4]);
     env::temp_dir().join(format!("stead-test-{hash}-{}", nix::unistd::geteuid()))
 }
 
-/// Stop the cluster of this checkout's tests, if it runs, and remove it.
+/// Stops and removes the cluster that this checkout's tests share, if it runs.
 ///
 /// # Errors
 /// [`TestingError`].

@@ -1,4 +1,4 @@
-//! A fresh database per test, copied from a template with all migrations.
+//! A new database for each test, copied from a template with all migrations.
 use std::{env, time::Duration};
 
 use sqlx::{Connection, Executor, PgConnection, PgPool, Row};
@@ -11,24 +11,24 @@ use crate::{
     partitions,
 };
 
-/// How long a test's database is kept, for whoever wants to look at it.
+/// Time for which a test's database is kept for inspection.
 const KEPT: Duration = Duration::from_secs(10 * 60);
-/// How many of them are removed for each that is made.
+/// Number of old databases that are removed for each new one.
 const SWEPT: u32 = 3;
-/// How many connections a test's pool has.
+/// Number of connections in a test's pool.
 const CONNECTIONS: u32 = 8;
 
-/// A test's own database.
+/// Database of a test.
 #[derive(Debug, Clone)]
 pub struct Database {
-    /// For programs that connect by themselves.
+    /// URL for programs that connect on their own.
     pub url: String,
-    /// Connections to it.
+    /// Connections to the database.
     pub pool: PgPool,
 }
 
 impl Database {
-    /// The log of this database.
+    /// Opens the log of this database.
     ///
     /// # Errors
     /// [`LogError`].
@@ -36,7 +36,7 @@ impl Database {
         self.log_with(Options::default()).await
     }
 
-    /// The log of this database, opened in a special way.
+    /// Opens the log of this database with these options.
     ///
     /// # Errors
     /// [`LogError`].
@@ -45,7 +45,7 @@ impl Database {
     }
 }
 
-/// A database with all tables and an empty log.
+/// Creates a database with all tables and an empty log.
 ///
 /// # Errors
 /// [`TestingError`].
@@ -56,7 +56,7 @@ pub async fn fresh_database() -> Result<Database, TestingError> {
     Ok(database)
 }
 
-/// A database without anything in it, for tests of migrations.
+/// Creates an empty database, for tests of migrations.
 ///
 /// # Errors
 /// [`TestingError`].
@@ -64,7 +64,8 @@ pub async fn fresh_empty_database() -> Result<Database, TestingError> {
     Server::find().await?.create("template0").await
 }
 
-/// A database with all tables and an empty log in another cluster than the shared one.
+/// Creates a database with all tables and an empty log in another cluster than the shared
+/// one.
 ///
 /// # Errors
 /// [`TestingError`].
@@ -75,7 +76,8 @@ pub async fn fresh_in(cluster: &Cluster) -> Result<Database, TestingError> {
     Ok(database)
 }
 
-/// Divide the log of a database in a finer way: for tests of ranges that are closed. What is there must fit into one.
+/// Divides the log of a database into smaller partitions, for tests of closed ranges. Its
+/// events must fit into one.
 ///
 /// # Errors
 /// The database does not answer.
@@ -94,7 +96,7 @@ pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Erro
 
 struct Server {
     admin: String,
-    /// `None`: somebody else's.
+    /// `None` if the test did not start the server.
     cluster: Option<Cluster>,
 }
 
@@ -121,7 +123,7 @@ impl Server {
         let mut admin = PgConnection::connect(&self.admin).await?;
         let there = sqlx::query("select 1 from pg_database where datname = $1").bind(&template);
         if there.fetch_optional(&mut admin).await?.is_none() {
-            // Renamed when it is whole, so that nobody copies half of it.
+            // Renamed when it is complete, so that no test copies an incomplete template.
             let making = format!("{template}_new");
             admin.execute(&*format!("drop database if exists {making} with (force)")).await?;
             admin.execute(&*format!("create database {making} template template0")).await?;
@@ -146,7 +148,7 @@ impl Server {
         Ok(Database { pool: connect(&url, CONNECTIONS).await?, url })
     }
 
-    /// The admin's URL with another database.
+    /// URL of the administrator with another database.
     fn url(&self, database: &str) -> String {
         let (before, query) = match self.admin.split_once('?') {
             Some((before, query)) => (before, format!("?{query}")),
@@ -157,7 +159,8 @@ impl Server {
     }
 }
 
-/// Remove some of what earlier tests left behind: more than is made, but not so much that a test waits for it.
+/// Removes some databases of earlier tests: more than this test creates, but few enough not to
+/// delay it.
 async fn sweep(admin: &mut PgConnection) -> Result<(), TestingError> {
     let rows =
         sqlx::query("select datname from pg_database where datname like 't\\_%' order by datname")

@@ -1,38 +1,38 @@
-//! A small disk of its own, which can be full. Needs to mount, and so root.
+//! A small file system that a test can fill. Mounting it needs root.
 use std::{
     fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// A mounted tmpfs; it goes with this.
+/// A mounted tmpfs, unmounted when dropped.
 #[derive(Debug)]
 pub struct Disk {
     at: PathBuf,
 }
 
 impl Disk {
-    /// Mount one at that directory. `None` where nobody may.
+    /// Mounts a tmpfs at a directory. Returns `None` without the privilege to mount.
     pub fn mount(at: &Path, megabytes: u32) -> Option<Disk> {
         let root = nix::unistd::geteuid().is_root();
         let disk = Disk { at: at.to_owned() };
         (root && disk.tmpfs(&format!("size={megabytes}m"))).then_some(disk)
     }
 
-    /// Where it is.
+    /// Directory of the mount.
     pub fn path(&self) -> &Path {
         &self.at
     }
 
-    /// Give it that much room. Whether there is not more on it already.
+    /// Sets the size of the file system. Returns false if its files need more.
     pub fn resize(&self, megabytes: u32) -> bool {
         self.tmpfs(&format!("remount,size={megabytes}m"))
     }
 
-    /// Leave no room but for a few more pages.
+    /// Fills the file system except for a few pages.
     ///
     /// # Errors
-    /// If nobody says how much there is on it.
+    /// If its usage cannot be read.
     pub fn fill(&self) -> io::Result<bool> {
         let stat = nix::sys::statvfs::statvfs(&self.at).map_err(io::Error::from)?;
         let used = (stat.blocks() - stat.blocks_free()) * stat.fragment_size();

@@ -1,16 +1,16 @@
-//! Tests run on real Postgres: one private cluster per checkout, shared by all test processes, and a fresh database
-//! per test.
+//! Tests on a real Postgres: one private cluster per checkout, shared by all test processes, and a
+//! new database for each test.
 //!
-//! `TEST_DATABASE_URL` names another server (its role may create databases). Otherwise the cluster lives in
-//! the temporary directory, on a socket of its own, without fsync, and goes on running after the tests;
-//! [`stop_shared`] stops it.
+//! `TEST_DATABASE_URL` names another server, whose role may create databases. Otherwise the cluster
+//! is in the temporary directory, with its own socket and without fsync. It keeps running after the
+//! tests; [`stop_shared`] stops it.
 mod binaries;
 mod cluster;
 mod database;
 mod disk;
-/// What all benchmarks share.
+/// Common parts of the benchmarks.
 pub mod measure;
-/// A socket between the log and Postgres that can lose what passes through it.
+/// A proxy between the log and Postgres that can lose data.
 pub mod proxy;
 
 pub use binaries::Binaries;
@@ -20,10 +20,10 @@ pub use disk::Disk;
 
 use std::io;
 
-/// Why there is no database for a test.
+/// Reasons why a test has no database.
 #[derive(Debug, thiserror::Error)]
 pub enum TestingError {
-    /// A file or a program.
+    /// A file or a program failed.
     #[error("{what}: {error}")]
     Io { what: String, error: io::Error },
     /// Postgres is not installed.
@@ -32,16 +32,16 @@ pub enum TestingError {
          name it in STEAD_PG_BIN"
     )]
     NoPostgres,
-    /// Postgres refuses to run as root, and there is nobody else to run it as.
-    #[error("no user `postgres` or `nobody` to run PostgreSQL as instead of root")]
+    /// Postgres does not run as root, and no other user is available.
+    #[error("cannot run PostgreSQL as root: create a user `postgres` or `nobody`")]
     NoUser,
-    /// One of its programs failed.
+    /// A program of Postgres failed.
     #[error("{program} failed: {output}")]
     Failed { program: String, output: String },
-    /// The database does not answer.
-    #[error("the database does not answer: {0}")]
+    /// The database does not respond.
+    #[error("the database does not respond: {0}")]
     Database(#[from] sqlx::Error),
-    /// The tables could not be made.
+    /// The tables could not be created.
     #[error(transparent)]
     Migrate(#[from] crate::migrate::MigrateError),
 }

@@ -1,4 +1,4 @@
-//! A socket between the log and Postgres that can lose what passes through it.
+//! A proxy between the log and Postgres that can lose data.
 #![allow(clippy::unwrap_used, reason = "a helper of tests may fail its test")]
 use std::{
     path::{Path, PathBuf},
@@ -15,39 +15,39 @@ use tokio::{
     sync::watch,
 };
 
-/// What happens to the next exchange.
+/// Fault of the next exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None = 0,
-    /// The request never arrives.
+    /// The request is lost.
     RequestLost = 1,
-    /// The request is carried out, its answer never arrives.
+    /// The request is executed, but its response never arrives.
     ReplyLost = 2,
-    /// The caller's connection breaks at once; the request arrives a while later.
+    /// The caller's connection breaks immediately, and the request arrives later.
     RequestLate = 3,
     /// Half of the request arrives.
     RequestTorn = 4,
-    /// Nothing arrives any more, and nobody says so.
+    /// Nothing more arrives, and the connection stays open.
     SilentBefore = 5,
-    /// The request is carried out; after that as [`Fault::SilentBefore`].
+    /// The request is executed; afterwards as [`Fault::SilentBefore`].
     SilentAfter = 6,
 }
 
-/// The socket; it goes with this.
+/// The proxy, stopped when dropped.
 #[derive(Debug)]
 pub struct Proxy {
     directory: PathBuf,
     fault: Arc<AtomicU8>,
     hit: Arc<AtomicU32>,
     late_us: Arc<AtomicU64>,
-    /// Whether nobody gets through.
+    /// True while the proxy blocks all connections.
     parted: watch::Sender<bool>,
 }
 
 impl Proxy {
-    /// A proxy before the socket of that database URL.
+    /// Starts a proxy for the socket of a database URL.
     pub fn before(url: &str) -> Proxy {
         let directory = std::env::temp_dir().join(format!("p{}", ulid::Ulid::new()));
         std::fs::create_dir_all(&directory).unwrap();
@@ -65,7 +65,7 @@ impl Proxy {
                 let (fault, hit, server) = (fault.clone(), hit.clone(), server.clone());
                 let (late_us, mut parted) = (late_us.clone(), watched.clone());
                 tokio::spawn(async move {
-                    // Who comes while nobody gets through waits; who was through is cut off.
+                    // While the proxy blocks, new connections wait and existing ones are cut.
                     drop(parted.wait_for(|parted| !*parted).await);
                     let cut = async { drop(parted.wait_for(|parted| *parted).await) };
                     let relay = relay(client, server, fault, hit, late_us);
@@ -76,29 +76,29 @@ impl Proxy {
         proxy
     }
 
-    /// Let nobody through, or everybody again.
+    /// Blocks or unblocks all connections.
     pub fn part(&self, parted: bool) {
         self.parted.send_replace(parted);
     }
 
-    /// The database's URL through this proxy.
+    /// URL of the database through this proxy.
     pub fn url(&self, url: &str) -> String {
         let database = url.rsplit_once('/').unwrap().1;
         format!("postgresql://stead@{}/{database}", host(&self.directory))
     }
 
-    /// The next exchange has this fault, whoever's it is.
+    /// Sets the fault of the next exchange, on any connection.
     pub fn arm(&self, fault: Fault) {
         self.fault.store(fault as u8, Ordering::SeqCst);
     }
 
-    /// The next request is this late.
+    /// Delays the next request by this time.
     pub fn arm_late(&self, late: Duration) {
         self.late_us.store(late.as_micros() as u64, Ordering::SeqCst);
         self.arm(Fault::RequestLate);
     }
 
-    /// How many faults have happened.
+    /// Number of faults so far.
     pub fn hits(&self) -> u32 {
         self.hit.load(Ordering::SeqCst)
     }
@@ -131,7 +131,7 @@ async fn relay(
     let silent = AtomicBool::new(false);
     let up = upstream(from_client, to_server, (fault.clone(), hit.clone(), late_us), &silent);
     let down = downstream(from_server, to_client, (fault, hit), &silent);
-    // Either end going away cuts both.
+    // If either end closes, both are cut.
     tokio::select! { () = up => {}, () = down => {} }
 }
 
@@ -193,7 +193,7 @@ async fn downstream(
         }
         if fault.load(Ordering::SeqCst) == Fault::ReplyLost as u8 {
             lost.extend_from_slice(&buffer[..n]);
-            // The answer is whole when the server is ready for the next question, idle.
+            // The response is complete when the server is idle and ready for the next query.
             if lost.ends_with(b"Z\0\0\0\x05I") && take(&fault, Fault::ReplyLost) {
                 hit.fetch_add(1, Ordering::SeqCst);
                 return;

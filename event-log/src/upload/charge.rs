@@ -1,24 +1,25 @@
-//! Quotas of uploads: how many bytes each execution and each runner has stored, kept as counters beside the uploads.
+//! Quotas of uploads. Counters in the database hold the stored bytes of each execution and each
+//! runner.
 //!
-//! Whoever changes the counters of a runner and its executions holds the runner's lock.
+//! A change to the counters of a runner and its executions requires the runner's lock.
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool, Row as _};
 
 use super::Uploader;
 use crate::blob::BlobError;
 
-/// Least that an upload counts: a row costs more than its bytes.
+/// Minimum charge of an upload, because a row costs more than its bytes.
 const LEAST: u64 = 4096;
 
 /// Lock of a runner's counters.
 const LOCK: &str = "hashtextextended('blob_upload ' || $1, 0)";
 
-/// Most bytes that may be uploaded. Each upload counts at least 4 KiB.
+/// Maximum number of bytes that may be uploaded. Each upload counts at least 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// By one execution.
+    /// Quota of one execution.
     pub execution: u64,
-    /// By one runner, within a day.
+    /// Quota of one runner within a day.
     pub runner: u64,
 }
 
@@ -31,24 +32,22 @@ impl Default for Quota {
 /// Quota that an upload would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// That of the execution.
     Execution,
-    /// That of the runner.
     Runner,
 }
 
-/// Room for an upload.
+/// Remaining quota for an upload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
     /// The execution has uploaded these bytes already.
     Stored,
-    /// It has, and the bytes are missing.
+    /// The execution has uploaded these bytes, but they are missing.
     Missing,
-    /// Bytes are left of its quotas.
+    /// Some quota remains.
     Left {
-        /// How many.
+        /// Remaining bytes.
         bytes: u64,
-        /// The quota of which the least is left.
+        /// Quota with the fewest remaining bytes.
         limit: Limit,
     },
 }
@@ -58,7 +57,7 @@ pub fn charge(size: u64) -> u64 {
     size.max(LEAST)
 }
 
-/// Room for the bytes of a digest.
+/// Returns the remaining quota for the bytes of a digest.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -106,13 +105,14 @@ pub(super) async fn room_of(
     })
 }
 
-/// Locks the counters of a runner until the transaction ends. Returns false if somebody else holds them.
+/// Locks the counters of a runner until the transaction ends. Returns false if another transaction
+/// holds them.
 pub(super) async fn try_lock(tx: &mut PgConnection, runner: &str) -> Result<bool, sqlx::Error> {
     let lock = format!("select pg_try_advisory_xact_lock({LOCK})");
     sqlx::query_scalar(&lock).bind(runner).fetch_one(tx).await
 }
 
-/// The same, waiting for whoever holds them.
+/// Locks the counters of a runner, and waits for another transaction that holds them.
 pub(super) async fn lock(tx: &mut PgConnection, runner: &str) -> Result<(), sqlx::Error> {
     let lock = format!("select pg_advisory_xact_lock({LOCK})");
     sqlx::query(&lock).bind(runner).execute(tx).await?;
@@ -136,8 +136,9 @@ pub(super) async fn add(
     Ok(())
 }
 
-/// Statement that deletes those uploads of runner `$1` that meet a condition, and counts them no more. It returns how many
-/// there were, and how many of them no report has named.
+/// Statement that deletes the uploads of runner `$1` that meet a condition, and subtracts them from
+/// the counters. It returns the number of deleted uploads, and how many of them no report has
+/// named.
 pub(super) fn returned(condition: &str) -> String {
     format!(
         "with gone as (delete from blob_upload where {condition} \
@@ -150,7 +151,7 @@ pub(super) fn returned(condition: &str) -> String {
     )
 }
 
-/// Deletes counters of whom nothing is left.
+/// Deletes counters that are zero.
 pub(super) async fn forget(pool: &PgPool) -> Result<(), sqlx::Error> {
     sqlx::query("delete from upload_charge where bytes <= 0").execute(pool).await?;
     Ok(())

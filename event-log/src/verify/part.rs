@@ -1,5 +1,5 @@
-//! A part of the log, checked by itself: from the chain's link before it, as it is stored, to its last event. That
-//! the parts fit together is for whoever asked for them.
+//! Verifies a segment of the log, from the stored link before it to its last event. The caller
+//! verifies that the segments fit together.
 use std::collections::HashMap;
 
 use futures::TryStreamExt as _;
@@ -18,42 +18,42 @@ use crate::{
     stored::{bigint, fixed},
 };
 
-/// The level of the nodes that a part is made of: the lowest that is stored.
+/// Level of the nodes of a segment: the lowest stored level.
 pub(super) const LEVEL: u8 = 8;
-/// How many events such a node has.
+/// Number of events under such a node.
 pub(super) const BLOCK: u64 = 1 << LEVEL;
 
-/// Which events, and what is before them.
+/// Events of a segment, and the state before them.
 pub(super) struct Range {
-    /// Where blocks begin: at or before `after`.
+    /// Start of the first block, at or before `after`.
     pub block: u64,
-    /// Events after this position
+    /// Position before the first event.
     pub after: u64,
-    /// and up to this one.
+    /// Position of the last event.
     pub to: u64,
-    /// The link before the first event of the whole log.
+    /// Link before the first event of the log.
     pub genesis: Hash,
-    /// Whether it is looked at what runners reported.
+    /// True to verify the reports of runners.
     pub reports: bool,
 }
 
-/// What a part came to.
+/// Result of a segment.
 pub(super) struct Part {
-    /// The last link.
+    /// Last link of the chain.
     pub chain: Hash,
-    /// When the first event was recorded and in which batch, and the last one.
+    /// Time and batch of the first and of the last event.
     pub times: Option<((i64, i64), (i64, i64))>,
-    /// Its streams: the first sequence and where it is, the last one and where it is.
+    /// Streams, with sequence and position of their first and last event.
     pub streams: Vec<(StreamId, Seen)>,
-    /// The nodes of the level that it completes.
+    /// Nodes that the segment completes.
     pub nodes: Vec<Hash>,
-    /// The leaves after the last of them.
+    /// Leaves after the last complete node.
     pub leaves: Vec<Hash>,
-    /// What its events say of runners' reports, and where.
+    /// Events that concern reports of runners, with their positions.
     pub facts: Vec<(u64, Fact)>,
 }
 
-/// What was seen of a stream.
+/// Sequence and position of a stream's first and last event in a segment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     pub first: (u64, u64),
@@ -63,13 +63,14 @@ pub(super) struct Seen {
 /// Number of archived events that are read at once.
 const PAGE: u32 = 512;
 
-/// Check the events of a range. However long it is, one event is in memory at a time, or a page of archived ones.
+/// Verifies the events of a range. It holds only one event in memory at a time, or one page of
+/// archived events.
 pub(super) async fn check(source: Source, range: Range) -> Result<Part, VerifyError> {
     loop {
         let mut connection = source.pool.acquire().await?;
         let before = floor(&mut connection).await?;
         let checked = once(&source, &mut connection, &range, before).await;
-        // Rows that were dropped meanwhile are in an archive: they are looked for there.
+        // Rows that were dropped meanwhile are in an archive, so the next attempt reads them there.
         if checked.is_err() && floor(&mut connection).await? > before {
             continue;
         }
@@ -90,7 +91,7 @@ async fn once(
         0 => range.genesis,
         after => link(connection, source, after).await?,
     };
-    // Hashes of a block that was begun before, as they are stored.
+    // Stored leaves of a block that began before the range.
     let mut begun = vec![];
     if range.block < range.after {
         let rows = sqlx::query_scalar::<_, Vec<u8>>(
@@ -118,7 +119,7 @@ async fn once(
             walk.take(&Raw::archived(event))?;
         }
     }
-    // Reads the hashed bytes as they are, without copying texts or parsing times.
+    // Reads the hashed bytes directly, without copying texts or parsing times.
     let rows = sqlx::query(
         "select position, event_id, aggregate_type, aggregate_id, sequence, event_type, event_version, \
          payload, metadata, salt, leaf, chain, commit_no, recorded_at from log_event \
@@ -149,14 +150,14 @@ pub(super) async fn link(
     Ok(event.ok_or_else(missing)?.chain)
 }
 
-/// Progress in a range: results of the events that were read.
+/// State while the events of a range are verified.
 struct Walk<'r> {
     range: &'r Range,
     position: u64,
     chain: Hash,
     leaves: Vec<Hash>,
     times: Option<((i64, i64), (i64, i64))>,
-    /// Streams by kind and id, joined by a byte that neither contains.
+    /// Streams by type and id, joined by a byte that neither contains.
     streams: HashMap<String, Seen>,
     /// Buffer for such a name, so that a known stream needs no allocation.
     name: String,
@@ -179,7 +180,7 @@ impl<'r> Walk<'r> {
             return Err(differs("the event is missing").into());
         }
         if event.computed() != Some(event.leaf) {
-            return Err(differs("the event is not the one that was hashed").into());
+            return Err(differs("the event does not match its hash").into());
         }
         self.chain = chain::next(&self.chain, &event.leaf);
         if self.chain != event.chain {
@@ -228,7 +229,7 @@ impl<'r> Walk<'r> {
     }
 }
 
-/// The nodes from an index on are stored as they are.
+/// Compares nodes with the stored ones, starting at an index.
 async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(), VerifyError> {
     let Some(end) = (!nodes.is_empty()).then(|| first + nodes.len() as u64) else { return Ok(()) };
     let rows = sqlx::query(
@@ -246,14 +247,14 @@ async fn compare(pool: &PgPool, first: u64, nodes: &[Hash], to: u64) -> Result<(
     for (index, node) in (first..).zip(nodes) {
         if stored.get(&bigint(index)).is_none_or(|stored| stored[..] != node[..]) {
             let position = ((index + 1) * BLOCK).min(to);
-            let what = format!("node {index} of level {LEVEL} is another");
+            let what = format!("node {index} of level {LEVEL} does not match");
             return Err(Difference { position, what }.into());
         }
     }
     Ok(())
 }
 
-/// An event as its row has it.
+/// An event as stored in its row.
 struct Raw<'r> {
     position: u64,
     event_id: [u8; 16],
@@ -272,7 +273,7 @@ struct Raw<'r> {
 }
 
 impl<'r> Raw<'r> {
-    /// In the order of the columns.
+    /// Reads the columns in their order.
     fn of(row: &'r PgRow, position: u64) -> Result<Raw<'r>, LogError> {
         let damaged = |what: String| LogError::Damaged { position, what };
         let bytes = |at: usize| -> Result<&'r [u8], LogError> {
@@ -322,7 +323,7 @@ impl<'r> Raw<'r> {
         }
     }
 
-    /// The leaf's hash from everything else. `None` if the version is no number.
+    /// Leaf hash computed from all other fields. `None` if the version is not a number.
     fn computed(&self) -> Option<Hash> {
         let leaf = Leaf {
             position: self.position,
@@ -340,7 +341,7 @@ impl<'r> Raw<'r> {
     }
 }
 
-/// Postgres counts its microseconds from the year 2000.
+/// Postgres counts microseconds from the year 2000.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 fn array<const N: usize>(bytes: &[u8], position: u64) -> Result<[u8; N], LogError> {

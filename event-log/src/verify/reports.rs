@@ -1,28 +1,28 @@
-//! The reports of runners in the log: what is known of them is put together in order, their signatures are checked
-//! beside it, on whichever core has time.
+//! Verifies the reports of runners in the log. The state of the reports is updated in order; their
+//! signatures are checked concurrently.
 use proof::report::{Fact, Reports, Signature, Tally, Wrong};
 use tokio::task::JoinSet;
 
 use super::{Difference, VerifyError};
 
-/// How many signatures are checked in one task.
+/// Number of signatures that one task checks.
 const BATCH: usize = 256;
-/// Largest number of waiting tasks.
+/// Maximum number of waiting tasks.
 const TASKS: usize = 16;
-/// How many findings are told of.
+/// Maximum number of findings in the result.
 const TOLD: usize = 100;
 
-/// What runners reported, and whether they did.
+/// Result for the reports of runners.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reported {
-    /// How many, and how many of them nobody signed.
+    /// Number of reports, and of unsigned ones.
     pub tally: Tally,
-    /// Reports that no runner made, or not like this, by position; the first hundred. The log itself is whole all the
-    /// same: whoever wrote it wrote them.
+    /// Forged reports by position, at most 100. The log itself may still be intact, because its
+    /// author can write such reports.
     pub wrong: Vec<Difference>,
 }
 
-/// Puts it together.
+/// Verifies reports while the log is read.
 pub(super) struct Gathering {
     reports: Reports,
     wrong: Vec<Wrong>,
@@ -36,7 +36,7 @@ impl Gathering {
         Gathering { reports, wrong: vec![], waiting: vec![], tasks: JoinSet::new() }
     }
 
-    /// The facts of the next part.
+    /// Processes the report-related events of the next segment.
     pub async fn take(&mut self, facts: Vec<(u64, Fact)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
@@ -46,7 +46,7 @@ impl Gathering {
             if self.waiting.len() >= BATCH {
                 self.check();
             }
-            // The reader waits for the checks, so that memory does not hold the signatures of a whole log.
+            // Waits for tasks, so that the memory never holds the signatures of a whole log.
             while self.tasks.len() > TASKS {
                 self.checked().await?;
             }
@@ -54,7 +54,7 @@ impl Gathering {
         Ok(())
     }
 
-    /// Waits for one batch. Returns whether there was one.
+    /// Waits for one batch. Returns false if there is none.
     async fn checked(&mut self) -> Result<bool, VerifyError> {
         let Some(found) = self.tasks.join_next().await else { return Ok(false) };
         self.wrong.extend(found.map_err(|error| sqlx::Error::Io(error.into()))?);

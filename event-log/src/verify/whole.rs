@@ -1,4 +1,4 @@
-//! What the parts come to together, held against what is stored beside the events.
+//! Combines the results of the segments and compares them with the stored streams and nodes.
 use std::collections::HashMap;
 
 use proof::{
@@ -16,19 +16,19 @@ use crate::{
     stored::{bigint, number},
 };
 
-/// How many streams are read at a time.
+/// Maximum number of streams that are read at once.
 const PAGE: u32 = 5_000;
 
-/// What the parts come to together.
+/// Combined result of the segments.
 pub(super) struct Whole {
     pub position: u64,
     pub chain: Hash,
     pub edge: Edge,
-    /// When the last event was recorded, and in which batch.
+    /// Time and batch of the last event.
     pub last: Option<(i64, i64)>,
-    /// Each stream that was seen: where it began, and how far it came.
+    /// Streams, with their first and last event.
     pub streams: HashMap<StreamId, Seen>,
-    /// Stored nodes above those of the parts.
+    /// Nodes above those of the segments, to compare with the stored ones.
     pub nodes: Vec<(Node, Hash)>,
     pub whole: bool,
 }
@@ -75,7 +75,7 @@ impl Whole {
         Ok(())
     }
 
-    /// The nodes that the parts completed together are stored as they are.
+    /// Compares the nodes that the segments completed together with the stored ones.
     pub async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
         let nodes = std::mem::take(&mut self.nodes);
         let rows = sqlx::query(
@@ -93,14 +93,15 @@ impl Whole {
         for (n, (node, hash)) in (1..).zip(&nodes) {
             if found.get(&n).is_none_or(|found| found[..] != hash[..]) {
                 let position = ((node.index + 1) << node.level).min(self.position);
-                let what = format!("node {} of level {} is another", node.index, node.level);
+                let what = format!("node {} of level {} does not match", node.index, node.level);
                 return Err(Difference { position, what }.into());
             }
         }
         Ok(())
     }
 
-    /// Every stream's version is its last event's sequence, and no stream is without events.
+    /// Checks that each stream's version is the sequence of its last event, and that each stream
+    /// has events.
     pub async fn compare_streams(&mut self, pool: &PgPool, end: u64) -> Result<(), VerifyError> {
         let mut after = (String::new(), String::new());
         loop {
@@ -124,15 +125,15 @@ impl Whole {
                 let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // Others append while this runs: then there is such an event by now.
+                    // Concurrent appends are possible. Such an event must exist by now.
                     seen if position > end => {
                         let told = seen.map_or(position, |seen| seen.last.1);
                         later.push(stream, version, position, told);
                     }
-                    // Whoever reads it leaves out what is before its beginning.
+                    // Reads of the stream skip events before its recorded beginning.
                     Some(Seen { first, .. }) if self.whole && first.1 < since => {
                         let (position, what) =
-                            (first.1, format!("{stream} begins before it is read"));
+                            (first.1, format!("{stream} has events before its recorded beginning"));
                         return Err(Difference { position, what }.into());
                     }
                     Some(seen) if seen.last == (version, position) => {}
@@ -152,14 +153,14 @@ impl Whole {
     }
 }
 
-/// Streams whose version says that they went on after the verified end.
+/// Streams whose version is from an event after the verified end.
 #[derive(Default)]
 struct Later {
     kind: Vec<String>,
     id: Vec<String>,
     version: Vec<i64>,
     position: Vec<i64>,
-    /// Where to say it when it is not so: its last event that was seen.
+    /// Position to report in case of an error: the last verified event of the stream.
     told: Vec<i64>,
 }
 
@@ -172,7 +173,8 @@ impl Later {
         self.told.push(bigint(told));
     }
 
-    /// Each has an event there, of that sequence: it was written together with the version.
+    /// Checks that each stream has an event with this position and sequence, since both are written
+    /// together.
     async fn compare(self, pool: &PgPool) -> Result<(), VerifyError> {
         if self.kind.is_empty() {
             return Ok(());
@@ -199,5 +201,8 @@ impl Later {
 }
 
 fn differs(position: u64, stream: &StreamId) -> Difference {
-    Difference { position, what: format!("the version of {stream} is not its last event's") }
+    Difference {
+        position,
+        what: format!("the version of {stream} is not the sequence of its last event"),
+    }
 }

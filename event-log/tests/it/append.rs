@@ -1,4 +1,4 @@
-//! What is written, and what is not.
+//! Tests of appends and rejected commits.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -34,7 +34,7 @@ async fn a_commit_with_nothing_in_it_is_refused_by_name() {
     let log = server(&database).await;
     let refused = log.append(Commit::of(meta(), vec![])).await;
     assert!(matches!(refused, Err(AppendError::Invalid(why)) if why.contains("no write")));
-    // The log goes on.
+    // The log accepts further commits.
     assert_eq!(log.append(commit("a", 0, 1)).await.unwrap().last, 1);
 }
 
@@ -121,7 +121,7 @@ async fn a_repeated_command_gets_the_first_answer() {
     let mut somebody = keyed("k", 2, commit("b", 0, 1));
     somebody.key.as_mut().unwrap().principal = "prn_2".into();
     log.append(somebody).await.unwrap();
-    // Twice at once: one is carried out, the other hears of it.
+    // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
         log.append(keyed("same", 1, commit("c", 0, 1))),
         log.append(keyed("same", 1, commit("d", 0, 1))),
@@ -173,7 +173,7 @@ async fn what_a_consumer_causes_is_kept_out_when_it_is_elsewhere_or_somebody_els
     for (expected, owner_epoch) in [(1, held.owner_epoch), (0, held.owner_epoch + 1)] {
         let refused = log.append(with("b", expected, owner_epoch)).await;
         assert!(matches!(refused, Err(AppendError::ConsumerMoved { .. })));
-        // A commit of nothing but the guard asks the same.
+        // A commit with only the guard is checked in the same way.
         let mut only = with("b", expected, owner_epoch);
         only.writes.clear();
         let refused = log.append(only).await;
@@ -182,7 +182,7 @@ async fn what_a_consumer_causes_is_kept_out_when_it_is_elsewhere_or_somebody_els
     let mut only = with("b", 0, held.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
-    // It stands where it stood, and what it caused before it moved is the last of it.
+    // The consumer has not moved, and its last event is the one that was caused before it moved.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
     assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
     let refused = log.append(with("b", 0, held.owner_epoch)).await;
@@ -289,7 +289,7 @@ async fn pentest_a_large_commit_is_served_while_small_ones_keep_the_queue_full()
     small.shutdown().await;
 }
 
-/// One commit of a stream goes with each batch: the rest waits, and waiting is bounded.
+/// Each batch has one commit of a stream. The others wait in the queue, whose size is limited.
 #[tokio::test]
 async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
     let database = database().await;
@@ -299,7 +299,7 @@ async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
         let log = log.clone();
         calls.spawn(async move { log.append(commit("hot", n, 1)).await });
         if n % 50 == 0 {
-            // Not all at once: the writer takes up what has arrived.
+            // A pause, so that the writer takes the commits that have arrived.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         while let Some(answer) = calls.try_join_next() {
@@ -308,7 +308,7 @@ async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
             }
         }
     }
-    panic!("20,000 commits wait, and nobody was told to come back later");
+    panic!("20,000 commits wait, and none was rejected");
 }
 
 #[tokio::test]
@@ -371,7 +371,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "update log_event set payload = '{}'",
         "delete from log_event",
         "truncate log_event",
-        // Nor by the table that it is in, nor say that it is elsewhere.
+        // It also cannot change the event's partition, or attach another one.
         "update log_event_1 set payload = '{}'",
         "delete from log_event_default",
         "update log_archive set dropped_at = now()",
@@ -388,7 +388,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         assert_eq!(code, "42501", "{forbidden}");
     }
     drop(connection);
-    // What it may do is enough to append.
+    // Its privileges are sufficient for appends.
     let options = (*database.pool.connect_options()).clone();
     let options = options.options([("role", "stead_app")]);
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();

@@ -1,4 +1,4 @@
-//! Closed ranges in files: made, proven, read in place of their rows, and never believed when they were spoiled.
+//! Archives: created, verified, read in place of rows, and rejected when they are corrupt.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -18,13 +18,14 @@ use event_log::{
 use proof::key::Believed;
 use support::{commit, count, stream};
 
-/// A log of 700 events of 8 streams in partitions of 256, with a published checkpoint, and where its archives go.
+/// A log of 700 events in 8 streams, in partitions of 256, with a published checkpoint and a
+/// directory for archives.
 struct World {
     database: Database,
     archives: Archives,
     directory: tempfile::TempDir,
     key: SigningKey,
-    /// As they are read from rows.
+    /// Events as read from rows.
     events: Vec<Stored>,
 }
 
@@ -47,7 +48,7 @@ impl World {
     }
 
     async fn log(&self) -> EventLog {
-        // Nothing is remembered: every state is read again.
+        // The cache is off, so that every state is read again.
         let options = Options {
             archives: Archives::at(self.directory.path()),
             watch_others: None,
@@ -72,7 +73,7 @@ impl World {
         discard(&self.database.pool, &self.archives, last, &[]).await
     }
 
-    /// The first two partitions are in archives only.
+    /// Archives the first two partitions and drops their rows.
     async fn archived() -> World {
         let world = World::new().await;
         for (first, last) in [(1, 256), (257, 512)] {
@@ -111,7 +112,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
         world.discard(last).await.unwrap();
     }
     let log = world.log().await;
-    // Pages from wherever, over the end of archives and into the rows.
+    // Pages from any position, across the end of the archives.
     for (from, limit) in [(0, 1_000), (0, 10), (250, 20), (500, 100), (511, 1), (512, 5), (699, 9)]
     {
         let (from, limit) = (from as usize, limit as usize);
@@ -119,7 +120,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
         let read = log.read(from as u64, limit as u32).await.unwrap();
         assert_eq!(read, expected, "{limit} from {from}");
     }
-    // Streams, whole, from a sequence, in pages, up to a position.
+    // Streams: completely, from a sequence, in pages, up to a position.
     for n in 0..8 {
         let of = stream(&format!("s{n}"));
         let all: Vec<_> = world.events.iter().filter(|event| event.stream == of).cloned().collect();
@@ -137,12 +138,12 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
     assert_eq!(log.read_stream(&StreamId::new("job", "none"), 0).await.unwrap(), []);
     assert_eq!(log.event(300).await.unwrap().as_ref(), Some(&world.events[299]));
     assert_eq!(log.position_at(time).await.unwrap(), at);
-    // Proofs, from leaves that no row has.
+    // Proofs with leaves that have no row.
     assert_eq!(log.root(700).await.unwrap(), root);
     assert_eq!(log.consistency(100, 700).await.unwrap(), old);
     assert_eq!(log.inclusion(77, 700).await.unwrap(), inclusion);
     assert_eq!(log.check_seals(&[world.key.verifying_key().into()]).await.unwrap(), 1);
-    // The whole, and from the middle of an archive; and it goes on.
+    // Verification of the whole log and from the middle of an archive, and a further append.
     log.append(commit("s0", 13 * 7, 3)).await.unwrap();
     for from in [0, 100, 256, 300, 512, 600] {
         let verified = verify(&log, from, |_| {}).await.unwrap();
@@ -170,7 +171,7 @@ async fn an_archive_is_proven_by_its_files_alone() {
     let expected = "its format is \"stead/archive/v1\", this program reads \"stead/archive/v2\"; read it with the \
                     version that wrote it";
     assert!(refused.ends_with(expected), "{refused}");
-    // Anybody's zstd reads the file, line by line.
+    // Any zstd program can read the file line by line.
     let lines = zstd::stream::decode_all(fs::File::open(path.join(EVENTS)).unwrap()).unwrap();
     let first: serde_json::Value =
         serde_json::from_slice(lines.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
@@ -191,7 +192,7 @@ async fn what_somebody_needs_is_not_closed() {
         refused,
         "positions 1 to 256 are not closed: projection_jobs is at 255: let the server run until it is further"
     );
-    // The partition in which the log goes on, and one that no published checkpoint covers.
+    // The current partition, and one that no published checkpoint covers.
     assert!(matches!(world.create(513).await, Err(ArchiveError::Open { .. })));
     support::run(&world.database, "delete from log_checkpoint").await;
     assert!(matches!(world.create(1).await, Err(ArchiveError::Open { .. })));
@@ -205,7 +206,7 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
     world.create(257).await.unwrap();
     assert!(matches!(world.discard(512).await, Err(ArchiveError::Order { first: 257 })));
     assert!(matches!(world.discard(300).await, Err(ArchiveError::Unknown(300))));
-    // A row that was changed since.
+    // A row that was changed after the archive was created.
     let spoil = "update log_event set payload = replace(payload::text, 'queued', 'queuer')::json where position = 9";
     support::run(&world.database, spoil).await;
     assert!(matches!(
@@ -214,7 +215,7 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
     ));
     let mend = "update log_event set payload = replace(payload::text, 'queuer', 'queued')::json where position = 9";
     support::run(&world.database, mend).await;
-    // A file that was changed since.
+    // A file that was changed after the archive was created.
     let path = world.file("1-256", EVENTS);
     let whole = fs::read(&path).unwrap();
     let mut spoiled = whole.clone();
@@ -223,7 +224,7 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
     assert!(matches!(world.discard(256).await, Err(ArchiveError::Spoiled { .. })));
     fs::write(&path, whole).unwrap();
     world.discard(256).await.unwrap();
-    // Once more is as good as once, and the range is never made again.
+    // Repeating the drop changes nothing, and the partition is never created again.
     world.discard(256).await.unwrap();
     assert_eq!(partitions::make(&world.database.pool, 256, 1).await.unwrap(), []);
 }
@@ -255,7 +256,7 @@ async fn who_is_killed_on_the_way_begins_again_and_rows_are_there_all_the_while(
         assert_eq!(count(&world.database, "select count(*) from log_event").await, 700);
         assert!(matches!(world.discard(256).await, Err(ArchiveError::Unknown(256))));
     }
-    // What was whole when it was killed is taken as it is, proven again, and named.
+    // The archive that was complete at the crash is verified again and recorded.
     world.create(1).await.unwrap();
     world.discard(256).await.unwrap();
     assert_eq!(world.log().await.read(0, 1_000).await.unwrap(), world.events);
@@ -263,14 +264,14 @@ async fn who_is_killed_on_the_way_begins_again_and_rows_are_there_all_the_while(
     assert_eq!(left.len(), 1);
 }
 
-/// What is said of a log whose archive is not what it was.
+/// The error of a log with a corrupt archive.
 async fn said(world: &World) -> String {
     let log = world.log().await;
     let VerifyError::Log(error) = verify(&world.source(), 0, |_| {}).await.unwrap_err() else {
         panic!("the archive is at fault, not the log")
     };
     let LogError::Archived { first: 1, last: 256, why, .. } = &error else { panic!("{error}") };
-    // No reader is given a shorter or another history.
+    // No read returns a shorter or changed history.
     let read = log.read(0, 700).await;
     assert!(matches!(read, Err(LogError::Archived { .. })), "{why}");
     for n in 0..8 {
@@ -298,11 +299,11 @@ async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
     fs::write(&events, bytes).unwrap();
     assert!(said(&world).await.contains("its bytes are not those that were written"));
     put_back();
-    // Two lines that were swapped and packed again, with a manifest that says so.
+    // Two swapped lines, compressed again, with a matching manifest.
     swap_lines(&world, &files);
-    assert!(said(&world).await.contains("its manifest is not the one that was made"));
+    assert!(said(&world).await.contains("its manifest does not match the recorded digest"));
     put_back();
-    // A file that is gone, and all of it.
+    // A missing file, and a missing archive.
     fs::remove_file(&events).unwrap();
     assert!(said(&world).await.contains("No such file"));
     put_back();
@@ -311,9 +312,9 @@ async fn a_spoiled_archive_is_an_error_that_says_which_and_what_to_do() {
     assert!(said(&world).await.contains("No such file"));
     fs::rename(&away, &there).unwrap();
     verify(&world.source(), 0, |_| {}).await.unwrap();
-    // Nobody said where archives are.
+    // No directory of archives was named.
     let unsaid = verify(&world.database.pool, 0, |_| {}).await.unwrap_err().to_string();
-    assert!(unsaid.contains("no directory of archives was named"), "{unsaid}");
+    assert!(unsaid.contains("no archive directory is set"), "{unsaid}");
 }
 
 fn swap_lines(world: &World, [events, _, manifest]: &[Vec<u8>; 3]) {
@@ -338,7 +339,8 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
     let all = bytes.len() / 28;
     let log = world.log().await;
     for gone in 0..all {
-        // An entry is another one's twice: the file's length, and so the search, are as they were.
+        // An entry is replaced by a copy of another one, so the size of the file and the search
+        // stay valid.
         let mut spoiled = bytes.clone();
         let other = if gone == 0 { 1 } else { gone - 1 };
         spoiled.copy_within(other * 28..other * 28 + 28, gone * 28);
@@ -360,7 +362,7 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
                 }
             }
         }
-        assert!(refused > 0, "nobody missed entry {gone}");
+        assert!(refused > 0, "no read detected the missing entry {gone}");
     }
 }
 

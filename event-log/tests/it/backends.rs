@@ -1,5 +1,5 @@
-//! Backends that are ended at a known place: inside the statement, between it and its commit, and between the commit
-//! and its answer.
+//! Backends that are terminated at a defined point: during the statement, before its commit, and
+//! before the response to the commit.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -12,14 +12,14 @@ use event_log::{
 use sqlx::PgPool;
 use support::{Answers, commit, count, database, event, every_answer_is_true, pause, run};
 
-/// Patient enough to be ended in the middle of what it waits for.
+/// Opens a log with a timeout long enough to be terminated while it waits.
 async fn patient(database: &Database) -> EventLog {
     let answer = Duration::from_secs(20);
     let options = Options { watch_others: None, answer, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
-/// Append these numbers at once, each to a stream of its own.
+/// Appends these numbers concurrently, each to its own stream.
 async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
     let each = numbers.map(|number| async move {
         let mut one = commit(&number.to_string(), 0, 1);
@@ -29,7 +29,7 @@ async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
     futures::future::join_all(each).await.into_iter().collect()
 }
 
-/// End the backend that appends as soon as it waits for that, and only then.
+/// Terminates the appending backend as soon as it waits for this event.
 async fn end_who_waits(pool: &PgPool, event: &str) {
     let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
                where datname = current_database() and pid <> pg_backend_pid() \
@@ -42,7 +42,7 @@ async fn end_who_waits(pool: &PgPool, event: &str) {
         }
         pause(5).await;
     }
-    panic!("nobody waited for {event}");
+    panic!("no backend waited for {event}");
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
     let database = database().await;
     let log = patient(&database).await;
     let mut answers = append(&log, 0..5).await;
-    // What is deferred runs when everything is written and nothing is committed.
+    // A deferred trigger runs after the statement and before the commit.
     run(
         &database,
         "create function stead.late() returns trigger language plpgsql as \
@@ -78,7 +78,7 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
     .await;
     let nemesis = async {
         end_who_waits(&database.pool, "PgSleep").await;
-        // Who sends the batch again may already be there.
+        // The retried batch may already be running.
         let end = "select pg_terminate_backend(pid) from pg_stat_activity \
                    where datname = current_database() and wait_event = 'PgSleep'";
         pause(50).await;
@@ -102,7 +102,7 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
     every_answer_is_true(&database, &answers).await;
 }
 
-/// A commit that waits for a replica is on the disk and not answered yet.
+/// A commit that waits for a replica is on disk, but not acknowledged yet.
 #[tokio::test]
 async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
     let dir = tempfile::Builder::new().prefix("stead-sync-").tempdir().unwrap();
@@ -124,7 +124,7 @@ async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
     let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
     answers.extend(during);
     assert_eq!(every_answer_is_true(&database, &answers).await, (25, 0));
-    // It was settled by asking, once.
+    // The writer queried the outcome once.
     assert_eq!(count(&database, "select fence from log_head").await, 1);
     drop(log);
     cluster.stop().unwrap();

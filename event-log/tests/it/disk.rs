@@ -1,5 +1,5 @@
-//! A disk that is full: what is refused was not written, what was acknowledged is there, and when there is room again
-//! everything goes on. Needs to mount a small file system, and so root.
+//! A full disk: rejected events were not written, acknowledged ones remain, and appends continue
+//! when there is space again. Mounting a small file system needs root.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -11,7 +11,8 @@ use event_log::{
 };
 use support::{Answers, commit, event, every_answer_is_true, pause, run};
 
-/// `None`, said loudly, where nobody may mount; under CI that is a failure.
+/// Mounts a small disk. Without the privilege to mount, prints a message and returns `None`; in CI,
+/// fails.
 fn disk(megabytes: u32) -> Option<Disk> {
     let dir = tempfile::Builder::new().prefix("stead-disk-").tempdir().unwrap();
     let disk = Disk::mount(&dir.keep(), megabytes);
@@ -29,7 +30,7 @@ async fn opened(database: &Database) -> EventLog {
     database.log_with(options).await.unwrap()
 }
 
-/// One event of many kilobytes that cannot be compressed, in a stream of its own.
+/// Appends events of many incompressible kilobytes, each to its own stream.
 async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
     let each = numbers.map(|number| async move {
         let mut one = commit(&number.to_string(), 0, 1);
@@ -65,9 +66,9 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
     while answers.values().all(Result::is_ok) {
         answers.extend(append(&log, next..next + 40).await);
         next += 40;
-        assert!(next < 4_000, "the disk never was full");
+        assert!(next < 4_000, "the disk did not fill up");
     }
-    // It stays so, and nobody is left without an answer.
+    // The disk stays full, and every caller gets a response.
     answers.extend(append(&log, next..next + 40).await);
     next += 40;
     let (written, refused) = every_answer_is_true(&database, &answers).await;
@@ -81,7 +82,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
     cluster.stop().unwrap();
 }
 
-/// No room for the write-ahead log: then Postgres ends itself, and recovers when there is room.
+/// Without space for the write-ahead log, Postgres stops, and recovers when there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
     let Some(disk) = disk(48) else { return };
@@ -99,7 +100,7 @@ async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowle
     let database = Database { pool, ..database };
     let log = opened(&database).await;
     let said = || fs::read_to_string(dir.path().join("log")).unwrap();
-    // Callers wait, or are refused, until there is room again.
+    // Callers wait or are rejected until there is space again.
     let rescue = async {
         until(|| said().contains("PANIC")).await;
         pause(500).await;
@@ -107,18 +108,18 @@ async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowle
         for _ in 0..50 {
             match cluster(dir.path()).await {
                 Ok(running) => return running,
-                // The one that ended is not gone yet.
+                // The stopped process may still exist.
                 Err(_) => pause(200).await,
             }
         }
-        panic!("Postgres does not come back: {}", said());
+        panic!("Postgres does not restart: {}", said());
     };
     let load = async {
         let (mut answers, mut next) = (Answers::new(), 0);
         while !said().contains("PANIC") {
             answers.extend(append(&log, next..next + 40).await);
             next += 40;
-            assert!(next < 8_000, "the disk never was full");
+            assert!(next < 8_000, "the disk did not fill up");
         }
         (answers, next)
     };
@@ -140,10 +141,10 @@ async fn until(is: impl Fn() -> bool) {
         }
         pause(10).await;
     }
-    panic!("it never was so");
+    panic!("the condition never held");
 }
 
-/// Whoever runs Postgres owns it.
+/// Gives a path the same owner as another path, which is the user of Postgres.
 fn own_like(path: &Path, other: &Path) {
     let mut chown = Command::new("chown");
     let done = chown.arg(format!("--reference={}", other.display())).arg(path).status().unwrap();

@@ -1,4 +1,4 @@
-//! Connections that break at the worst moment: every answer stays true.
+//! Connections that break during an append: every result stays correct.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -22,7 +22,7 @@ use support::{
     checked, commit, count, database, event, every_answer_is_true, keyed, pause, server, stream,
 };
 
-/// A log whose way to the database can be broken.
+/// Opens a log whose connection to the database can be broken.
 async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
     let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
     let answer = Duration::from_secs(2);
@@ -34,7 +34,7 @@ async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
 
 type Answer = Result<Appended, AppendError>;
 
-/// One batch of three, one of which comes too late.
+/// Appends a batch of three commits, one of which conflicts.
 async fn three(log: &EventLog, name: &str) -> (Answer, Answer, Answer) {
     let (a, b) = (format!("a{name}"), format!("b{name}"));
     tokio::join!(
@@ -48,7 +48,7 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
     let database = database().await;
     let proxy = Proxy::before(&database.url);
     let log = behind(&proxy, &database).await;
-    // The server knows the statement from here on: a batch is one exchange.
+    // After these, the statement is prepared at the server, so a batch takes one exchange.
     for name in ["-warm1", "-warm2"] {
         let (a, b, stale) = three(&log, name).await;
         assert!(a.is_ok() && b.is_ok() && stale.is_err());
@@ -84,14 +84,14 @@ async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
     one_fault(|proxy| proxy.arm(Fault::ReplyLost)).await;
 }
 
-/// A network that goes silent says nothing for a quarter of an hour.
+/// The operating system takes a quarter of an hour to report a lost network connection.
 #[tokio::test]
 async fn a_request_on_a_way_that_fell_silent_is_asked_for_on_another() {
     one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
     one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
 }
 
-/// Somebody holds what the append needs, or needs what it holds: nothing was written, so nobody is in doubt.
+/// A lock timeout or a deadlock means that nothing was written, so the commit is not in doubt.
 #[tokio::test]
 async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let database = database().await;
@@ -109,7 +109,8 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let (appended, ()) = tokio::join!(hasty.append(commit("a", 0, 1)), release);
     assert_eq!(appended.unwrap().first, 1);
 
-    // Longer than Postgres takes to see a deadlock, which it ends at the expense of who waits longest.
+    // Longer than Postgres takes to detect a deadlock, after which it ends the transaction that has
+    // waited longest.
     let patient = server(&database).await;
     patient.append(commit("a", 1, 1)).await.unwrap();
     let mut tx = database.pool.begin().await.unwrap();
@@ -128,8 +129,8 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     assert_eq!(count(&database, "select fence from log_head").await, 0);
 }
 
-/// Before the turn is raised it counts, and must be found; after that it must write nothing, even if it comes
-/// before the batch is sent a second time.
+/// A late request counts if it arrives before the fencing counter is raised, and must then be
+/// found. Afterwards it must write nothing, even if it arrives before the batch is sent again.
 #[tokio::test]
 async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     const ROUNDS: u64 = 24;
@@ -137,7 +138,7 @@ async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     let proxy = Proxy::before(&database.url);
     let log = behind(&proxy, &database).await;
     for round in 0..ROUNDS {
-        // Every break means a new connection, to which the statement is new.
+        // After each break, the new connection has to prepare the statement again.
         let (a, b, _) = three(&log, &format!("-{round}-before")).await;
         assert!(a.is_ok() && b.is_ok());
         proxy.arm_late(Duration::from_micros(round * 500));
@@ -150,7 +151,7 @@ async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     assert_eq!(checked(&database).await.0.size, 1 + ROUNDS * 6);
 }
 
-/// The batch wrote nothing but a key: no event can tell.
+/// The batch wrote only a key, so no event shows whether it was committed.
 #[tokio::test]
 async fn a_batch_without_events_is_settled_too() {
     for fault in [Fault::RequestLost, Fault::ReplyLost, Fault::RequestLate] {
@@ -166,7 +167,7 @@ async fn a_batch_without_events_is_settled_too() {
     }
 }
 
-/// Two servers, many callers, and somebody who ends the servers' connections all the time.
+/// Two servers and many callers, while a task terminates the servers' connections all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
     const CALLERS: u64 = 12;
@@ -193,7 +194,7 @@ async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
             let mut answers = Vec::new();
             for n in 0..EACH {
                 let number = caller * EACH + n;
-                // Every fifth wants the stream that everybody wants.
+                // Every fifth commit uses the shared stream.
                 let shared = number.is_multiple_of(5);
                 let mut one = commit(&number.to_string(), 0, 1);
                 if shared {

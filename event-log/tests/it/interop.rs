@@ -1,4 +1,4 @@
-//! The way out: stock postgres-es reads our table, without a line of ours in between.
+//! Stock postgres-es reads the event table without any code of this project.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 

@@ -1,4 +1,4 @@
-//! What a program does with tables that another version of it made.
+//! Migrations of tables that another version of the program made.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 

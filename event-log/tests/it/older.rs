@@ -1,4 +1,5 @@
-//! What was written by an older program is read in today's words, from the first event or from a state that was kept.
+//! Events of an older program are upcast when they are read, from the first event or after a
+//! snapshot.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -11,7 +12,7 @@ use event_log::{Commit, EventLog, NewEvent, StreamId, Write};
 use serde::{Deserialize, Serialize};
 use support::{alone, count, database, meta, pause, server};
 
-/// A sum, as it is added up today.
+/// A sum, in the current version.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 struct Sum {
     value: u64,
@@ -31,7 +32,7 @@ impl Event for SumEvent {
         "2"
     }
     const UPCASTERS: &'static [Upcaster] = &[
-        // Several numbers were added by one event.
+        // One old event added several numbers.
         Upcaster {
             event_type: "sum.added",
             version: "1",
@@ -42,7 +43,7 @@ impl Event for SumEvent {
                 Ok(numbers.iter().map(added).map(words).collect())
             },
         },
-        // What was noted counts no more.
+        // The upcaster drops this event.
         Upcaster { event_type: "sum.noted", version: "1", up: |_| Ok(vec![]) },
     ];
 }
@@ -90,7 +91,7 @@ async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_str
         let then = log.load_as_of::<Sum>("s", position).await.unwrap();
         assert_eq!((then.version, then.state.value), (position, value));
     }
-    // A stream that goes on, and whose state is kept on the way.
+    // A longer stream, which gets a snapshot.
     let more = vec![event("sum.added", "1", r#"{"type":"added","numbers":[1,1]}"#); 200];
     append(&log, 4, more).await;
     let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
@@ -106,7 +107,7 @@ async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_str
     append(&log, 204, vec![event("sum.added", "1", r#"{"type":"added","numbers":[4]}"#)]).await;
     let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
     assert_eq!((loaded.version, loaded.state.value), (205, 420));
-    // And what is decided on it is written after the last place.
+    // A new event is appended after the last sequence.
     append(&log, loaded.version, vec![NewEvent::of(&SumEvent::Added { by: 1 }).unwrap()]).await;
 }
 
@@ -118,6 +119,6 @@ async fn what_nobody_can_read_is_named_by_position_type_and_version() {
     append(&log, 1, vec![event("sum.added", "3", r#"{"type":"added","by":1}"#)]).await;
     let error = alone(&database).await.load::<Sum>("s").await.unwrap_err().to_string();
     let expected =
-        "position 2: sum.added version 3: this program reads sum.added in version 2 only";
+        "position 2: sum.added version 3: this program reads only version 2 of sum.added";
     assert_eq!(error, expected);
 }

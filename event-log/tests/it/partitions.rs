@@ -1,4 +1,4 @@
-//! The ranges that the log is stored in, and that nobody who appends waits for one.
+//! Partitions of the log. Appends never wait for one.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -10,7 +10,7 @@ use event_log::{
 };
 use support::{alone, checked, commit, count, run, stream};
 
-/// A log whose events all go into the rest until ranges are made.
+/// A log whose events go to the default partition until others are created.
 async fn without_ranges() -> Database {
     let database = fresh_empty_database().await.unwrap();
     migrate(&database.pool).await.unwrap();
@@ -34,11 +34,12 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     assert_eq!(ranges(&database).await, [(1, 256)]);
     let log = alone(&database).await;
     log.append(commit("a", 0, 250)).await.unwrap();
-    // One commit with events on both sides, and the next range is not there.
+    // One commit has events on both sides of the boundary, and the next partition does not exist.
     log.append(commit("a", 250, 100)).await.unwrap();
     assert_eq!(in_table(&database, "log_event_default").await, 94);
     checked(&database).await;
-    // The rest becomes the range that was missing, as it is, and the next commit goes on in it.
+    // The default partition becomes the missing range as it is, and the next commit continues
+    // there.
     make(&database.pool, 256, 1).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
     assert_eq!(in_table(&database, "log_event_default").await, 0);
@@ -51,7 +52,7 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     assert_eq!(rows, [256, 256, 138, 0]);
     checked(&database).await;
     assert_eq!(log.read_stream(&stream("a"), 0).await.unwrap().len(), 650);
-    // Nothing is left to be made, however often and by however many.
+    // Further calls find nothing to create, even concurrent ones.
     let (one, two) = tokio::join!(make(&database.pool, 256, 1), make(&database.pool, 256, 1));
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 1, "the head is in the last but one");
     assert_eq!(make(&database.pool, 256, 1).await.unwrap(), []);
@@ -77,7 +78,7 @@ async fn ranges_are_made_while_others_append() {
 
 #[tokio::test]
 async fn rows_of_before_the_partitions_stay_byte_for_byte() {
-    // given a table as it was before: here the rest, with the text of every row
+    // given the table of an earlier version, here the default partition, with the text of every row
     let database = without_ranges().await;
     let log = alone(&database).await;
     log.append(commit("a", 0, 300)).await.unwrap();
@@ -89,9 +90,9 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
     let (before, file) =
         (text(&database).await, "select pg_relation_filenode('log_event_default')");
     let node: i64 = count(&database, &format!("select ({file})::bigint")).await;
-    // when it becomes the first range
+    // when it becomes the first partition
     make(&database.pool, partitions::SIZE, 1).await.unwrap();
-    // then it is the same file with the same rows
+    // then the file and its rows are the same
     assert_eq!(ranges(&database).await[0], (1, partitions::SIZE));
     let moved = "select pg_relation_filenode('log_event_1')::bigint";
     assert_eq!(count(&database, moved).await, node);
@@ -109,7 +110,7 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
     }
     let since = "select first_position from log_stream where aggregate_id = 's6'";
     assert_eq!(count(&database, since).await, 6 * 256 + 1);
-    // As it is read: partitions before its first event are not looked into.
+    // As the stream is read: partitions before its first event are not scanned.
     let plan = "explain (analyze, costs off, timing off, summary off) select e.* from log_stream s \
          left join lateral (select * from log_event where aggregate_type = 'job' and aggregate_id = 's6' \
            and sequence > 0 and position between s.first_position and 9223372036854775807 \
@@ -133,7 +134,7 @@ async fn a_sequence_that_is_there_twice_is_found_in_whatever_partitions() {
     make(&database.pool, 256, 2).await.unwrap();
     let log = alone(&database).await;
     log.append(commit("a", 0, 256)).await.unwrap();
-    // Everything is as it should be but the guard: honest leaves, an honest chain.
+    // Only the guard is changed; leaves and chain are valid.
     let back = "update log_stream set version = 255 where aggregate_id = 'a'";
     run(&database, back).await;
     alone(&database).await.append(commit("a", 255, 1)).await.unwrap();

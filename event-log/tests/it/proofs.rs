@@ -1,4 +1,4 @@
-//! What the log proves about itself, and what it cannot hide.
+//! Proofs of the log, and detection of tampering.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -14,7 +14,7 @@ use proof::{
 };
 use support::{checked, commit, database, run, server};
 
-/// A log over several nodes of level 8, written in batches of odd sizes.
+/// A log over several nodes of level 8, appended in batches of irregular sizes.
 async fn grown(database: &Database) -> EventLog {
     let log = server(database).await;
     for (n, size) in [1, 254, 3, 511, 7, 300].into_iter().enumerate() {
@@ -49,7 +49,7 @@ async fn everything_can_be_proven_from_stored_nodes() {
     assert!(log.root(1_077).await.is_err());
     assert!(log.inclusion(0, 5).await.is_err());
     assert!(log.consistency(5, 1_077).await.is_err());
-    // A server that starts puts the same edge together.
+    // A new server computes the same edge.
     assert_eq!(server(&database).await.head(), log.head());
 }
 
@@ -98,7 +98,7 @@ async fn a_part_can_be_verified_from_any_position() {
     }
 }
 
-/// More than are read at once.
+/// More checkpoints than one query reads.
 #[tokio::test]
 async fn many_published_checkpoints_are_compared_page_by_page() {
     let database = database().await;
@@ -119,7 +119,7 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     }
 }
 
-/// Damage, and not a database that does not answer.
+/// The error is corruption, not a database failure.
 #[tokio::test]
 async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
     let database = database().await;
@@ -131,7 +131,7 @@ async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
     }
 }
 
-/// What somebody with all rights does to the tables, and where it is seen.
+/// Tampering with full privileges, and the position at which it is detected.
 #[tokio::test]
 async fn whatever_is_tampered_with_is_found_where_it_is() {
     let swap = "update log_event set position = -1 where position = 300; \
@@ -202,7 +202,7 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         let database = database().await;
         drop(grown(&database).await);
         run(&database, tampering).await;
-        // In one part, and in five of which some are checked at once.
+        // In one segment, and in five, of which several are verified concurrently.
         let small = Parts { at_once: 3, blocks: 1, ..Parts::default() };
         for parts in [Parts::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
@@ -215,8 +215,8 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
     }
 }
 
-/// Leaves, chain, nodes and head as they come out of the rows: what is left to be seen is what the rows say of each
-/// other.
+/// Recomputes leaves, chain, nodes and head from the rows. Only contradictions between rows remain
+/// detectable.
 async fn computed_anew(database: &Database) {
     let log_id = "select log_id from log_head";
     let log_id: String = sqlx::query_scalar(log_id).fetch_one(&database.pool).await.unwrap();
@@ -247,7 +247,8 @@ async fn computed_anew(database: &Database) {
     tx.commit().await.unwrap();
 }
 
-/// Each is inside of a part when there is one, and over the edge of two when there are five.
+/// With one segment, each contradiction is within it. With five segments, it is across the boundary
+/// of two.
 #[tokio::test]
 async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_hash() {
     for (what, tampering, position) in [
@@ -292,7 +293,7 @@ async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_has
     }
 }
 
-/// What a look at the newest events alone has to begin with, and cannot read.
+/// Data before the verified range that cannot be read.
 #[tokio::test]
 async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
     for (what, tampering, position) in [
@@ -313,13 +314,13 @@ async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
     }
 }
 
-/// Who computes everything anew deceives the chain, but not somebody who kept a checkpoint.
+/// Recomputing every hash deceives the chain, but not a party that kept a checkpoint.
 #[tokio::test]
 async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
     let (honest, forged) = (database().await, database().await);
     let log = grown(&honest).await;
     let kept = log.head();
-    // The same log by its name, as long as before, every link computed from the first event on.
+    // A log with the same id and size, with every link recomputed from the first event on.
     let genesis = hex::encode(proof::chain::genesis(&kept.log_id));
     let same = format!("update log_head set log_id = '{}', chain = '\\x{genesis}'", kept.log_id);
     run(&forged, &same).await;
@@ -338,7 +339,8 @@ async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
     assert!(verify_consistency(rewritten.size, &rewritten.root, 1_176, &root, &path).is_ok());
 }
 
-/// given a key that was retired at once, then it validates what was published before, and nothing after.
+/// given a key that was retired immediately, then it validates checkpoints from before, and none
+/// after its end.
 #[tokio::test]
 async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_end() {
     let database = database().await;
@@ -359,7 +361,7 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     log.seal(&key).await.unwrap();
     assert!(log.check_seals(&retired).await.is_err());
     assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 2);
-    // Nor when the database says that it was published before.
+    // This holds even if the database states an earlier time of publication.
     let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
     assert_eq!(last_size, 1);
     sqlx::query("update log_checkpoint set published_at = $1")
@@ -367,7 +369,7 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
         .execute(&database.pool)
         .await
         .unwrap();
-    assert_eq!(log.check_seals(&retired).await.unwrap(), 2, "nobody signed the time");
+    assert_eq!(log.check_seals(&retired).await.unwrap(), 2, "the time is not signed");
     retired[0].last_size = Some(last_size);
     let refused = log.check_seals(&retired).await.unwrap_err().to_string();
     assert!(refused.contains("position 2") && refused.contains("not signed"), "{refused}");

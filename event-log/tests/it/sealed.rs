@@ -1,4 +1,4 @@
-//! What is somebody's, under their key, on real Postgres.
+//! Encryption of personal data fields on a real Postgres.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -72,13 +72,13 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
     create(&log, install).await;
     let heard = tail.recv().await.unwrap();
     let read = log.read(0, 10).await.unwrap();
-    assert_eq!(*heard, *read, "who hears of it and who reads it are told the same");
+    assert_eq!(*heard, *read, "the tail and a read return the same payload");
     assert!(
         !read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[encrypted]""#)
     );
     assert!(read[0].words().unwrap().contains(r#""city":"Ada's""#), "{:?}", read[0].words());
     assert_eq!(city(&log, install).await, "Ada's");
-    // Another program that has only the database: no key, no words; and it says so.
+    // A program with the database but without keys can read no personal data, and reports an error.
     let bare = database.log().await.unwrap();
     let refused = bare.load::<Install>(&install.to_string()).await.unwrap_err();
     assert!(matches!(refused, LogError::Damaged { .. }), "{refused}");
@@ -124,7 +124,7 @@ async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
     let install = InstallId(Ulid::new());
     create(&log, install).await;
     let mut loaded = log.load::<Install>(&install.to_string()).await.unwrap();
-    // Its one connection is taken: whoever asked for a key would wait.
+    // The pool's only connection is in use, so a query for a key would wait.
     let taken = pool.acquire().await.unwrap();
     let set = BTreeMap::from([("city".to_owned(), "Bo's".to_owned())]);
     let change = InstallCommand::ChangeInputs {
@@ -150,7 +150,7 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     create(&one, other).await;
     assert_eq!(city(&two, install).await, "Ada's");
     let before = one.head();
-    // Only the decision is written: whoever was to delete the key was killed.
+    // Only the shredding is recorded, as after a crash before the key was deleted.
     shredded(&one, install).await;
     assert_eq!(shred::undone(&database.pool).await.unwrap(), [install.to_string()]);
     two.reached(one.position()).await.unwrap();
@@ -168,10 +168,10 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
     let due = Due { subject: install.to_string(), requests: 0 };
     assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
-    // A server that starts now has never heard of it.
+    // A server that starts now reads the shredded key from the database.
     let three = opened(&database, ring(1, &[])).await;
     assert_eq!(city(&three, install).await, "[erased]");
-    // What is still said of them is not kept.
+    // New personal data of the subject is not stored.
     let set = BTreeMap::from([("city".to_owned(), "Eve's".to_owned())]);
     let (by, unset) = (Actor::System, Default::default());
     let change = InstallCommand::ChangeInputs { set, unset, by, reason: None };
@@ -212,7 +212,7 @@ async fn a_server_with_another_wrapping_key_does_not_start_and_one_that_knows_th
     let both = ring(2, &[1]);
     let log = opened(&database, both.clone()).await;
     assert_eq!(city(&log, install).await, "Ada's");
-    // Wrapped again, the former key may go.
+    // After the keys are rewrapped, the earlier wrapping key is not needed.
     assert_eq!(both.rewrap(&database.pool).await.unwrap(), 1);
     assert_eq!(both.rewrap(&database.pool).await.unwrap(), 0);
     assert_eq!(city(&opened(&database, ring(2, &[])).await, install).await, "Ada's");

@@ -47,7 +47,7 @@ async fn a_server_with_a_stale_head_reads_it_and_writes() {
     let mut tail = two.tail();
     assert_eq!(two.position(), 0);
     assert_eq!(two.append(commit("b", 0, 1)).await.unwrap().first, 6);
-    // It hears of the others' events, in order.
+    // The server receives the other's events in order.
     let others = tail.recv().await.unwrap();
     assert_eq!(others.iter().map(|event| event.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(tail.recv().await.unwrap()[0].position, 6);
@@ -82,7 +82,7 @@ async fn tell(
         Ok(events) => (events, None),
         Err(refusal) => (Vec::new(), Some(refusal)),
     };
-    // A refusal and an "already so" are true only of a state that is current.
+    // A rejection, or a decision without events, is valid only for the current state.
     let write = counter.write(&events).unwrap();
     let count = events.len();
     log.append(Commit::of(meta(), vec![write])).await.map_err(|error| (error, refusal))?;
@@ -99,7 +99,7 @@ async fn nobody_says_already_so_from_a_stale_state() {
     two.reload::<Counter>("c").await.unwrap();
     tell(&one, CounterCommand::Close).await.unwrap();
     assert_eq!(tell(&one, CounterCommand::Close).await.unwrap(), 0);
-    // The second server still thinks that it is open.
+    // The second server still has the state before the close.
     let (error, _) = tell(&two, CounterCommand::Add(1)).await.unwrap_err();
     assert!(matches!(error, AppendError::Conflict { .. }));
     let counter = two.reload::<Counter>("c").await.unwrap();
@@ -109,7 +109,7 @@ async fn nobody_says_already_so_from_a_stale_state() {
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
-/// A database that is restored beneath a running server has another history from some position on.
+/// A database that is restored while a server runs has another history from some position on.
 #[tokio::test]
 async fn what_was_remembered_of_a_lost_history_is_forgotten() {
     let database = database().await;
@@ -128,12 +128,12 @@ async fn what_was_remembered_of_a_lost_history_is_forgotten() {
          delete from log_head; insert into log_head select * from saved_head; \
          update log_head set epoch = epoch + 1";
     run(&database, restore).await;
-    // Another server goes on, one event further than the first has seen.
+    // Another server appends one event more than the first has seen.
     let two = alone(&database).await;
     for _ in 0..3 {
         tell(&two, CounterCommand::Add(100)).await.unwrap();
     }
-    // The first writes elsewhere, and finds that the log is another.
+    // The first server appends to another stream and detects that the log is different.
     one.append(commit("x", 0, 1)).await.unwrap();
     tell(&one, CounterCommand::Add(1_000)).await.unwrap();
     let counter = one.load::<Counter>("c").await.unwrap();
@@ -141,7 +141,7 @@ async fn what_was_remembered_of_a_lost_history_is_forgotten() {
     checked(&database).await;
 }
 
-/// What a claim's answer does: a head, and then proofs of it.
+/// The response to a claim includes the head, and proofs of it follow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_head_says_can_be_proved_at_once() {
     let database = database().await;
@@ -166,7 +166,8 @@ async fn what_the_head_says_can_be_proved_at_once() {
     writer.await.unwrap();
 }
 
-/// The order in which a rebuild takes its locks: tables, then the head, then a new turn.
+/// The order in which a rebuild takes its locks: tables, then the head, then a raised fencing
+/// counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
     let database = database().await;
@@ -188,7 +189,7 @@ async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
             let locked =
                 sqlx::raw_sql("lock table log_stream, log_command").execute(&mut *tx).await;
             if locked.is_err() {
-                // Everything is released; try again.
+                // The locks are released, so the test tries again.
                 late += 1;
                 continue;
             }

@@ -1,4 +1,4 @@
-//! A state that was kept is the state that the events make; and whatever is wrong with it, the events count.
+//! A snapshot equals the state that the events produce. Every invalid snapshot is ignored.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -17,7 +17,7 @@ use support::{
     database, meta, pause, run, server,
 };
 
-/// Add one so many times.
+/// Adds one, this number of times.
 async fn add(log: &EventLog, times: usize) {
     let mut counter = log.load::<Counter>("c").await.unwrap();
     let events = vec![CounterEvent::Added { by: 1 }; times];
@@ -27,7 +27,7 @@ async fn add(log: &EventLog, times: usize) {
     log.remember(&counter);
 }
 
-/// The sequence of the snapshot, once it is there: it is kept after the answer.
+/// Waits for a snapshot and returns its sequence. It is stored after the acknowledgement.
 async fn kept(database: &Database, at_least: i64) -> i64 {
     for _ in 0..200 {
         let sql =
@@ -67,13 +67,13 @@ async fn a_state_is_kept_every_200_events_and_only_what_follows_is_read() {
     assert_eq!(kept(&database, 200).await, 205);
     add(&log, 40).await;
     let known = log.load::<Counter>("c").await.unwrap();
-    // A server that starts takes it and the tail: what was changed in it shows.
+    // A new server reads the snapshot and the later events, as the changed value shows.
     put(&database, &kept_as("c", 205, 1_205)).await;
     let other = alone(&database).await.load::<Counter>("c").await.unwrap();
     assert_eq!((other.version, other.state.value), (known.version, known.state.value + 1_000));
 }
 
-/// A snapshot as the server keeps it, of this value.
+/// A snapshot of this value, as the server stores it.
 fn kept_as(id: &str, version: u64, value: u64) -> Vec<u8> {
     let counter = Counter { value, ..Counter::default() };
     snapshot::encode(&StreamId::new("counter", id), version, &counter).unwrap()
@@ -100,9 +100,9 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         "update log_snapshot set schema_hash = sha256('other code')".to_owned(),
         "update log_snapshot set codec = 9".to_owned(),
         "update log_snapshot set sequence = 9000".to_owned(),
-        // One of before: JSON.
+        // The earlier encoding: JSON.
         r#"update log_snapshot set codec = 1, state = '{"value":7,"closed":false}'"#.to_owned(),
-        // Cut, flipped, with something behind it, of another stream, of another version.
+        // Truncated, changed, with extra bytes, of another stream, of another version.
         set(&right[..last]),
         set(&[]),
         changed(0),
@@ -119,7 +119,7 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         let log = alone(&database).await;
         let counter = log.load::<Counter>("c").await.unwrap();
         assert_eq!((counter.version, counter.state.value), (205, 205), "{spoil}");
-        // And a right one is kept again.
+        // A valid snapshot is stored again.
         for _ in 0..200 {
             let again =
                 "select count(*) from log_snapshot where sequence = 205 and codec = 3 and state = ";
@@ -135,7 +135,7 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
     }
 }
 
-/// Whatever bit is flipped and wherever it is cut.
+/// Flips every bit, and truncates at every byte.
 #[test]
 fn no_other_bytes_are_taken_for_a_snapshot() {
     let stream = StreamId::new("counter", "c");
@@ -167,8 +167,8 @@ async fn a_long_stream_is_read_page_by_page() {
     assert_eq!(other.load_as_of::<Counter>("c", 3_001).await.unwrap().version, 3_000);
 }
 
-/// fold(all) = fold(state kept somewhere in the middle, and the tail), for every aggregate, through the snapshot's
-/// own format.
+/// For every aggregate, a state from a decoded snapshot and the later events must equal the state
+/// from all events.
 #[test]
 fn no_aggregate_loses_anything_in_a_snapshot() {
     fn check<D: Decider>() {
@@ -186,7 +186,7 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
             }
         }
         assert!(!events.is_empty(), "{}", D::NAME);
-        // Whatever order facts come in, a state takes them: from each one on, forwards and backwards.
+        // A state accepts events in any order: from each one on, forwards and backwards.
         let (forwards, count) = (events.clone(), events.len());
         events.reverse();
         let all: Vec<D::Event> = [forwards.clone(), events, forwards].concat();

@@ -1,4 +1,4 @@
-//! What the tests of the log have in common.
+//! Common parts of the tests of the log.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -21,12 +21,12 @@ pub async fn database() -> Database {
     fresh_database().await.unwrap()
 }
 
-/// A second server on a database.
+/// Opens another server on a database.
 pub async fn server(database: &Database) -> EventLog {
     database.log().await.unwrap()
 }
 
-/// One that learns of others only when it must.
+/// Opens a server that reads the writes of others only when necessary.
 pub async fn alone(database: &Database) -> EventLog {
     let options = Options { watch_others: None, ..Options::default() };
     database.log_with(options).await.unwrap()
@@ -53,12 +53,12 @@ pub fn write(id: &str, expected: u64, events: u64) -> Write {
     Write { stream: stream(id), expected, events: (0..events).map(event).collect() }
 }
 
-/// Events for one stream.
+/// A commit of events for one stream.
 pub fn commit(id: &str, expected: u64, events: u64) -> Commit {
     Commit::of(meta(), vec![write(id, expected, events)])
 }
 
-/// The same under an idempotency key.
+/// The commit with an idempotency key.
 pub fn keyed(key: &str, request: u8, mut commit: Commit) -> Commit {
     let answer = Some(serde_json::json!({ "key": key }));
     let (principal, key) = ("prn_1".into(), key.into());
@@ -66,7 +66,7 @@ pub fn keyed(key: &str, request: u8, mut commit: Commit) -> Commit {
     commit
 }
 
-/// The whole log, which must be what it says it is.
+/// Verifies and reads the whole log.
 pub async fn checked(database: &Database) -> (Verified, Vec<Stored>) {
     let verified = verify(&database.pool, 0, |_| {}).await.unwrap();
     let events = event_log::read::read(&database.pool, 0, 1_000_000).await.unwrap();
@@ -82,11 +82,11 @@ pub async fn run(database: &Database, sql: &str) -> u64 {
     sqlx::raw_sql(sql).execute(&database.pool).await.unwrap().rows_affected()
 }
 
-/// What callers were told by the number in their one event.
+/// Results of appends by the number in their only event.
 pub type Answers = BTreeMap<u64, Result<Appended, AppendError>>;
 
-/// The log is whole; each number that was acknowledged is in it once, where its caller was told, and no other is.
-/// Gives how many were written and how many were refused.
+/// Checks that the log is intact, that each acknowledged number is in it once at the reported
+/// position, and that it has no other numbers. Returns the number of written and of rejected ones.
 pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (usize, usize) {
     let (_, events) = checked(database).await;
     let mut found = BTreeMap::new();
@@ -113,7 +113,7 @@ pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (us
     (written, refused)
 }
 
-/// A moment for others.
+/// Lets other tasks run.
 pub async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
 }

@@ -1,4 +1,4 @@
-//! A view that rides in the append statement is exact with the log.
+//! An inline projection always matches the log.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use support::{alone, commit, count, database, run};
 
-/// How many events each stream has, and its last position.
+/// Number of events and last position of each stream.
 #[derive(Default)]
 struct Totals {
     cached: Mutex<HashMap<StreamId, i64>>,

@@ -1,8 +1,9 @@
-//! How fast are views made again, and how fast is the log verified? On a private Postgres with fsync, in release:
+//! Measures rebuilds of projections and the verification of the log, on a private Postgres
+//! with fsync, in release:
 //!
 //!     cargo bench -p projections --bench rebuild -- --events 1000000
 //!
-//! The log is of runs as they happen.
+//! The log has complete runs, as a server records them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a benchmark that fails has no result")]
 mod swap;
 
@@ -19,7 +20,7 @@ use event_log::{
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
 
-/// As in the program that serves.
+/// The allocator of the server.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -43,7 +44,9 @@ async fn run(wanted: u64) {
     projections::projector::ready(pool).await.unwrap();
     sqlx::raw_sql("vacuum analyze").execute(pool).await.unwrap();
     let per_second = |took: f64| events as f64 / took;
-    println!("| what, of {events} events | s | events/s | events/s of our own processor time |");
+    println!(
+        "| operation on {events} events | s | events/s | events per CPU second of this process |"
+    );
     println!("|---|---|---|---|");
     for (at_once, reports) in [(1, false), (2, false), (1, true), (2, true)] {
         let before = processor();
@@ -57,10 +60,13 @@ async fn run(wanted: u64) {
         let Reported { tally, wrong } = reported.unwrap();
         assert_eq!((wrong, tally.unsigned), (vec![], 0));
         let what = match reports {
-            true => format!("the same and {} signatures of runners", tally.signed),
+            true => format!("chain, tree and {} runner signatures verified", tally.signed),
             false => "chain and tree verified".to_owned(),
         };
-        println!("| {what}, {at_once} at once | {took:.1} | {:.0} | {own:.0} |", per_second(took));
+        println!(
+            "| {what}, {at_once} concurrent | {took:.1} | {:.0} | {own:.0} |",
+            per_second(took)
+        );
     }
     let mut connection = pool.acquire().await.unwrap();
     let all: Vec<_> =
@@ -84,7 +90,7 @@ async fn run(wanted: u64) {
         }
     })
     .await;
-    println!("| all compared, one after the other | {took:.1} | {:.0} | |", per_second(took));
+    println!("| all projections compared, one at a time | {took:.1} | {:.0} | |", per_second(took));
     swap::measure(&database).await;
     pool.close().await;
     cluster.remove().unwrap();
@@ -104,11 +110,11 @@ async fn again(pool: &PgPool, names: &[&str], parallel: u32, events: u64) {
     let what = if names.len() == 1 { names[0].into() } else { format!("all {}", names.len()) };
     let (own, per_second) = (events as f64 / (processor() - before), events as f64 / took);
     println!(
-        "| {what} made again, {parallel} workers (folded in {replayed:.1}) | {took:.1} | {per_second:.0} | {own:.0} |"
+        "| {what} rebuilt, {parallel} workers (events applied in {replayed:.1} s) | {took:.1} | {per_second:.0} | {own:.0} |"
     );
 }
 
-/// The seconds that this process, without Postgres, was on a processor: what others on the machine do not slow down.
+/// CPU seconds of this process, without Postgres. Other processes do not affect this figure.
 fn processor() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
     let ticks = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);

@@ -1,4 +1,4 @@
-//! How long appends stand still when a synchronous view is swapped beneath them.
+//! Measures the time that appends stop while the tables of an inline projection are swapped.
 use std::{
     sync::{
         Arc, Mutex,
@@ -12,18 +12,18 @@ use event_log::{Commit, EventLog, Meta, NewEvent, Options, StreamId, Write, test
 use projections::{Progress, rebuild_all};
 use ulid::Ulid;
 
-/// So many append all the time.
+/// Number of concurrent callers that append all the time.
 const CALLERS: usize = 16;
-/// So often the view is made again.
+/// Number of rebuilds.
 const SWAPS: usize = 10;
 
-/// What is appended.
+/// Payload of the appended events.
 const QUEUED: &str = include_str!("../../../schemas/events/job.queued/1.example.json");
 
-/// When each append was acknowledged.
+/// Time of each acknowledgement.
 type Acknowledged = Arc<Mutex<Vec<Instant>>>;
 
-/// Swap a view again and again while others append events of jobs, which ride in it.
+/// Rebuilds a projection repeatedly while other tasks append job events, which update it inline.
 pub async fn measure(database: &Database) {
     let options = Options { sync_views: projections::sync_views(), ..Options::default() };
     let log = database.log_with(options).await.unwrap();
@@ -60,8 +60,7 @@ pub async fn measure(database: &Database) {
     pauses.sort_by(f64::total_cmp);
     let otherwise = gaps.iter().filter(|gap| !windows.iter().any(|window| touches(gap, window)));
     println!(
-        "\nA view swapped {SWAPS} times while {CALLERS} callers appended {} events: the longest time without an \
-         acknowledgement around a swap {:.1} ms (median {:.1}), otherwise {:.1} ms.",
+        "\nA projection was swapped {SWAPS} times while {CALLERS} callers appended {} events: the longest time without an acknowledgement was {:.1} ms around a swap (median {:.1} ms), and {:.1} ms otherwise.",
         times.len(),
         pauses[SWAPS - 1],
         pauses[SWAPS / 2],

@@ -1,19 +1,20 @@
-//! The events of streams that are known by name, each by its index: what is read does not grow with the rest of the log.
+//! Reads the events of named streams through an index. The cost does not grow with the rest of the
+//! log.
 use event_log::{LogError, Source, StreamId, archive::FLOOR, read::floor_of, sealed::Keys};
 use sqlx::PgConnection;
 
 use super::{COLUMNS, Kept, Recorded, bigint, keys, place, read};
 
-/// Events that were read.
+/// Result of a read.
 pub(crate) struct Found {
     pub events: Vec<Recorded>,
-    /// The sequence and the position of the last one that is stored: what is stored may come to no event of today.
+    /// Sequence and position of the last stored event. The upcaster may have dropped that event.
     pub last: Option<(u64, u64)>,
-    /// Whether there may be more.
+    /// True if the limit was reached, so there may be more events.
     pub full: bool,
 }
 
-/// The events of one stream after a sequence, in order: at most `limit`, and none after a position.
+/// Reads the events of one stream after a sequence and up to a position, at most `limit`.
 pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,
@@ -53,14 +54,14 @@ pub(crate) async fn page(
     found(&kept, &keys, limit)
 }
 
-/// Whether what follows a sequence directly is not among the rows.
+/// Returns true if the rows do not start directly after the sequence.
 fn starts_later(rows: &[Kept], after_sequence: u64) -> Result<bool, LogError> {
     let Some(first) = rows.first() else { return Ok(true) };
     Ok(place(first)?.1 != after_sequence.saturating_add(1))
 }
 
-/// The events of these streams of one kind after a position and not after another, and those of these types also
-/// where they are older: at most `limit`, oldest first.
+/// Reads events of these streams of one kind: all after one position and up to another, and earlier
+/// ones of the types in `older`. Returns at most `limit`, oldest first.
 pub(crate) async fn many(
     connection: &mut PgConnection,
     source: &Source,
@@ -71,7 +72,8 @@ pub(crate) async fn many(
     if ids.is_empty() {
         return Ok(Found { events: vec![], last: None, full: false });
     }
-    // Found first and put in order then: a plan that walks along the positions would read the whole log.
+    // The events are found first and sorted afterwards. A plan that walks along the positions would
+    // read the whole log.
     let sql = format!(
         "with found as materialized (select * from log_event \
            where aggregate_type = $1 and aggregate_id = any($2) and position <= $4 \

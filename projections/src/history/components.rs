@@ -1,4 +1,4 @@
-//! What a run did to a component: what was there before, and what is there after.
+//! The effect of a run on a component: its version before and after.
 use domain::{
     ids::RunId,
     install::{Deployed, Install, InstallEvent, Sandbox},
@@ -6,7 +6,7 @@ use domain::{
 
 use super::{ComponentHistory, Version};
 
-/// The component that a fact changes; `Some(None)`: the sandbox.
+/// Returns the component that an event changes, or `Some(None)` for the sandbox.
 pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
     match fact {
         InstallEvent::SandboxApplyStarted { .. }
@@ -39,17 +39,18 @@ pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
     }
 }
 
-/// A component that a run touched.
+/// Change of a component by a run.
 pub(super) struct Touched {
     before: Option<Version>,
     after: Option<Version>,
     incomplete: bool,
-    /// Whether what was there before is there still, because the apply never ran.
+    /// True if the previous version remains because the apply never ran.
     untouched: bool,
 }
 
 impl Touched {
-    /// Before the run's next fact. Where its apply had begun already, what was there before that.
+    /// Creates the change before the run's next event. If the run has already started an apply, the
+    /// version before that apply counts.
     pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> Touched {
         let before = match name {
             Some(name) => match install.before.get(name).filter(|before| before.by.run == run) {
@@ -64,7 +65,7 @@ impl Touched {
         Touched { after: before.clone(), before, incomplete: false, untouched: true }
     }
 
-    /// After a fact of the run.
+    /// Updates the change after an event of the run.
     pub(super) fn with(
         self,
         install: &Install,
@@ -90,7 +91,7 @@ impl Touched {
         Touched { before: self.before, after, incomplete, untouched }
     }
 
-    /// What there is to tell of it.
+    /// Returns the history of the component, or `None` if nothing changed.
     pub(super) fn told(self, name: String) -> Option<ComponentHistory> {
         let Touched { before, after, incomplete, untouched } = self;
         (!untouched).then_some(ComponentHistory { name, before, after, incomplete })

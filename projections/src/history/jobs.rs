@@ -1,4 +1,4 @@
-//! What became of a run's jobs.
+//! History of a run's jobs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{ids::JobId, job::JobEvent};
@@ -6,16 +6,17 @@ use domain::{ids::JobId, job::JobEvent};
 use super::{JobHistory, Said, Word};
 use crate::Recorded;
 
-/// The jobs of a run.
+/// Jobs of a run.
 #[derive(Default)]
 pub(super) struct Jobs {
     all: BTreeMap<JobId, JobHistory>,
-    /// Those of which something happened in between.
+    /// Jobs with an event within the range.
     seen: BTreeSet<JobId>,
 }
 
 impl Jobs {
-    /// Take a fact of a job that is for a step of this name: what somebody said with it.
+    /// Applies an event of a job that belongs to a step with this target. Returns the intervention
+    /// that the event records.
     pub(super) fn take(
         &mut self,
         (job, of): (JobId, Option<String>),
@@ -60,7 +61,7 @@ impl Jobs {
         None
     }
 
-    /// Those of which something happened in between, in the order in which they were queued.
+    /// Returns the jobs with an event within the range, in the order in which they were queued.
     pub(super) fn told(self) -> Vec<JobHistory> {
         let Jobs { all, seen } = self;
         let mut told: Vec<_> = all.into_values().filter(|told| seen.contains(&told.job)).collect();

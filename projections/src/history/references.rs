@@ -1,4 +1,4 @@
-//! Streams that belong to the history of an install: its runs, their jobs and builds, and the runners of the jobs.
+//! Streams of an install's history: its runs, their jobs and builds, and the runners of the jobs.
 use domain::{
     build::{Build, BuildEvent},
     ids::BuildId,
@@ -11,8 +11,8 @@ use event_log::StreamId;
 
 use crate::{Fact, Recorded};
 
-/// Streams that an event names and that belong to the history of its install. From an install's own stream, these
-/// lead to all runs, jobs, builds and runners of it.
+/// Returns the streams that an event names and that belong to the history of its install. Starting
+/// from the install's own stream, they lead to all its runs, jobs, builds and runners.
 pub fn references(event: &Recorded) -> Vec<StreamId> {
     match &event.fact {
         Fact::Install(_, event) => of_install(event).into_iter().collect(),
@@ -100,7 +100,8 @@ fn of_build(event: &BuildEvent) -> Option<StreamId> {
             Some(StreamId::of::<Job>(*job))
         }
         BuildEvent::Failed { job, .. } => job.map(StreamId::of::<Job>),
-        // A build serves every install of its app: the runs of others that waited for it are not of this history.
+        // A build serves every install of its app. Runs of other installs that waited for it are
+        // not part of this history.
         BuildEvent::WaiterAdded { .. } | BuildEvent::Requested(_) => None,
     }
 }

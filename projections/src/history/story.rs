@@ -1,4 +1,5 @@
-//! Events, put together: which run each belongs to, and what they say of it.
+//! Builds a history: assigns each event to its run, and derives requests, interventions, jobs and
+//! changes.
 use std::collections::{BTreeMap, HashMap};
 
 use domain::{
@@ -17,13 +18,13 @@ use super::{
 };
 use crate::{Fact, Recorded};
 
-/// The run that was admitted.
+/// Run that an install admitted.
 pub(super) fn admitted(event: &Recorded) -> Option<RunId> {
     let Fact::Install(_, InstallEvent::RunAdmitted { run, .. }) = &event.fact else { return None };
     Some(*run)
 }
 
-/// The job that a run began.
+/// Job that a step of a run started.
 pub(super) fn job(event: &Recorded) -> Option<JobId> {
     let Fact::Run(_, RunEvent::StepStarted { job, .. } | RunEvent::ApplyStarted { job, .. }) =
         &event.fact
@@ -44,8 +45,8 @@ pub(super) fn happened(event: &Recorded) -> Happened {
     }
 }
 
-/// Tell what the events say, which are in the order of their positions: what is not after `from` is only there to
-/// be understood. `before` is the install at `from`.
+/// Builds the history from events in the order of their positions. Events up to `from` only provide
+/// context. `before` is the install at `from`.
 pub(super) fn tell(before: &Install, from: u64, events: &[Recorded]) -> History {
     let mut story = Story { install: before.clone(), ..Story::default() };
     for event in events {
@@ -61,7 +62,7 @@ pub(super) fn tell(before: &Install, from: u64, events: &[Recorded]) -> History 
 struct Story {
     install: Install,
     runs: BTreeMap<RunId, Told>,
-    /// Whose job it is.
+    /// Run of each job.
     of_job: HashMap<JobId, RunId>,
     others: Vec<Happened>,
 }
@@ -71,7 +72,7 @@ struct Told {
     history: Option<RunHistory>,
     steps: Vec<StepSpec>,
     jobs: Jobs,
-    /// The step of each job.
+    /// Step of each job.
     step_of: HashMap<JobId, StepId>,
     components: BTreeMap<String, Touched>,
     happened: bool,
@@ -127,7 +128,8 @@ impl Story {
         }
     }
 
-    /// The install after a fact; what it did to a component is held against what was there.
+    /// Applies an event to the install, and records the change of a component relative to its
+    /// version before the run.
     fn change(&mut self, run: Option<RunId>, fact: &InstallEvent) {
         let Some((run, name)) = run.zip(touched(fact)) else {
             self.install.evolve(fact.clone());
@@ -147,7 +149,7 @@ impl Story {
     }
 }
 
-/// What the base infrastructure is called among the components, as everywhere.
+/// Name of the sandbox among the components, as in the other contracts.
 const SANDBOX: &str = "sandbox";
 
 impl Told {
@@ -250,7 +252,7 @@ fn name_of(steps: &[StepSpec], step: StepId) -> Option<String> {
     })
 }
 
-/// The run that changed the install.
+/// Run that changed the install.
 fn of_install(fact: &InstallEvent) -> Option<RunId> {
     match fact {
         InstallEvent::RunAdmitted { run, .. }

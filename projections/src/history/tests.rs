@@ -37,7 +37,7 @@ fn bo() -> Actor {
     Actor::Principal(PrincipalId(Ulid(2)))
 }
 
-/// A log of these facts, from position 1, one a second.
+/// A log of these events from position 1, one per second.
 fn log(facts: Vec<Fact>) -> Vec<Recorded> {
     let recorded = |(position, fact): (u64, Fact)| Recorded {
         position,
@@ -99,7 +99,7 @@ fn requested(n: u128) -> [Fact; 2] {
     ]
 }
 
-/// A job of the run's step, from its queue to its end.
+/// The events of a job of the run's step, from start to end.
 fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
     let origin = Origin::Step { install: InstallId(Ulid(1)), run: run(n), step: step() };
     let work = Work {
@@ -192,7 +192,7 @@ fn version(n: u32) -> Option<Version> {
     Some(Version { config_version: n, build: build(n.into()) })
 }
 
-/// An upgrade of what the first run brought, whole.
+/// A complete upgrade of the component that the first run deployed.
 fn upgrade() -> Vec<Recorded> {
     let before = [vec![created(), admitted(1)], requested(1).into(), vec![deployed(1, 1)]];
     let asked = [finished(1).to_vec(), vec![admitted(2)], requested(2).into()];
@@ -203,7 +203,7 @@ fn upgrade() -> Vec<Recorded> {
     log([all.concat(), finished(2).to_vec()].concat())
 }
 
-/// The install after a position, and what is told of what comes then.
+/// The history after a position, built from the install at that position.
 fn told_from(from: u64, events: &[Recorded]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
@@ -211,7 +211,7 @@ fn told_from(from: u64, events: &[Recorded]) -> History {
             domain::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
-    // Of the install only what is new is read.
+    // Only the events of the install within the range are read.
     let read = |event: &&Recorded| event.position > from || event.aggregate() != "install";
     let events: Vec<Recorded> = events.iter().filter(read).cloned().collect();
     tell(&install, from, &events)
@@ -254,11 +254,11 @@ fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() 
 fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
     let events = upgrade();
     let at = |of: &str| events.iter().rfind(|event| event.event_type() == of).unwrap().position;
-    // The apply has begun to change the component.
+    // The history begins after the apply was started.
     let told = told_from(at("install.component_apply_started"), &events);
     let upgrade = &told.runs[0];
     assert_eq!(upgrade.words[0].said, Said::Approved);
-    // The plan's job was over by then.
+    // The plan job ended before the range, so it is not listed.
     let jobs: Vec<_> = upgrade.jobs.iter().map(|job| job.kind).collect();
     assert_eq!(jobs, [Some(JobKind::Apply)]);
     assert_eq!(
@@ -275,7 +275,7 @@ fn nothing_is_told_of_a_run_that_was_over_before() {
     assert_eq!(told_from(events.len() as u64, &events).runs, []);
     let told = told_from(0, &events);
     assert_eq!(told.runs.iter().map(|told| told.run).collect::<Vec<_>>(), [run(1), run(2)]);
-    // The first run found nothing there.
+    // Before the first run, the component did not exist.
     assert_eq!(
         (&told.runs[0].components[0].before, &told.runs[0].components[0].after),
         (&None, &version(1))
@@ -306,7 +306,7 @@ fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_l
         step: step(),
     });
     let events = failed(vec![unchanged]);
-    // Since before the apply began: nothing came of it.
+    // The history begins before the apply was started. The apply changed nothing.
     let began = events.iter().find(|event| event.event_type() == "install.component_apply_started");
     assert_eq!(told_from(began.unwrap().position - 1, &events).runs[0].components, []);
 }

@@ -1,4 +1,4 @@
-//! What a history is made of.
+//! Types of an install's history.
 use domain::{
     actor::Actor,
     decider::Timestamp,
@@ -7,141 +7,136 @@ use domain::{
     job, run,
 };
 
-/// What happened after a position and not after another.
+/// History after one position and up to another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct History {
-    /// By run, in the order in which they were asked for.
+    /// Runs in the order in which they were requested.
     pub runs: Vec<RunHistory>,
-    /// What belongs to no run.
+    /// Events that belong to no run.
     pub others: Vec<Happened>,
-    /// Everything up to here is told.
+    /// Position up to which the history is complete.
     pub until: u64,
 }
 
-/// What a run did.
+/// History of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunHistory {
-    /// Which.
     pub run: RunId,
-    /// What was asked, by whom and why.
+    /// Request, with its principal and reason.
     pub request: Option<run::Request>,
-    /// When it was.
+    /// Time of the request.
     pub requested_at: Option<Timestamp>,
-    /// How it ended, if it had.
+    /// Outcome, if the run finished.
     pub outcome: Option<run::Outcome>,
-    /// When it did.
+    /// Time at which it finished.
     pub ended_at: Option<Timestamp>,
-    /// What people, and rules in their place, said to it: also before the first position, because a plan that was
-    /// approved on Monday may be applied on Tuesday.
+    /// Interventions by principals and policies. Includes those before the range: an apply on
+    /// Tuesday may follow an approval on Monday.
     pub words: Vec<Word>,
-    /// The jobs of which something happened.
+    /// Jobs with an event within the range.
     pub jobs: Vec<JobHistory>,
-    /// The components and the sandbox that it changed, or began to.
+    /// Components that the run changed or started to change, including the sandbox.
     pub components: Vec<ComponentHistory>,
-    /// What happened.
+    /// Events within the range.
     pub events: Vec<Happened>,
 }
 
-/// What somebody said.
+/// An intervention in a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Word {
-    /// What.
+    /// Kind of intervention.
     pub said: Said,
-    /// Of which step, by the name of what it changes; none of the whole run.
+    /// Name of the component, sandbox or action of the step, or `None` for the whole run.
     pub of: Option<String>,
-    /// The plan that was meant.
+    /// Digest of the plan that was decided.
     pub digest: Option<Digest>,
-    /// Who.
+    /// Actor that intervened.
     pub by: Actor,
-    /// Why.
     pub reason: Option<String>,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
-    /// Where in the log.
+    /// Position in the log.
     pub position: u64,
 }
 
-/// What can be said to a run.
+/// Kinds of interventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Said {
-    /// Yes to a plan.
+    /// A plan was approved.
     Approved,
-    /// No to a plan.
+    /// A plan was denied.
     Denied,
-    /// Nothing, in time.
+    /// An approval expired before a decision.
     Expired,
-    /// That it is to end.
+    /// A cancel of the run was requested.
     CancelRequested,
-    /// That a step is to be tried again.
+    /// A retry of a step was requested.
     Retried,
-    /// What became of a job of which nobody could say.
+    /// The unknown outcome of a job was resolved.
     Resolved,
 }
 
-/// What became of a job.
+/// History of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobHistory {
-    /// Which.
     pub job: JobId,
-    /// What it was.
     pub kind: Option<job::JobKind>,
-    /// What its step changes.
+    /// Name of the component, sandbox or action of its step.
     pub of: Option<String>,
-    /// Who had it last.
+    /// Runner of the last execution.
     pub runner: Option<RunnerId>,
-    /// How often it was tried.
+    /// Number of executions.
     pub attempts: u32,
-    /// How it ended, if it had.
+    /// Outcome, if the job finished.
     pub outcome: Option<job::Outcome>,
-    /// Why it failed, in words.
+    /// Description of the failure.
     pub detail: Option<String>,
-    /// When it was queued.
+    /// Time at which it was queued.
     pub queued_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time at which it finished.
     pub ended_at: Option<Timestamp>,
 }
 
-/// What became of a component, or of the sandbox.
+/// History of a component or of the sandbox.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ComponentHistory {
-    /// By name.
     pub name: String,
-    /// What was there before the run; none if nothing was.
+    /// Version before the run, or `None` if nothing was deployed.
     pub before: Option<Version>,
-    /// What is there after it, or at the second position; none if nothing is.
+    /// Version after the run or at the end of the range, or `None` if nothing is deployed.
     pub after: Option<Version>,
-    /// Whether nobody can say what of it is there: an apply goes on, or has failed.
+    /// True if an apply is active or failed, so the actual state is unknown.
     pub incomplete: bool,
 }
 
-/// What of a component is there.
+/// Deployed version of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The config version it was brought by.
+    /// Config version of the deploy.
     pub config_version: u32,
-    /// What was brought.
+    /// Build that was deployed.
     pub build: BuildId,
 }
 
-/// One event.
+/// An event of a history.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happened {
-    /// Where in the log.
+    /// Position in the log.
     pub position: u64,
-    /// When.
+    /// Time of the event.
     pub at: Timestamp,
     /// `aggregate.verb_past`.
     pub event_type: &'static str,
     /// `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Who did it.
+    /// Actor that caused the event.
     pub actor: Actor,
-    /// Why, where the event says so.
+    /// Reason in the event, if it has one.
     pub reason: Option<String>,
 }
 
 impl Said {
-    /// As it is written everywhere.
+    /// Name in the API and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Said::Approved => "approved",

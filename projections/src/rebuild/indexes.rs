@@ -1,14 +1,14 @@
-//! The indexes of a shadow: those of the table that is read.
+//! Indexes of a shadow table.
 use sqlx::{PgConnection, PgPool, Row};
 
 use super::Making;
 
 impl Making {
-    /// Give the shadow the indexes of the table that is read. They are made at once, from rows that are there, in a
-    /// fraction of the time that keeping them row by row takes.
+    /// Creates the indexes of the live table on the shadow table. Creating them on existing rows
+    /// takes a fraction of the time of updating them row by row.
     pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let mut tx = pool.begin().await?;
-        // Held against another rebuild of the same view, which does the same.
+        // The lock on the positions excludes a concurrent rebuild of the same projection.
         if self.positions(&mut tx).await?.is_empty() {
             return Ok(());
         }
@@ -28,11 +28,11 @@ impl Making {
 #[derive(PartialEq)]
 struct Index {
     unique: bool,
-    /// What comes after `using`.
+    /// Part of the definition after `using`.
     definition: String,
 }
 
-/// The indexes of a table beside its key.
+/// Returns the indexes of a table, without the primary key.
 async fn indexes(connection: &mut PgConnection, table: &str) -> Result<Vec<Index>, sqlx::Error> {
     let rows = sqlx::query(
         "select indisunique, pg_get_indexdef(indexrelid) from pg_index \
@@ -44,7 +44,7 @@ async fn indexes(connection: &mut PgConnection, table: &str) -> Result<Vec<Index
     let index = |row: &sqlx::postgres::PgRow| {
         let (unique, text): (bool, String) = (row.try_get(0)?, row.try_get(1)?);
         let definition = text.split_once(" USING ").map(|(_, definition)| definition.to_owned());
-        let unreadable = || sqlx::Error::Decode(format!("no index: {text}").into());
+        let unreadable = || sqlx::Error::Decode(format!("unknown index definition: {text}").into());
         Ok(Index { unique, definition: definition.ok_or_else(unreadable)? })
     };
     rows.iter().map(index).collect()

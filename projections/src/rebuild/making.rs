@@ -1,4 +1,4 @@
-//! A view being made again: its shadow in the database, and how far each worker came with it.
+//! A shadow table in the database, with the position of each worker.
 use event_log::{LogError, Source};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, PgPool, Row};
@@ -11,35 +11,37 @@ use crate::{
     swap::is_locked,
 };
 
-/// A view being made again: its shadow in the database, and what we have in memory of it.
+/// A rebuild of one projection: its shadow table and the state in memory.
 pub(crate) struct Making {
     pub view: Box<dyn View>,
-    /// The table that is read.
+    /// Live table.
     pub live: String,
-    /// The table that becomes it.
+    /// Shadow table, which replaces the live one.
     pub shadow: String,
-    /// How many workers share its streams.
+    /// Number of workers that share the streams.
     pub workers: u32,
-    /// What its shadow is made for: one that was begun for another end is no beginning of ours.
+    /// Purpose of the shadow table. A rebuild does not continue the shadow table of a rollback, or
+    /// the reverse.
     pub(crate) aim: Option<&'static str>,
-    /// Which rows were in use when we began: every swap counts on.
+    /// Epoch of the live rows when the rebuild began. Every swap increments it.
     was: Option<i64>,
     folding: Box<dyn Folding>,
-    /// Where we left the shadow, which another rebuild of the same view may move on.
+    /// Position that this process last wrote. A concurrent rebuild of the same projection may have
+    /// advanced it.
     left_at: Option<u64>,
-    /// How many events are taken at once.
+    /// Maximum number of events in a page.
     pub by: u64,
-    /// Where it is read, and what opens it.
+    /// Log to read from, with its keys.
     pub source: Source,
 }
 
-/// The aim of a shadow that holds the rows of before: what a rollback of it left half done is taken up again by a
-/// rollback, and is no beginning of a rebuild.
+/// Purpose of a shadow table with the previous rows. Only another rollback continues an unfinished
+/// rollback.
 const ROLLBACK: Option<&str> = Some("rollback");
-/// How long after its last page somebody is believed to work on a shadow.
+/// Time after the last page during which another process is assumed to work on a shadow table.
 pub(super) const LEASE: &str = "30 s";
 
-/// A page that went into the shadow: where that was, and where it is.
+/// Positions before and after a page that was applied.
 pub(crate) struct Taken {
     pub before: u64,
     pub at: u64,
@@ -63,10 +65,10 @@ impl Making {
         }
     }
 
-    /// Make the shadow, unless it is there: like the table that is read, also in how it is stored, but for its
-    /// indexes, which are made when the rows are there ([`Making::index`]).
+    /// Creates the shadow table if it does not exist. It is like the live table, including the
+    /// storage options, but has no indexes yet ([`ShadowBuild::index`]).
     ///
-    /// Not in place of a rollback's that somebody works on: its rows are the only ones that are kept.
+    /// Fails if a rollback is active. That rollback has the only copy of the previous rows.
     pub(crate) async fn begin(&mut self, pool: &PgPool, workers: u32) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
         if self.is_rolled_back(&mut tx).await? {
@@ -79,9 +81,9 @@ impl Making {
             .bind(ROLLBACK)
             .execute(&mut *tx)
             .await?;
-        // Whoever makes the first worker's row makes the table.
+        // The process that inserts the first worker's row creates the table.
         if self.add_workers(&mut tx, 1..=1, 0).await? == 1 {
-            // Rows of another version of the program would go into the same table.
+            // Workers of another version of the program would write to the same table.
             sqlx::query(
                 "delete from log_consumer where name = $1 and shard >= $2 and version <> $3",
             )
@@ -98,7 +100,7 @@ impl Making {
         Ok(tx.commit().await?)
     }
 
-    /// An empty shadow in place of any other.
+    /// Replaces the shadow table with an empty one.
     async fn make_table(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let (shadow, live) = (&self.shadow, &self.live);
         let sql = format!(
@@ -106,7 +108,8 @@ impl Making {
              create table {shadow} (like {live} including all excluding indexes, primary key (key))"
         );
         sqlx::Executor::execute(&mut *connection, &*sql).await?;
-        // `like` copies all but these, and a table of statuses without its fill factor writes every index anew.
+        // `like` does not copy storage options. Without its fill factor, a table with status
+        // columns would update every index on each write.
         let stored = sqlx::query(
             "select array_to_string(reloptions, ', ') from pg_class where oid = $1::regclass",
         );
@@ -118,15 +121,15 @@ impl Making {
         Ok(())
     }
 
-    /// Make a copy of the rows that are read the shadow, in which the rows of these streams (kind and id) are made again:
-    /// what else the log has is not read.
+    /// Copies the live rows to the shadow table, and rebuilds the rows of these streams (kind and
+    /// id). The rest of the log is not read.
     pub(crate) async fn take_up_live(
         &mut self,
         pool: &PgPool,
         streams: &[(String, String)],
     ) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
-        // The rows and their position, at one moment.
+        // The rows and their position must come from the same snapshot.
         let snapshot = "set transaction isolation level repeatable read";
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
         if self.is_rolled_back(&mut tx).await? {
@@ -162,7 +165,7 @@ impl Making {
         Ok(tx.commit().await?)
     }
 
-    /// Whether somebody works on a rollback: has it locked, or had it a moment ago.
+    /// Returns true if a rollback is active: its row is locked, or its lease has not expired.
     async fn is_rolled_back(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
         let works = "select lease_until > now() from log_consumer \
              where name = $1 and shard >= $2 and owner = $3 for update nowait";
@@ -179,8 +182,8 @@ impl Making {
         }
     }
 
-    /// Make what was in use before the last rebuild the shadow, in place of any other; or go on with it, where a
-    /// rollback was killed.
+    /// Makes the previous rows the shadow table, in place of any other. If a rollback was
+    /// interrupted, continues it.
     pub(crate) async fn take_up_previous(&mut self, pool: &PgPool) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
@@ -217,14 +220,15 @@ impl Making {
         Ok(())
     }
 
-    /// Which rows are in use. `None`: none yet.
+    /// Epoch of the live rows, or `None` if there are none.
     async fn in_use(&self, connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
         let epoch = "select max(owner_epoch) from log_consumer where name = $1 and shard = $2";
         let epoch = sqlx::query_scalar(epoch).bind(self.view.name()).bind(LIVE);
         epoch.fetch_one(connection).await
     }
 
-    /// Whether others have come into use since we began, by somebody who wanted the same.
+    /// Returns true if another process with the same purpose has swapped its shadow table since
+    /// this rebuild began.
     pub(crate) async fn is_done(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
         let same = "select 1 from log_consumer \
              where name = $1 and shard = $2 and owner is not distinct from $3";
@@ -257,7 +261,8 @@ impl Making {
         Ok(new.rows_affected())
     }
 
-    /// How far each worker is, locked until the end of the transaction. Empty: there is no shadow.
+    /// Reads the positions of the workers and locks them until the end of the transaction. Empty if
+    /// there is no shadow table.
     pub(super) async fn positions(
         &self,
         connection: &mut PgConnection,
@@ -275,8 +280,9 @@ impl Making {
         rows.iter().map(|row| Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))).collect()
     }
 
-    /// Take the next page into the shadow, for all workers: what is left when they are done. `None`: there is no
-    /// shadow any more. If rows were swapped, another rebuild of the same view has put it into use.
+    /// Applies the next page for all workers, after they have finished. Returns `None` if the
+    /// shadow table no longer exists. If the live rows changed, a concurrent rebuild of the same
+    /// projection has swapped it.
     pub(crate) fn page<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -288,7 +294,7 @@ impl Making {
         let positions = self.positions(connection).await?;
         let Some(before) = positions.iter().copied().min() else { return Ok(None) };
         if self.left_at != Some(before) || positions.iter().any(|at| *at != before) {
-            // Another rebuild wrote meanwhile: its rows count, not those that we remember.
+            // A concurrent rebuild wrote meanwhile, so the cached rows are outdated.
             self.folding.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
@@ -320,14 +326,14 @@ impl Making {
         Ok(Some(Taken { before, at }))
     }
 
-    /// What was taken last was rolled back.
+    /// Clears the cache after a page was rolled back.
     pub(crate) fn forget(&mut self) {
         self.folding.forget();
         self.left_at = None;
     }
 }
 
-/// The consumer's shard of a worker; 1 is the first.
+/// Consumer shard of a worker, counted from 1.
 pub(super) fn shard(worker: u32) -> i32 {
     i32::try_from(worker).map_or(SHADOW, |worker| SHADOW - 1 + worker)
 }

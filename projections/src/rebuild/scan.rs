@@ -1,5 +1,5 @@
-//! One walk through the log for many views. A page is fetched while the ones before it are folded, by as many workers
-//! as there are: each has the streams that fall to it, because a row is a function of one stream.
+//! Reads the log once for several projections. A page is read while the workers apply the earlier
+//! ones. Each worker has its share of the streams, because a row derives from one stream.
 use std::{
     collections::HashMap,
     sync::{
@@ -23,7 +23,8 @@ use crate::{
     fold::{Folding, View},
 };
 
-/// Which of so many workers a stream falls to. Their positions are kept: this never changes.
+/// Returns the worker of a stream. The workers' positions are stored, so this assignment must never
+/// change.
 pub(super) fn lane(stream: &str, workers: u32) -> u32 {
     let hash = stream
         .bytes()
@@ -31,7 +32,7 @@ pub(super) fn lane(stream: &str, workers: u32) -> u32 {
     hash % workers.max(1)
 }
 
-/// Events for one worker: of its streams, after a position and not after another.
+/// Events of one worker's streams, after one position and up to another.
 struct Page {
     after: u64,
     to: u64,
@@ -39,7 +40,7 @@ struct Page {
     keys: Keys,
 }
 
-/// Fold the log into the shadows of these views, up to where it is now.
+/// Applies the log to the shadow tables of these projections, up to the current head.
 pub(super) async fn scan(
     pool: &PgPool,
     makings: &[Making],
@@ -56,7 +57,7 @@ pub(super) async fn scan(
     let told = || done.iter().map(|at| at.load(Ordering::Relaxed)).min().unwrap_or(0);
     let (mut doing, mut lanes) = (JoinSet::new(), vec![]);
     for number in 1..=workers {
-        // One page waits while another is folded; more would only fill the memory.
+        // One page waits while another is applied. More pages would only use memory.
         let (lane, pages) = mpsc::channel::<Page>(1);
         lanes.push(lane);
         let worker = Worker::new(pool, (number, workers), makings).await?;
@@ -101,7 +102,7 @@ pub(super) async fn scan(
     Ok(())
 }
 
-/// Where the worker is that is the furthest behind.
+/// Position of the worker with the largest lag.
 async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sqlx::Error> {
     let row = sqlx::query(
         "select coalesce(min(position), 0) from log_consumer where name = any($1) and shard >= $2",
@@ -113,23 +114,24 @@ async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sq
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
-/// Folds what falls to it, for all views.
+/// Applies the events of its streams for all projections.
 struct Worker {
     number: u32,
-    /// How many there are.
+    /// Number of workers.
     of: u32,
-    /// Its own: what it commits need not be on the disk at once, because rows and positions are lost together.
+    /// A separate connection, whose commits may reach the disk later. Rows and positions are lost
+    /// together, so a crash is harmless.
     connection: PgConnection,
     parts: Vec<Part>,
 }
 
-/// One view of a worker.
+/// One projection within a worker.
 struct Part {
     view: Box<dyn View>,
     shadow: String,
     aim: Option<&'static str>,
     folding: Box<dyn Folding>,
-    /// Where we left it.
+    /// Position that this worker last wrote.
     left_at: Option<u64>,
 }
 
@@ -167,17 +169,19 @@ impl Worker {
         Ok(())
     }
 
-    /// Take a page into every shadow that is still there and has not had it.
+    /// Applies a page to every shadow table that still exists and has not included it.
     async fn take(&mut self, page: &Page, events: &[Recorded]) -> Result<(), LogError> {
         let mut tx = self.connection.begin().await?;
         let at = positions(&mut tx, (self.number, self.of), &self.parts).await?;
         let mut taken = vec![];
         for part in &mut self.parts {
-            // A shadow that begins before the page is another one: ours is in use already.
+            // A shadow table with an earlier position is a new one. The one of this rebuild was
+            // swapped already.
             let at = at.get(part.view.name()).copied();
             let Some(at) = at.filter(|at| (page.after..page.to).contains(at)) else { continue };
             if part.left_at != Some(at) {
-                // Another rebuild of the view wrote meanwhile: its rows count, not those that we remember.
+                // A concurrent rebuild of the projection wrote meanwhile, so the cached rows are
+                // outdated.
                 part.folding.forget();
             }
             let wanted = |event: &&Recorded| {
@@ -206,8 +210,8 @@ impl Worker {
     }
 }
 
-/// Where a worker is with each view whose shadow is still the one that it was given its part of: made for the same
-/// end, by as many workers. Locked until the end of the transaction.
+/// Reads the worker's position for each projection and locks it until the end of the transaction.
+/// Leaves out shadow tables with another purpose or number of workers than this rebuild's.
 async fn positions(
     connection: &mut PgConnection,
     (number, of): (u32, u32),

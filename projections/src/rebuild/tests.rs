@@ -31,7 +31,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     for one in &mut both {
         one.begin(&database.pool, 3).await.unwrap();
     }
-    // In turns, so that each misses every second page.
+    // The rebuilds alternate, so that each skips every second page.
     for turn in 0.. {
         let mut tx = database.pool.begin().await.unwrap();
         let Some(Taken { before, at }) = both[turn % 2].page(&mut tx).await.unwrap() else {
@@ -46,7 +46,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     assert_eq!(swap(&database.pool, one).await.unwrap(), log.position());
     let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
     assert_eq!(verified.differences, []);
-    // Whoever comes last finds it done.
+    // The rebuild that finishes last finds the work done.
     assert_eq!(swap(&database.pool, two).await.unwrap(), log.position());
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
 }
@@ -58,16 +58,16 @@ async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     ready(&database.pool).await.unwrap();
     Noise::new(21).write(&log, 60).await;
     let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
-    // Each look finds that much new: as if somebody appended faster than it looks.
+    // Pages are small, as if other callers appended faster than the rebuild reads.
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
     let swapped = swap(&database.pool, &mut making).await.unwrap();
     assert!(swapped < log.position(), "{swapped} of {}", log.position());
-    // What is read goes on from there.
+    // The projector continues from the position of the swap.
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
-    // And readers never go back to an earlier place than they have seen.
+    // A second rebuild ends at the position that readers have already seen, never before it.
     let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
@@ -101,10 +101,11 @@ async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost
     for name in ["jobs", "job_queue"] {
         rebuild(pool, name, |_| {}).await.unwrap();
         let making = || Making::of(view(name).unwrap(), &Source::from(&database.pool));
-        // given a rollback on its way
+        // given an active rollback
         let mut back = making();
         back.take_up_previous(pool).await.unwrap();
-        // when it is between two pages, or has its rows locked for longer than it is waited for
+        // when a rebuild starts between two pages of it, or while it holds its locks longer than
+        // the lock timeout
         let refused = rebuild(pool, name, |_| {}).await;
         assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
         let mut tx = pool.begin().await.unwrap();
@@ -113,10 +114,10 @@ async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost
         let refused = rebuild(pool, name, |_| {}).await;
         assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
         tx.rollback().await.unwrap();
-        // then it ends well
+        // then the rollback succeeds
         back.index(pool).await.unwrap();
         assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
-        // and a rebuild that it comes upon has done nothing, also when it is the faster one
+        // and a rebuild that meets another rollback changes nothing, even if it finishes first
         let mut again = making();
         again.begin(pool, 1).await.unwrap();
         rollback(pool, name, |_| {}).await.unwrap();
@@ -126,7 +127,7 @@ async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost
     }
 }
 
-/// How far the workers of a shadow are.
+/// Positions of the workers of a shadow table.
 async fn workers(pool: &PgPool, name: &str) -> Vec<i64> {
     let sql = "select position from log_consumer where name = $1 and shard >= 1 order by shard";
     sqlx::query_scalar(sql).bind(name).fetch_all(pool).await.unwrap()
@@ -143,23 +144,23 @@ async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for()
     let (pool, name) = (&database.pool, "jobs");
     rebuild(pool, name, |_| {}).await.unwrap();
     noise.write(&log, 60).await;
-    // given a rebuild by one worker, and a rollback that has come upon it
+    // given a rebuild with one worker, replaced by a rollback
     let mut begun = Making::of(view(name).unwrap(), &Source::from(&database.pool));
     begun.begin(pool, 1).await.unwrap();
     let mut back = Making::of(view(name).unwrap(), &Source::from(&database.pool));
     back.take_up_previous(pool).await.unwrap();
     let kept = workers(pool, name).await;
     assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");
-    // when the worker reads on
+    // when the worker continues
     scan(pool, std::slice::from_ref(&begun), 1, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, kept);
-    // and when it is a rebuild of three, of which another command thinks that they are two
+    // and when another command assumes two workers for a rebuild that has three
     let gone = "delete from log_consumer where name = 'jobs' and shard >= 1";
     sqlx::raw_sql(gone).execute(pool).await.unwrap();
     begun.begin(pool, 3).await.unwrap();
     scan(pool, std::slice::from_ref(&begun), 2, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [0, 0, 0]);
-    // then who is one of the three counts every event once
+    // then a command with three workers applies every event once
     scan(pool, std::slice::from_ref(&begun), 3, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [log.position().cast_signed(); 3]);
     begun.index(pool).await.unwrap();

@@ -1,4 +1,4 @@
-//! Apps, and what was published of them last.
+//! Apps, with their newest config version.
 use domain::{
     app::{App, AppEvent},
     decider::{Decider, Timestamp},
@@ -12,24 +12,18 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct Apps;
 
-/// An app.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub app: AppId,
-    /// Its name.
     pub name: String,
-    /// The newest config version; 0 before the first.
+    /// Newest config version; 0 before the first.
     pub version: u32,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was changed last.
     pub updated_at: Timestamp,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
@@ -71,7 +65,7 @@ impl Projection for Apps {
     }
 }
 
-/// One app.
+/// Returns an app.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -79,7 +73,7 @@ pub async fn app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Option<Row
     get::<Apps>(executor, app).await
 }
 
-/// The app of this name.
+/// Returns the app with this name.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -90,7 +84,7 @@ pub async fn by_name(
     Ok(select::<Apps>(executor, "where name = $1", vec![Cell::text(name)]).await?.pop())
 }
 
-/// Apps after one, the oldest first.
+/// Returns the apps after `after`, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.

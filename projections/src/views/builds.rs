@@ -1,4 +1,4 @@
-//! Builds of components, and what came of them.
+//! Builds of components, with their results.
 use domain::{
     build::{Build, BuildEvent, Order, State},
     decider::{Decider, Timestamp},
@@ -13,39 +13,34 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// Every state of a build.
+/// States of a build.
 pub const STATES: [&str; 4] = ["requested", "queued", "succeeded", "failed"];
 
-/// The view.
 #[derive(Debug)]
 pub struct Builds;
 
-/// A build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub build: BuildId,
-    /// What is to be made.
+    /// Request of the build.
     pub order: Order,
-    /// Where it is.
     pub state: State,
-    /// The job that makes it, or made it.
+    /// Job of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// Runs that wait, or waited, for the artifact.
+    /// Runs that waited for the artifact.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiters: Vec<RunId>,
-    /// When it was asked for.
     pub requested_at: Timestamp,
-    /// When it ended.
+    /// Time at which the build finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
 impl Row {
-    /// Its state in one word: `requested`, `queued`, `succeeded` or `failed`.
+    /// Name of the state: `requested`, `queued`, `succeeded` or `failed`.
     pub fn word(&self) -> &'static str {
         match self.state {
             State::Unborn | State::Requested => "requested",
@@ -120,7 +115,7 @@ impl Projection for Builds {
     }
 }
 
-/// One build.
+/// Returns a build.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -131,7 +126,7 @@ pub async fn build(
     get::<Builds>(executor, build).await
 }
 
-/// Builds of a component from one source, the last one first.
+/// Returns the builds of a component from one source, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -144,18 +139,16 @@ pub async fn of_source(
     select::<Builds>(executor, rest, vec![Cell::text(component), Cell::text(source)]).await
 }
 
-/// Which builds.
+/// Criteria for a list of builds.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Of one app.
     pub app: Option<AppId>,
-    /// Of one component.
     pub component: Option<ComponentId>,
-    /// In one state, in one word; `running` when its job is.
+    /// Name of a state. `running` selects the builds whose job runs.
     pub state: Option<String>,
 }
 
-/// Builds before one, the newest first.
+/// Returns the builds before `before`, newest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -165,7 +158,7 @@ pub async fn page(
     before: Option<BuildId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    // Of a build with a job this view knows no more; whether that is running, the job's row says.
+    // For a queued build, only the row of its job shows whether it runs.
     const RUNS: &str = "exists (select from projection_jobs j where j.key = job and not j.finished and j.state <> 'queued')";
     let Filter { app, component, state } = filter;
     let asked = Where::default().and("app = ?", *app).and("component = ?", *component);

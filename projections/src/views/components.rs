@@ -1,4 +1,4 @@
-//! Components of apps, as their newest config version has them.
+//! Components of apps, as in their newest config version.
 use domain::{
     component::{Component, ComponentEvent, Definition},
     decider::{Decider, Timestamp},
@@ -12,22 +12,18 @@ use crate::{
     table::{get, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct Components;
 
-/// A component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub component: ComponentId,
-    /// As the last config version that changed it has it.
+    /// Definition in the last config version that changed it.
     pub definition: Definition,
-    /// Whether the app no longer has it.
+    /// True if the app no longer has the component.
     pub retired: bool,
-    /// When it was changed last.
     pub updated_at: Timestamp,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
@@ -78,7 +74,7 @@ impl Projection for Components {
     }
 }
 
-/// One component.
+/// Returns a component.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -89,7 +85,7 @@ pub async fn component(
     get::<Components>(executor, component).await
 }
 
-/// The components that an app has now, by name.
+/// Returns the current components of an app, ordered by name.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! Config versions of apps, each for ever as it was published.
+//! Config versions of apps. They never change after they are published.
 use std::collections::HashMap;
 
 use domain::{
@@ -15,22 +15,18 @@ use crate::{
     table::{many, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct ConfigVersions;
 
-/// A config version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Of which app.
     pub app: AppId,
-    /// What was published.
+    /// Content of the version.
     pub published: Published,
-    /// When.
     pub published_at: Timestamp,
-    /// By whom.
+    /// Actor that published it.
     pub by: Actor,
-    /// Of the event.
+    /// Position of the event.
     pub position: u64,
 }
 
@@ -74,7 +70,7 @@ fn key(app: AppId, version: u32) -> String {
     format!("{app}/{version}")
 }
 
-/// These versions of apps, in one statement.
+/// Returns these versions of apps, in one statement.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -87,7 +83,7 @@ pub async fn versions(
     Ok(rows.into_values().map(|row| ((row.app, row.published.config_version), row)).collect())
 }
 
-/// The versions of an app, the newest first, before one.
+/// Returns the versions of an app before `before`, newest first.
 ///
 /// # Errors
 /// If the database does not answer.

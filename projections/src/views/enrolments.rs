@@ -1,4 +1,4 @@
-//! Tokens that let a runner in, found by the digest of the secret.
+//! Enrolment tokens of runners, found by the digest of the secret.
 use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
@@ -13,23 +13,18 @@ use crate::{
     table::{get, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct Enrolments;
 
-/// An enrolment token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub token: TokenId,
-    /// What was given out.
+    /// Purpose, digest and expiry of the token.
     pub issue: Issue,
-    /// When.
     pub issued_at: Timestamp,
-    /// Who came in with it.
+    /// Enrolment that used the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redeemed: Option<Redemption>,
-    /// Whether it was taken back.
     pub revoked: bool,
 }
 
@@ -73,7 +68,7 @@ impl Projection for Enrolments {
     }
 }
 
-/// The enrolment token with this secret, used or not.
+/// Returns the enrolment token with this secret, even if it was used.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -85,7 +80,7 @@ pub async fn by_secret(
     Ok(select::<Enrolments>(executor, "where sha256 = $1", binds).await?.pop())
 }
 
-/// One enrolment token.
+/// Returns an enrolment token.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -96,7 +91,7 @@ pub async fn token(
     get::<Enrolments>(executor, token).await
 }
 
-/// Those of one install, the last one last.
+/// Returns the enrolment tokens of an install, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.

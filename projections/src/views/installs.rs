@@ -1,4 +1,4 @@
-//! Installs: what is in each account, who holds what, and what happens to it now.
+//! Installs, with their actual state, reservations and open runs.
 use std::collections::{BTreeSet, HashMap};
 
 use domain::{
@@ -18,16 +18,13 @@ use crate::{
 mod state;
 pub use state::State;
 
-/// The view.
 #[derive(Debug)]
 pub struct Installs;
 
-/// An install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub install: InstallId,
-    /// Everything that its aggregate knows.
+    /// State of the aggregate.
     pub state: Install,
     /// Components that a teardown or deprovision destroyed, and that nothing deployed since.
     pub torn_down: BTreeSet<String>,
@@ -37,14 +34,13 @@ pub struct Row {
     /// Open runs that deployed or destroyed something.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub changed_by: BTreeSet<RunId>,
-    /// Steps of open runs whose apply began. What such an apply left is unknown, unless it is known that it changed nothing.
+    /// Steps of open runs whose apply has started. Until such a step ends, its effect on the
+    /// component is unknown.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub begun: BTreeSet<(RunId, StepId)>,
-    /// When it was made.
     pub created_at: Timestamp,
-    /// When it was changed last.
     pub updated_at: Timestamp,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
@@ -53,30 +49,26 @@ pub struct Row {
 /// A run that ended without success and without a change leaves the install as it was. An action changes no component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LastRun {
-    /// Its id.
     pub run: RunId,
-    /// What it was for.
     pub kind: RunKind,
-    /// How it ended.
     pub outcome: Outcome,
-    /// When the config version, the inputs or the stack outputs changed afterwards without a run: the install was as
-    /// desired.
+    /// Time of a later change of the desired state that needed no run, because the install already
+    /// matched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_at: Option<Timestamp>,
 }
 
 impl Row {
-    /// The runner that speaks for it.
+    /// Runner of the install.
     pub fn runner(&self) -> Option<RunnerId> {
         self.state.stack.as_ref().map(|stack| stack.runner)
     }
 
-    /// Its state.
     pub fn install_state(&self) -> State {
         State::of(&self.state, self.last_run.as_ref(), !self.torn_down.is_empty())
     }
 
-    /// Takes in how a run ended.
+    /// Applies the outcome of a run.
     fn close(&mut self, run: RunId, outcome: Outcome) {
         let began = self.begun.iter().any(|(by, _)| *by == run);
         self.begun.retain(|(by, _)| *by != run);
@@ -91,7 +83,8 @@ impl Row {
         }
     }
 
-    /// Takes in a change of the desired state. A change that needs a run admits it in the same commit, at the same time.
+    /// Applies a change of the desired state. A change that needs a run admits the run in the same
+    /// commit.
     fn supersede(&mut self, at: Timestamp) {
         let is_there = self.state.sandbox.is_some() || !self.state.components.is_empty();
         if let Some(last) = self.last_run.as_mut().filter(|_| is_there) {
@@ -99,7 +92,8 @@ impl Row {
         }
     }
 
-    /// Takes in that a run was admitted. If the desired state changed in the same commit, the install is not as desired.
+    /// Applies the admission of a run. If the desired state changed in the same commit, the install
+    /// does not match it yet.
     fn admit(&mut self, at: Timestamp) {
         if let Some(last) = &mut self.last_run {
             last.superseded_at = last.superseded_at.filter(|superseded| *superseded != at);
@@ -204,7 +198,7 @@ impl Projection for Installs {
     }
 }
 
-/// One install.
+/// Returns an install.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -215,7 +209,7 @@ pub async fn install(
     get::<Installs>(executor, install).await
 }
 
-/// The install of this name.
+/// Returns the install with this name.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -226,7 +220,7 @@ pub async fn by_name(
     Ok(select::<Installs>(executor, "where name = $1", vec![Cell::text(name)]).await?.pop())
 }
 
-/// How many installs each of these apps has; an app without one is left out.
+/// Returns the number of installs of each of these apps, except apps without installs.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -241,7 +235,7 @@ pub async fn counts(
     Ok(rows.into_iter().filter_map(count).collect())
 }
 
-/// Installs of an app, or all, after one, the oldest first.
+/// Returns the installs of one app or of all apps after `after`, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.

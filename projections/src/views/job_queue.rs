@@ -1,4 +1,4 @@
-//! Jobs that a runner may take now: what the dispatcher offers.
+//! Jobs that a runner may claim. The dispatcher offers these jobs.
 use domain::{
     decider::{Decider, Timestamp},
     ids::{ExecutionId, InstallId, JobId},
@@ -12,38 +12,36 @@ use crate::{
     table::{get, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct JobQueue;
 
-/// A job that is not over.
+/// An open job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Which.
     pub job: JobId,
-    /// What a runner must be able to do.
+    /// Capability that the runner needs.
     pub kind: JobKind,
-    /// What may be done in doubt.
+    /// Class, which determines whether a lost execution may be repeated.
     pub class: JobClass,
-    /// What it is done for.
+    /// Build or step of the job.
     pub origin: Origin,
-    /// The attempt that is waited for, or that runs.
+    /// Number of the waiting or running attempt.
     pub attempt: u32,
-    /// Of the event that queued it last.
+    /// Position of the last event that queued the job.
     pub position: u64,
-    /// Since when it waits, or waited.
+    /// Time of the last event that queued the job.
     pub queued_at: Timestamp,
-    /// How long an execution may take.
+    /// Timeout of an execution.
     pub deadline_ms: u64,
-    /// Who has it. None: it waits.
+    /// Execution that holds the job, or `None` while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
 }
 
-/// Whose runner may take a job.
+/// Runners that may claim a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// That of this install.
+    /// The runner of this install.
     Install(InstallId),
     /// Any build runner.
     Build,
@@ -59,7 +57,7 @@ impl std::fmt::Display for Target {
 }
 
 impl Row {
-    /// Whose runner may take it.
+    /// Returns the runners that may claim the job.
     pub fn target(&self) -> Target {
         match &self.origin {
             Origin::Build { .. } => Target::Build,
@@ -142,7 +140,8 @@ impl Projection for JobQueue {
     }
 }
 
-/// Jobs that wait for a runner of this target, the first queued first.
+/// Returns the jobs that wait for a runner of this target, in the order in which they were
+/// queued.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -156,7 +155,7 @@ pub async fn waiting(
     select::<JobQueue>(executor, rest, binds).await
 }
 
-/// All jobs that wait for a runner, the first queued first.
+/// Returns all jobs that wait for a runner, in the order in which they were queued.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -164,7 +163,7 @@ pub async fn all_waiting(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx
     select::<JobQueue>(executor, "where waiting order by position", vec![]).await
 }
 
-/// Jobs that a runner has, or had when its outcome became unknown.
+/// Returns the jobs that a runner holds, including those with an unknown outcome.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -172,7 +171,7 @@ pub async fn all_held(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::E
     select::<JobQueue>(executor, "where not waiting order by position", vec![]).await
 }
 
-/// A job that is not over.
+/// Returns an open job.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! Jobs: what was to be done, every execution of it, and what came of it.
+//! Jobs, with their executions and results.
 use domain::{
     decider::Decider,
     ids::{BuildId, InstallId, JobId, RunId, RunnerId},
@@ -14,7 +14,6 @@ use crate::{
 mod row;
 pub use row::{Attempt, Failure, JobState, ResolutionRecord, Row};
 
-/// The view.
 #[derive(Debug)]
 pub struct Jobs;
 
@@ -64,7 +63,7 @@ impl Projection for Jobs {
     }
 }
 
-/// One job.
+/// Returns a job.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -72,7 +71,7 @@ pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row
     get::<Jobs>(executor, job).await
 }
 
-/// The jobs of a run, the first one first.
+/// Returns the jobs of a run, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -80,7 +79,7 @@ pub async fn of_run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Vec<Row
     select::<Jobs>(executor, "where run = $1 order by key", vec![Cell::text(run)]).await
 }
 
-/// Jobs that these runners hold now.
+/// Returns the jobs that these runners hold.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -94,20 +93,17 @@ pub async fn held_by(
     select::<Jobs>(executor, rest, vec![Cell::text(runners.join(" "))]).await
 }
 
-/// Which jobs.
+/// Criteria for a list of jobs.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// For one install.
     pub install: Option<InstallId>,
-    /// For one run.
     pub run: Option<RunId>,
-    /// For one build.
     pub build: Option<BuildId>,
-    /// In one state, in one word.
+    /// Name of a state.
     pub state: Option<String>,
 }
 
-/// Jobs before one, the newest first.
+/// Returns the jobs before `before`, newest first.
 ///
 /// # Errors
 /// If the database does not answer.

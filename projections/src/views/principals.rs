@@ -1,4 +1,4 @@
-//! What principals may do.
+//! Principals and their roles.
 use std::collections::BTreeSet;
 
 use domain::{
@@ -11,23 +11,19 @@ use sqlx::PgExecutor;
 
 use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::get};
 
-/// The view.
 #[derive(Debug)]
 pub struct Principals;
 
-/// Somebody who may log in.
+/// An API caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Who.
     pub principal: PrincipalId,
-    /// A person or a service.
+    /// User or service.
     pub kind: PrincipalKind,
-    /// What it may do.
     pub roles: BTreeSet<Role>,
-    /// Where the name is kept, outside the log.
+    /// Reference to the name, which is stored outside the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_ref: Option<String>,
-    /// Since when it is known.
     pub added_at: Timestamp,
 }
 
@@ -71,7 +67,7 @@ impl Projection for Principals {
     }
 }
 
-/// One principal.
+/// Returns a principal.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,4 @@
-//! Runners: who they are, and whether they take work.
+//! Runners, with their state.
 use domain::{
     decider::{Decider, Timestamp},
     ids::{InstallId, RunnerId},
@@ -12,28 +12,24 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct Runners;
 
-/// A runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub runner: RunnerId,
-    /// Everything that its aggregate knows.
+    /// State of the aggregate.
     pub state: Runner,
-    /// Why it was disabled or revoked last.
+    /// Reason of the last disable or revocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it enrolled.
     pub enrolled_at: Timestamp,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
 impl Row {
-    /// Its state in one word: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`.
+    /// Name of the state: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`.
     pub fn word(&self) -> &'static str {
         if self.state.revoked {
             "revoked"
@@ -50,7 +46,7 @@ impl Row {
         }
     }
 
-    /// Its install; none for a build runner.
+    /// Install of the runner, or `None` for a build runner.
     pub fn install(&self) -> Option<InstallId> {
         self.state.identity.as_ref().and_then(|identity| identity.install)
     }
@@ -109,7 +105,7 @@ impl Projection for Runners {
     }
 }
 
-/// One runner.
+/// Returns a runner.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -120,7 +116,7 @@ pub async fn runner(
     get::<Runners>(executor, runner).await
 }
 
-/// Runners that enrolled for an install, the last one last.
+/// Returns the runners that enrolled for an install, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -132,7 +128,7 @@ pub async fn of_install(
     select::<Runners>(executor, rest, vec![Cell::text(install)]).await
 }
 
-/// Every build runner.
+/// Returns all build runners.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -140,7 +136,7 @@ pub async fn of_builds(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::
     select::<Runners>(executor, "where mode = 'build' order by key", vec![]).await
 }
 
-/// Runners after one, the oldest first.
+/// Returns the runners after `after`, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.

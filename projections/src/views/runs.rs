@@ -1,4 +1,4 @@
-//! Runs: their steps, the plans that were made, and who said what to them.
+//! Runs, with their steps, plans and decisions.
 use std::collections::{BTreeMap, HashMap};
 
 use domain::{
@@ -16,7 +16,7 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// Every state of a run.
+/// States of a run.
 pub const STATES: [&str; 9] = [
     "requested",
     "running",
@@ -29,73 +29,66 @@ pub const STATES: [&str; 9] = [
     "expired",
 ];
 
-/// The view.
 #[derive(Debug)]
 pub struct Runs;
 
-/// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub run: RunId,
-    /// Everything that its aggregate knows.
+    /// State of the aggregate.
     pub state: Run,
-    /// The plan that each step made last.
+    /// Latest plan of each step.
     pub plans: BTreeMap<StepId, PlanFacts>,
-    /// What was said to each step's plan last.
+    /// Decision on the latest plan of each step.
     pub decisions: BTreeMap<StepId, Decision>,
-    /// When each step began, and ended.
+    /// Start and end of each step.
     pub times: BTreeMap<StepId, Times>,
-    /// When it was asked for.
     pub requested_at: Timestamp,
-    /// When it ended.
+    /// Time at which the run finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
-/// What was said to a plan.
+/// Decision on a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// To which plan.
+    /// Digest of the plan.
     pub digest: Digest,
-    /// Yes, no, or nobody answered.
+    /// Result of the decision.
     pub verdict: Verdict,
-    /// Who said so.
+    /// Actor that decided.
     pub by: Actor,
-    /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
 }
 
-/// Yes, no, or nobody answered.
+/// Result of a decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Yes.
     Approved,
-    /// No.
     Denied,
-    /// Nobody answered in time.
+    /// No decision was made in time.
     Expired,
 }
 
-/// When a step began, and ended.
+/// Start and end of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// When its first job was queued.
+    /// Time at which its first job was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// When it was over.
+    /// Time at which it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
 
 impl Verdict {
-    /// As it is written everywhere.
+    /// Name in the API and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Verdict::Approved => "approved",
@@ -106,8 +99,8 @@ impl Verdict {
 }
 
 impl Row {
-    /// Its state in one word: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
-    /// `failed`, `cancelled`, `denied` or `expired`.
+    /// Name of the state: `requested`, `running`, `waiting_for_approval`, `cancelling`,
+    /// `succeeded`, `failed`, `cancelled`, `denied` or `expired`.
     pub fn word(&self) -> &'static str {
         let any = |is: fn(&StepState) -> bool| self.state.steps.iter().any(|s| is(&s.state));
         match self.state.outcome {
@@ -126,7 +119,7 @@ impl Row {
         }
     }
 
-    /// On which install.
+    /// Install of the run.
     pub fn install(&self) -> Option<InstallId> {
         self.state.request.as_ref().map(|request| request.install)
     }
@@ -217,7 +210,7 @@ impl Projection for Runs {
     }
 }
 
-/// One run.
+/// Returns a run.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -225,7 +218,7 @@ pub async fn run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Option<Row
     get::<Runs>(executor, run).await
 }
 
-/// The installs of those of these runs that the view has.
+/// Returns the installs of these runs. Unknown runs are left out.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -243,7 +236,7 @@ pub async fn installs_of(
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-/// Runs that are not over, the oldest first.
+/// Returns the open runs, oldest first.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -251,7 +244,8 @@ pub async fn open(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error
     select::<Runs>(executor, "where not finished order by key", vec![]).await
 }
 
-/// Runs of an install or of all, in one state or any, before one, the newest first.
+/// Returns the runs before `before`, newest first, optionally of one install and in one
+/// state.
 ///
 /// # Errors
 /// If the database does not answer.

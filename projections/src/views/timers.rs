@@ -1,5 +1,5 @@
-//! Moments at which something has to be done. A due timer is a command like any other; the aggregate
-//! refuses what comes too late, so a timer may fire twice.
+//! Timeouts of jobs and runs. A timeout that is due becomes a command. The aggregate rejects a
+//! command that is outdated, so a timeout may fire twice.
 use std::collections::BTreeMap;
 
 use chrono::TimeDelta;
@@ -15,93 +15,70 @@ use sqlx::PgExecutor;
 
 use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::select};
 
-/// The view.
 #[derive(Debug)]
 pub struct Timers;
 
-/// Everything that has to be done for one job or run, and when.
+/// Timeouts of one job or run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// By a name of their own.
+    /// Timeouts by name.
     pub timers: BTreeMap<String, Due>,
-    /// How long the job may wait for a runner.
+    /// Maximum time in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ttl_ms: Option<u64>,
-    /// Who has the job.
+    /// Execution that holds the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<ExecutionId>,
 }
 
-/// What has to be done, and when.
+/// A timeout and the time at which it is due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Due {
-    /// When.
     pub at: Timestamp,
-    /// What.
     pub timer: Timer,
 }
 
-/// What has to be done.
+/// Kinds of timeouts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Timer {
-    /// Nobody took the job in time.
+    /// No runner claimed the job in time.
     QueueExpiry {
-        /// Which job.
         job: JobId,
-        /// The attempt that was waited for.
+        /// Attempt that waited.
         attempt: u32,
     },
-    /// The execution has to be over.
-    Deadline {
-        /// Which job.
-        job: JobId,
-        /// Which execution.
-        execution: ExecutionId,
-    },
-    /// The runner had long enough to confirm a cancel.
-    CancelConfirmation {
-        /// Which job.
-        job: JobId,
-        /// Which execution.
-        execution: ExecutionId,
-    },
-    /// The log is not waited for any longer.
-    LogFinalization {
-        /// Which job.
-        job: JobId,
-        /// Whose log.
-        execution: ExecutionId,
-    },
-    /// Nobody answered a plan in time.
+    /// The execution exceeded its deadline.
+    Deadline { job: JobId, execution: ExecutionId },
+    /// The runner did not confirm a cancel in time.
+    CancelConfirmation { job: JobId, execution: ExecutionId },
+    /// The job log did not become complete in time and is finalized as it is.
+    LogFinalization { job: JobId, execution: ExecutionId },
+    /// No principal decided on a plan in time.
     ApprovalExpiry {
-        /// Which run.
         run: RunId,
-        /// Which step.
         step: StepId,
-        /// Which plan.
+        /// Digest of the plan.
         digest: Digest,
     },
     /// The back-off of an automatic retry is over.
     StepRetry {
-        /// The run.
         run: RunId,
-        /// The step.
         step: StepId,
         /// Number of the retry.
         attempt: u32,
     },
 }
 
-/// The longest grace that a manifest gives, and a minute.
+/// Longest grace period of a manifest, plus one minute.
 const CANCEL_MS: u64 = 360_000;
-/// With force there is no grace.
+/// A forced cancel has no grace period.
 const FORCED_CANCEL_MS: u64 = 60_000;
-/// How long a log is waited for after the end.
+/// Time after the end of an execution in which its log may become complete.
 const SEAL_MS: u64 = 600_000;
 
 impl Timer {
-    /// As it is written everywhere.
+    /// Name in the API and in logs.
     pub fn kind(&self) -> &'static str {
         match self {
             Timer::QueueExpiry { .. } => "queue_expiry",
@@ -115,7 +92,7 @@ impl Timer {
 }
 
 impl Row {
-    /// When the next of them is due.
+    /// Time at which the next timeout is due.
     pub fn next(&self) -> Option<Timestamp> {
         self.timers.values().map(|due| due.at).min()
     }
@@ -134,7 +111,7 @@ impl Row {
         }
     }
 
-    /// An execution is over: only its log is waited for.
+    /// Applies the end of an execution. Only the timeout of its log remains.
     fn ends(&mut self, job: JobId, execution: Option<ExecutionId>, at: Timestamp) {
         self.stop(&["queue", "deadline", "cancel"]);
         self.execution = None;
@@ -160,7 +137,7 @@ impl Row {
                 self.ends(job, Some(*execution), at);
                 self.waits(job, *attempt, at);
             }
-            // Its runner may still bring the log, with the outcome.
+            // The runner may still send the log and the result.
             JobEvent::OutcomeUnknown { .. } => self.stop(&["deadline", "cancel"]),
             JobEvent::CancelRequested { force, .. } => {
                 if let Some(execution) = self.execution {
@@ -281,7 +258,8 @@ fn after(moment: Timestamp, wait_ms: u64) -> Timestamp {
         .unwrap_or(Timestamp::MAX_UTC)
 }
 
-/// What is due now, the longest overdue first; of at most `limit` jobs and runs.
+/// Returns the timeouts that are due, the longest overdue first, for at most `limit` jobs and
+/// runs.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -293,7 +271,7 @@ pub async fn due(
     overdue(executor, "", now, limit).await
 }
 
-/// The same of runs only, so that no job stands before an approval.
+/// Returns the due timeouts of runs only, so that jobs do not delay approval timeouts.
 ///
 /// # Errors
 /// If the database does not answer.

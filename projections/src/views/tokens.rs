@@ -1,4 +1,4 @@
-//! Tokens that speak for principals, found by the digest of the secret.
+//! API tokens of principals, found by the digest of the secret.
 use domain::{
     access::{Access, AccessEvent},
     decider::{Decider, Timestamp},
@@ -14,30 +14,25 @@ use crate::{
     table::{Where, select},
 };
 
-/// The view.
 #[derive(Debug)]
 pub struct Tokens;
 
-/// A token that was given out.
+/// An API token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub token: TokenId,
-    /// For whom it speaks.
     pub principal: PrincipalId,
-    /// Of the secret.
+    /// Digest of the secret.
     pub sha256: Digest,
-    /// When it was given out.
     pub issued_at: Timestamp,
-    /// After this moment it is heard no more.
+    /// End of the token's validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Whether it is heard no more.
     pub revoked: bool,
 }
 
 impl Row {
-    /// Whether it is heard at this moment.
+    /// Returns true if the token is valid at this time.
     pub fn is_heard(&self, now: Timestamp) -> bool {
         !self.revoked && self.expires_at.is_none_or(|end| now < end)
     }
@@ -58,7 +53,8 @@ impl Projection for Tokens {
 
     fn keys(event: &Recorded) -> Vec<String> {
         let Fact::Access(principal, fact) = &event.fact else { return vec![] };
-        // With the principal, so that the row is a function of the principal's stream only.
+        // The key starts with the principal, so that the row derives from the principal's stream
+        // only.
         match fact {
             AccessEvent::TokenIssued(token) => vec![format!("{principal}/{}", token.token)],
             AccessEvent::TokenRevoked { token } => vec![format!("{principal}/{token}")],
@@ -96,7 +92,7 @@ impl Projection for Tokens {
     }
 }
 
-/// The token with this secret, revoked or not, and whom it speaks for.
+/// Returns the token with this secret and its principal, even if the token was revoked.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -111,7 +107,7 @@ pub async fn by_secret(
     Ok(principal.map(|principal| (token, principal)))
 }
 
-/// One token.
+/// Returns a token.
 ///
 /// # Errors
 /// If the database does not answer.
@@ -122,7 +118,7 @@ pub async fn token(
     Ok(select::<Tokens>(executor, "where token = $1", vec![Cell::text(token)]).await?.pop())
 }
 
-/// Tokens after one, in the order of their ids.
+/// Returns the tokens after `after`, ordered by id.
 ///
 /// # Errors
 /// If the database does not answer.

@@ -1,4 +1,5 @@
-//! Why something waits: a sentence, and what is in the way. Read from the rows; nothing decides by it.
+//! Explains in one sentence why a job or a step waits. It is read from the rows, and no code
+//! decides from it.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -15,53 +16,51 @@ use super::{
     runners, runs,
 };
 
-/// What a thing that does not move waits for.
+/// Reason of a wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `resolution`.
     pub on: &'static str,
-    /// One sentence for a person, with what to do when something is to be done.
+    /// Sentence for the user, with the required action if there is one.
     pub detail: String,
-    /// The job that is in the way.
+    /// Job that blocks.
     pub job: Option<JobId>,
-    /// The run that is in the way.
+    /// Run that blocks.
     pub run: Option<RunId>,
-    /// The install whose resource is held.
+    /// Install whose resource is reserved.
     pub install: Option<InstallId>,
-    /// The runner that is awaited.
+    /// Runner that is required.
     pub runner: Option<RunnerId>,
 }
 
-/// What may be in the way of a run's steps.
+/// State around a step, from which the reason is derived.
 #[derive(Debug, Clone, Copy)]
 pub struct Around<'a> {
-    /// The run.
     pub run: &'a runs::Row,
-    /// Its install.
+    /// Install of the run.
     pub install: &'a installs::Row,
-    /// The jobs of the run.
+    /// Jobs of the run.
     pub jobs: &'a BTreeMap<JobId, jobs::Row>,
-    /// The builds that its steps bring.
+    /// Builds that the steps deploy.
     pub builds: &'a BTreeMap<BuildId, builds::Row>,
-    /// The runner of the install.
+    /// Runner of the install.
     pub runner: Option<Awaited<'a>>,
 }
 
 /// A runner that a job waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct Awaited<'a> {
-    /// The runner.
     pub row: &'a runners::Row,
-    /// Its contact, if this server holds its session.
+    /// Contact of the runner, if this server holds its session.
     pub contact: Option<Contact>,
 }
 
 /// Contact of a runner with the server that holds its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contact {
-    /// Whether a poll is parked, or a call arrived lately.
+    /// True if a long poll is open or the last call is recent.
     pub online: bool,
-    /// Last call since the server took the session.
+    /// Time of the last call since the server acquired the session.
     pub last: Option<Timestamp>,
 }
 
@@ -72,7 +71,8 @@ impl Waiting {
     }
 }
 
-/// What a job waits for. `runner` is the one that may take it, and has this many jobs now.
+/// Returns the reason why a job waits. `runner` is the runner that may claim it, and `held` its
+/// number of other jobs.
 pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Option<Waiting> {
     let contact = runner.and_then(|runner| runner.contact);
     let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
@@ -88,8 +88,12 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
             ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
             Some("revoked") => on_runner("the runner was revoked; enrol another"),
-            Some("disabled") => on_runner("the runner is disabled; whoever disabled it enables it"),
-            Some("disconnected") => on_runner("the runner does not call; start it or its network"),
+            Some("disabled") => {
+                on_runner("the runner is disabled; the party that disabled it must enable it")
+            }
+            Some("disconnected") => {
+                on_runner("the runner is disconnected; start it or check its network")
+            }
             Some("stopped") => on_runner("the runner was stopped; start it"),
             Some(_) if contact.is_some_and(|contact| !contact.online) => match last {
                 Some(last) => on_runner(&format!(
@@ -97,24 +101,24 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
                 )),
                 None => on_runner("the runner does not call; start it or check its network"),
             },
-            Some("drained") => on_runner("the runner drains and takes nothing new"),
+            Some("drained") => on_runner("the runner is drained and accepts no new jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has {held} other jobs and takes this one after");
+                let detail = format!("the runner has no free slot; it runs {held} other jobs");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }
             Some(_) => match last {
                 Some(last) => on_runner(&format!(
-                    "the runner is offered the job and has not taken it yet; it called last at {last}"
+                    "the job is offered to the runner, which has not claimed it yet; last contact at {last}"
                 )),
-                None => on_runner("the runner is offered the job and has not taken it yet"),
+                None => on_runner("the job is offered to the runner, which has not claimed it yet"),
             },
         },
-        JobState::Disconnected => {
-            on_runner("the runner is silent; the job goes on there and is waited for")
-        }
+        JobState::Disconnected => on_runner(
+            "the runner is disconnected; the job may still run, so the server waits for it",
+        ),
         JobState::OutcomeUnknown => {
-            let detail = "nobody can say what became of the job; look, then resolve it";
+            let detail = "the outcome of the job is unknown; check its effects, then resolve it";
             Some(Waiting { job: Some(job.job), ..Waiting::of("resolution", detail) })
         }
         JobState::Claimed
@@ -126,7 +130,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
     }
 }
 
-/// What a step of a run waits for.
+/// Returns the reason why a step of a run waits.
 pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
     match &step.state {
         StepState::Waiting => of_waiting(step, around),
@@ -155,10 +159,9 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
             );
             Some(Waiting::of("retry", detail))
         }
-        // The server does that by itself, at once; where it does not, this is what stands still.
+        // The server continues such a step immediately. If it does not, the policies are delayed.
         StepState::Approved { .. } if around.run.state.outcome.is_none() => {
-            let detail = "the plan is approved and its apply is about to be queued; if that takes \
-                          long, `stead projections list` shows how far the policies are behind";
+            let detail = "the plan is approved and its apply is about to be queued; if that takes long, `stead projections list` shows the lag of the policies";
             Some(Waiting::of("policies", detail))
         }
         StepState::Approved { .. }
@@ -218,7 +221,7 @@ fn of_waiting(step: &Step, around: Around<'_>) -> Option<Waiting> {
     }
 }
 
-/// What people call the target of a step.
+/// Name of the target of a step.
 pub fn name(target: &Target) -> &str {
     match target {
         Target::Sandbox { .. } => "sandbox",
@@ -239,7 +242,9 @@ fn unbuilt(build: &builds::Row) -> Option<String> {
         BuildState::Unborn | BuildState::Requested => {
             Some(format!("the build of {name} has no job yet"))
         }
-        BuildState::Building { job } => Some(format!("the build of {name} is made by {job}")),
+        BuildState::Building { job } => {
+            Some(format!("the build of {name} is not finished; its job is {job}"))
+        }
         BuildState::Failed { detail, .. } => {
             Some(format!("the build of {name} failed: {detail}; sync again or retry the build"))
         }

@@ -1,4 +1,4 @@
-//! Views that are folded from archives are those that were folded from rows.
+//! Projections that are built from archives match those that are built from rows.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -23,7 +23,7 @@ async fn open(database: &Database, archives: &Archives) -> EventLog {
 
 type Then = BTreeMap<(&'static str, u64), Vec<(String, String)>>;
 
-/// Every row of every view as of these positions.
+/// All rows of all projections as of these positions.
 async fn as_of(source: &Source, positions: &[u64]) -> Then {
     let mut all = BTreeMap::new();
     for name in names(&source.pool).await {
@@ -80,13 +80,13 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
         all
     };
     let histories = told().await;
-    // when the first two ranges are in archives only
+    // when only archives have the first two ranges
     let ranges = partitions::list(&mut database.pool.acquire().await.unwrap()).await.unwrap();
     for of in &ranges[..2] {
         create(&database.pool, &archives, of, (&[], 64), &mut |_| {}).await.unwrap();
         discard(&database.pool, &archives, of.last, &[]).await.unwrap();
     }
-    // then every look into the past, every view made again, and every history says what it said
+    // then as-of queries, rebuilds and histories return the same as before
     let fresh = Source { archives: Archives::at(directory.path()), ..Source::from(&database.pool) };
     assert!(as_of(&fresh, &positions).await == past);
     assert_eq!(told().await, histories);
@@ -95,8 +95,8 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
     same(&before, &dump(&database.pool).await);
     for name in &names {
         assert_eq!(verify(&fresh, name, |_| {}).await.unwrap().differences, [], "{name}");
-        // Without archives nobody is told of fewer rows.
+        // Without the archives, the call fails instead of returning fewer rows.
         let unsaid = verify(&database.pool, name, |_| {}).await.unwrap_err().to_string();
-        assert!(unsaid.contains("no directory of archives was named"), "{name}: {unsaid}");
+        assert!(unsaid.contains("no archive directory is set"), "{name}: {unsaid}");
     }
 }

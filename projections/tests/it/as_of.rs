@@ -1,4 +1,5 @@
-//! A view as it was is what it was, for all rows and for one; and what is read for one is its own stream.
+//! As-of queries return the earlier rows, for all rows and for one. A query for one row reads only
+//! its stream.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -11,14 +12,14 @@ use support::{Noise, database, names, open};
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// The rows of a view, as they are in use.
+/// Live rows of a projection.
 async fn live(pool: &PgPool, name: &str) -> BTreeMap<String, String> {
     let sql = format!("select key, data::text from projection_{name}");
     let rows = sqlx::query(&sql).fetch_all(pool).await.unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// The rows of a view as they were.
+/// Rows of a projection as of a position.
 async fn then(
     pool: &PgPool,
     name: &str,
@@ -62,7 +63,7 @@ async fn every_view_as_of_a_position_is_what_it_was_then() {
     for (name, position, was) in &kept {
         assert_eq!(then(pool, name, *position, None).await, *was, "{name} at {position}");
         changed += usize::from(live(pool, name).await != *was);
-        // And one row of it, from its stream alone.
+        // One of the rows, read from its stream only.
         if let Some((key, row)) = was.iter().nth(was.len() / 2) {
             let one = then(pool, name, *position, Some(key)).await;
             assert_eq!(one, BTreeMap::from([(key.clone(), row.clone())]), "{name} {key}");
@@ -71,7 +72,7 @@ async fn every_view_as_of_a_position_is_what_it_was_then() {
     assert!(changed > 20, "too little has changed since to prove anything: {changed}");
     assert_eq!(then(pool, "jobs", 0, None).await, BTreeMap::new());
     assert_eq!(then(pool, "jobs", log.position(), Some("job_nobody")).await, BTreeMap::new());
-    // The views in use are what they were.
+    // The live rows are unchanged.
     support::verified(pool).await;
 }
 
@@ -84,12 +85,12 @@ async fn one_row_is_made_from_its_own_stream_whatever_the_rest_of_the_log_is() {
     let position = settled(&log, &views).await;
     let jobs = live(pool, "jobs").await;
     let (key, row) = jobs.iter().next().unwrap();
-    // given every other job unreadable
+    // given that the events of every other job are unreadable
     let spoil = "update log_event set event_version = '7' where aggregate_type = 'job' and aggregate_id <> $1";
     sqlx::query(spoil).bind(key).execute(pool).await.unwrap();
     assert_eq!(then(pool, "jobs", position, Some(key)).await[key], *row);
     let mut all = Past::begin(pool, "jobs", position, None).await.unwrap();
-    assert!(all.fold().await.is_err(), "nothing else was spoiled");
+    assert!(all.fold().await.is_err(), "the other events are still readable");
 }
 
 #[tokio::test]
@@ -98,7 +99,7 @@ async fn whoever_goes_away_half_way_leaves_nothing() {
     let (log, pool) = (open(&database).await, &database.pool);
     Noise::new(62).write(&log, 40).await;
     for _ in 0..30 {
-        // More often than there are connections.
+        // More iterations than the pool has connections.
         let mut past = Past::begin(pool, "jobs", log.position(), None).await.unwrap();
         past.fold().await.unwrap();
         drop(past);
@@ -152,18 +153,18 @@ async fn rows_as_of_a_position_are_kept_beside_the_view_until_they_are_dropped()
     settled(&log, &views).await;
     let now = live(pool, "jobs").await;
     assert_ne!(now, was);
-    // when it is made as it was
+    // when a table as of an earlier position is created
     let made = kept::keep(pool, "jobs", position, |_| {}).await.unwrap();
     let table = format!("jobs_at_{position}");
     assert_eq!((made.table, made.rows as usize), (format!("projection_{table}"), was.len()));
     assert_eq!(live(pool, &table).await, was);
-    // then the view in use is what it was before, and says that there is a table beside it
+    // then the live rows are unchanged, and the table is listed
     assert_eq!(live(pool, "jobs").await, now);
     let mut connection = pool.acquire().await.unwrap();
     assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [position]);
     let again = kept::keep(pool, "jobs", position, |_| {}).await.unwrap_err();
     assert!(matches!(again, RebuildError::AlreadyKept { .. }), "{again}");
-    // A rebuild of the view leaves it alone.
+    // A rebuild of the projection does not change the table.
     projections::rebuild(pool, "jobs", |_| {}).await.unwrap();
     assert_eq!(live(pool, &table).await, was);
     assert!(kept::discard(pool, "jobs", position).await.unwrap());

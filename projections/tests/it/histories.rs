@@ -1,5 +1,6 @@
-//! Random histories: two servers append, views are made again and rolled back, connections are cut and work is
-//! killed at random points. Afterwards every row is what the log says, and the log is what it was.
+//! Random histories: two servers append, projections are rebuilt and rolled back, connections break
+//! and tasks are killed at random points. Afterwards every row matches the log, and the log is
+//! intact.
 //!
 //! `PROPTEST_CASES=200` runs more of them.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
@@ -12,24 +13,24 @@ use projections::{Projections, RebuildError, rebuild_all, rollback};
 use proptest::{prelude::*, sample::Index};
 use support::{Noise, database, names, open};
 
-/// How many histories, where nobody asks for more.
+/// Number of histories, unless the environment sets it.
 const CASES: u32 = 3;
 const LONG: Duration = Duration::from_secs(60);
 
-/// What happens while both servers append.
+/// Disruption while both servers append.
 #[derive(Debug, Clone)]
 enum Meanwhile {
-    /// Views are made again.
+    /// Projections are rebuilt.
     Rebuild { of: Vec<Index>, parallel: u32 },
-    /// The same, killed after a while.
+    /// A rebuild is killed after a while.
     Killed { of: Vec<Index>, parallel: u32, after_ms: u64 },
-    /// Rows of before are brought back.
+    /// A projection is rolled back.
     Rollback { of: Index },
-    /// The same, killed after a while.
+    /// A rollback is killed after a while.
     KilledRollback { of: Index, after_ms: u64 },
-    /// Every connection to the database is cut, while views are made again.
+    /// Every connection to the database is cut during a rebuild.
     Cut { of: Vec<Index>, after_ms: u64 },
-    /// A server stops and starts.
+    /// A server restarts.
     Restart { second: bool },
 }
 
@@ -53,7 +54,7 @@ fn meanwhile() -> impl Strategy<Value = Meanwhile> {
 fn cases() -> ProptestConfig {
     let asked = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| asked.cases);
-    // Each is a database of its own: a shorter history is looked for only so long.
+    // Each history uses its own database, so the search for a shorter one is limited.
     ProptestConfig { cases, max_shrink_iters: 20, failure_persistence: None, ..asked }
 }
 
@@ -70,7 +71,7 @@ proptest! {
     }
 }
 
-/// A server: a log with its own memory, and the views that follow it.
+/// A server: a log with its caches, and the projections that follow it.
 struct Server {
     log: EventLog,
     views: Projections,
@@ -98,7 +99,7 @@ async fn history(seed: u64, steps: Vec<(Meanwhile, usize)>) {
             happens(&database, &names, meanwhile),
         );
     }
-    // Each server knows of the other's last event, and its views have come so far.
+    // Both servers know the last event of the other, and their projections have reached it.
     let head: i64 = sqlx::query_scalar("select position from log_head")
         .fetch_one(&database.pool)
         .await
@@ -145,7 +146,7 @@ async fn happens(database: &Database, names: &[&'static str], what: Meanwhile) {
             let names = chosen(&of);
             let working = tokio::spawn(async move {
                 let said = rebuild_all(&pool, &names, 2, |_| {}).await;
-                // It may be cut off; what it says then does not matter.
+                // The connection may be cut, so the result does not matter.
                 drop(said);
             });
             tokio::time::sleep(Duration::from_millis(after_ms)).await;
@@ -166,11 +167,11 @@ async fn killed(working: tokio::task::JoinHandle<()>, after_ms: u64) {
     }
 }
 
-/// It is done, or there was nothing to go back to, or readers held the view for too long.
+/// Accepts success, missing previous rows, and readers that held the table for too long.
 fn done(said: Result<(), RebuildError>) {
     match said {
         Ok(()) | Err(RebuildError::NothingKept(_) | RebuildError::Busy(_)) => {}
-        // A killed one may leave a connection that breaks later.
+        // A killed task may leave a connection that fails later.
         Err(RebuildError::Log(LogError::Database(_))) => {}
         Err(error) => panic!("{error}"),
     }

@@ -28,7 +28,7 @@ struct Story {
 }
 
 impl Story {
-    /// The install before a runner enrolled.
+    /// Returns the install before a runner enrolled.
     fn begin() -> Story {
         let install = Install::default();
         let mut story = Story { install, row: None, events: 0, commits: 0, runs: 0 };
@@ -42,7 +42,7 @@ impl Story {
         story
     }
 
-    /// The install after its runner enrolled.
+    /// Returns the install after its runner enrolled.
     fn enrolled() -> Story {
         let mut story = Story::begin();
         let (runner, outputs) = (RunnerId(Ulid(3)), Outputs::new());
@@ -50,7 +50,7 @@ impl Story {
         story
     }
 
-    /// The install after a provision that succeeded.
+    /// Returns the install after a provision that succeeded.
     fn provisioned() -> Story {
         let mut story = Story::enrolled();
         let run = story.admit(RunKind::Provision);
@@ -88,7 +88,7 @@ impl Story {
         run
     }
 
-    /// Changes the config version, and admits a run of this kind where the change needs one.
+    /// Changes the config version, and admits a run of this kind if there is one.
     fn pin(&mut self, config_version: u32, kind: Option<RunKind>) -> Option<RunId> {
         let pin = InstallCommand::PinConfig { config_version, by: Actor::System, reason: None };
         let admission = kind.map(|kind| self.admission(kind));
@@ -119,7 +119,7 @@ impl Story {
         self.record(run, step, result);
     }
 
-    /// Begins an apply of a component and leaves it unfinished.
+    /// Starts an apply of a component and leaves it unfinished.
     fn begin_apply(&mut self, run: RunId, name: &str) -> StepId {
         let step = self.reserve(run, Resource::Component(name.into()));
         let changing = Changing::Component {

@@ -1,4 +1,4 @@
-//! What the views answer about histories that the rules allow.
+//! Queries of the projections, on histories that the aggregates allow.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -15,8 +15,8 @@ use domain::{
         TokenId,
     },
     job::{
-        ExecutionResult, Job, JobClass, JobCommand, JobKind, LossReason, Origin, Report, FinalizedLog,
-        Work,
+        ExecutionResult, FinalizedLog, Job, JobClass, JobCommand, JobKind, LossReason, Origin,
+        Report, Work,
     },
 };
 use event_log::EventLog;
@@ -62,7 +62,7 @@ fn report(seq: u64, report: Report) -> JobCommand {
     JobCommand::Report { execution: A, seq, report, signed: None }
 }
 
-/// A moment by the log's clock.
+/// Current time of the log's clock.
 fn now(log: &EventLog) -> Timestamp {
     log.clock().now()
 }
@@ -207,9 +207,11 @@ async fn an_app_is_found_by_its_name_with_its_last_version() {
     assert_eq!((row.app, row.version, row.position), (app, 1, published.last));
 }
 
-/// How many rows a question reads of a table, when it is asked as often as a server asks it: after a few times
-/// Postgres plans it once for every value. What this connection read before, Postgres may not yet have handed over
-/// to its statistics, and then counts it too: what was there is taken off.
+/// Returns the number of rows that a query reads from a table, after enough repetitions for
+/// Postgres to use a generic plan.
+///
+/// Postgres may also count earlier reads of this connection that it has not reported to its
+/// statistics yet. The function subtracts them.
 async fn reads<T, F>(database: &event_log::testing::Database, table: &str, ask: F) -> (usize, i64)
 where
     F: AsyncFn(&mut sqlx::PgConnection) -> Vec<T>,
@@ -238,7 +240,8 @@ async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
     tell::<Job>(&log, JOB, now(&log), claim(A)).await;
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
-    // One of another install and state among each thousand; a tenth is not over, with a few on each runner.
+    // One row in a thousand belongs to another install and state. A tenth of the rows are open,
+    // spread over many runners.
     sqlx::raw_sql(
         "insert into projection_jobs (key, data, kind, state, finished, install, run, build, runner) \
          select 'job_' || lpad((n + 100)::text, 26, '0'), data, kind, \

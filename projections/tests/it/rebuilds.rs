@@ -1,4 +1,4 @@
-//! Many views at once, by several workers, killed anywhere; and back again.
+//! Rebuilds of several projections with several workers, killed at any point, and rollbacks.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -25,7 +25,7 @@ async fn all_views_are_made_again_by_several_workers_under_load() {
     assert_eq!(made.unwrap().iter().map(|one| one.name).collect::<Vec<_>>(), names);
     views.wait_for(log.position(), LONG).await.unwrap();
     verified(&database.pool).await;
-    // Nothing is left of the workers, and every index is there.
+    // The workers' consumer rows are deleted, and every index exists.
     let left = "select count(*) from log_consumer where shard >= 1";
     assert_eq!(sqlx::query_scalar::<_, i64>(left).fetch_one(&database.pool).await.unwrap(), 0);
     let indexes = "select count(*) from pg_indexes where tablename = $1";
@@ -66,7 +66,8 @@ async fn workers_that_were_killed_anywhere_go_on_and_count_every_event_once() {
         let _ = killed.await;
         noise.write(&log, 5).await;
     }
-    // By more workers than it was begun with: it goes on with as many.
+    // More workers are requested than the rebuild began with. It continues with its original
+    // number.
     rebuild_all(&database.pool, &names, 5, |_| {}).await.unwrap();
     for name in names {
         assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
@@ -92,7 +93,7 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
         let back = rollback(&database.pool, name, |_| {}).await.unwrap();
         assert!(back.position >= log.position());
         assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
-        // and forth: what was in use is what is kept now
+        // and rolled back again: the rows that were live are the previous ones now
         noise.write(&log, 20).await;
         views.wait_for(log.position(), LONG).await.unwrap();
         rollback(&database.pool, name, |_| {}).await.unwrap();
@@ -121,21 +122,21 @@ async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebu
     let differ =
         async |name: &str| verify(&database.pool, name, |_| {}).await.unwrap().differences.len();
     for name in ["jobs", "job_queue"] {
-        // The rows that are kept have one too many.
+        // The previous rows have one row too many.
         mistake(&database, name).await;
         rebuild(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(differ(name).await, 0, "{name}");
-        // given one that was killed before its swap, when it is asked for again
+        // given a rollback that was killed before its swap, when it is repeated
         killed(&database, name).await;
         rollback(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(differ(name).await, 1, "{name}");
-        // and when another view is made instead: from the first event
+        // and when a rebuild runs instead, from the first event
         rebuild(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(differ(name).await, 0, "{name}");
         killed(&database, name).await;
         noise.write(&log, 20).await;
         views.wait_for(log.position(), LONG).await.unwrap();
-        // It may be alive, until it has not been heard of for a while.
+        // The rollback counts as active until its lease expires.
         let refused = rebuild(&database.pool, name, |_| {}).await.unwrap_err();
         assert!(matches!(refused, RebuildError::Busy(_)), "{refused}");
         let later = "update log_consumer set lease_until = now() where shard >= 1";
@@ -145,7 +146,7 @@ async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebu
     }
 }
 
-/// A rollback that ends when everything is ready but the swap.
+/// Runs a rollback that is killed directly before the swap.
 async fn killed(database: &Database, name: &'static str) {
     let pool = database.pool.clone();
     let ends = tokio::spawn(async move {
@@ -155,7 +156,7 @@ async fn killed(database: &Database, name: &'static str) {
     assert!(ends.await.unwrap_err().is_panic());
 }
 
-/// A row of no stream, as a mistaken program's rebuild may make one: no event mends it.
+/// Inserts a row without a stream, as an incorrect rebuild may leave. No event corrects it.
 async fn mistake(database: &Database, name: &str) {
     let spoil = format!(
         "insert into projection_{name} select r.* from (select * from projection_{name} limit 1) v, \

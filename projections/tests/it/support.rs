@@ -1,5 +1,6 @@
 #![allow(dead_code, reason = "not every test file uses all of it")]
-//! Logs full of facts: every example of every event, in any order; and histories that the rules allow.
+//! Logs with every example of every event in any order, and with histories that the aggregates
+//! allow.
 use std::{collections::BTreeMap, path::Path};
 
 use domain::{
@@ -16,7 +17,7 @@ pub async fn database() -> Database {
     event_log::testing::fresh_database().await.unwrap()
 }
 
-/// A server's log, with the views that ride in it.
+/// Opens the log of a server with the inline projections.
 pub async fn open(database: &Database) -> EventLog {
     let options = Options { sync_views: projections::sync_views(), ..Options::default() };
     database.log_with(options).await.unwrap()
@@ -30,7 +31,7 @@ pub fn ulid(n: u128) -> ulid::Ulid {
     ulid::Ulid(n)
 }
 
-/// Tell an aggregate, and write what it decides.
+/// Handles a command and appends the resulting events.
 pub async fn tell<D: Decider>(
     log: &EventLog,
     id: impl ToString,
@@ -46,7 +47,7 @@ pub async fn tell<D: Decider>(
     appended
 }
 
-/// Every kept example of every event, by its aggregate.
+/// Examples of all events, by aggregate.
 pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
     let mut all: BTreeMap<String, Vec<NewEvent>> = BTreeMap::new();
@@ -67,17 +68,17 @@ pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
     all
 }
 
-/// Keys keep their order: the first one says what it is.
+/// The order of the keys is kept, because the first key is the type.
 fn compact(pretty: &str) -> String {
     pretty.lines().map(str::trim_start).collect()
 }
 
-/// Writes facts that make no sense together: a fold must take them all.
+/// Appends random events that do not fit together. A projection must accept all of them.
 pub struct Noise {
     random: StdRng,
     examples: BTreeMap<String, Vec<NewEvent>>,
     versions: BTreeMap<(String, u128), u64>,
-    /// So that two of them write to streams of their own.
+    /// Offset of the ids, so that two writers use different streams.
     offset: u128,
 }
 
@@ -95,7 +96,8 @@ impl Noise {
         }
     }
 
-    /// The same while connections are cut: where nobody can say what became of a commit, the log is asked.
+    /// Appends while connections are cut. After an in-doubt commit, it reads the versions from the
+    /// log.
     pub async fn write_whatever_happens(&mut self, log: &EventLog, commits: usize) {
         for _ in 0..commits {
             let commit = self.commit();
@@ -122,7 +124,7 @@ impl Noise {
             let stream = (kind.clone(), self.offset + self.random.gen_range(0..6));
             let new = !self.versions.contains_key(&stream) && !writes.contains_key(&stream);
             let events = &self.examples[&kind];
-            // Most begin as they should, so that what follows finds something.
+            // Most streams begin with a creation event, so that later events find a row.
             let first = events.iter().find(|event| is_first(&event.event_type));
             let at = self.random.gen_range(0..events.len());
             let event = match first {
@@ -161,12 +163,12 @@ fn stream(kind: &str, n: u128) -> StreamId {
         "name" => "install/",
         "run" => "run_",
         "runner" => "rnr_",
-        other => panic!("no id is known of {other}"),
+        other => panic!("unknown aggregate {other}"),
     };
     StreamId::new(kind, format!("{prefix}{}", ulid(n)))
 }
 
-/// Every view there is.
+/// Names of all projections.
 pub async fn names(pool: &PgPool) -> Vec<&'static str> {
     let all = projections::list(&mut pool.acquire().await.unwrap()).await.unwrap();
     all.iter().map(|view| view.name).collect()
@@ -174,7 +176,7 @@ pub async fn names(pool: &PgPool) -> Vec<&'static str> {
 
 pub type Rows = BTreeMap<&'static str, Vec<String>>;
 
-/// Every row of every view, as it is on disk.
+/// Rows of all projections, as stored.
 pub async fn dump(pool: &PgPool) -> Rows {
     let mut all = BTreeMap::new();
     for name in names(pool).await {
@@ -189,7 +191,7 @@ pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// What is in one and not in the other.
+/// Asserts that both have the same rows.
 #[track_caller]
 pub fn same(left: &Rows, right: &Rows) {
     for (name, rows) in left {
@@ -197,7 +199,7 @@ pub fn same(left: &Rows, right: &Rows) {
     }
 }
 
-/// Every view is what the log says.
+/// Asserts that every projection matches the log.
 pub async fn verified(pool: &PgPool) {
     for name in names(pool).await {
         let verified = projections::verify(pool, name, |_| {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! Whatever happens and whoever is killed, every row is what the log says.
+//! After concurrent writes, restarts and kills, every row matches the log.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
@@ -32,7 +32,7 @@ async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
     verified(&database.pool).await;
 
     let live = dump(&database.pool).await;
-    assert!(live.values().all(|rows| !rows.is_empty()), "the noise is too quiet to prove anything");
+    assert!(live.values().all(|rows| !rows.is_empty()), "a projection has no rows");
     for name in names(&database.pool).await {
         let rebuilt = rebuild(&database.pool, name, |_| {}).await.unwrap();
         assert_eq!(rebuilt.rows as usize, live[name].len(), "{name}");
@@ -40,7 +40,7 @@ async fn any_facts_in_any_order_give_the_rows_that_the_log_says() {
     }
     same(&dump(&database.pool).await, &live);
 
-    // And on with the new tables, with what the appender and the projector have in memory.
+    // The appender and the projector continue with the new tables and their cached rows.
     a.write(&log, 50).await;
     views.wait_for(log.position(), LONG).await.unwrap();
     verified(&database.pool).await;
@@ -144,7 +144,7 @@ async fn a_rebuild_that_was_killed_goes_on_where_it_was() {
     })
     .await
     .unwrap();
-    // The shadow already had what came before.
+    // The shadow table already included the earlier events.
     let Some(Progress::Replaying { events, total }) = first else { panic!("{first:?}") };
     assert!(events > before && total == log.position(), "{events} {total} {before}");
     let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
@@ -195,13 +195,13 @@ async fn every_kind_of_difference_is_explained() {
     let expected = [
         format!("{} is missing", key(0)),
         format!("{}: name is \"shed\" and should be \"shop\"", key(1)),
-        format!("{}: name is not what the row says", key(2)),
-        "zzz should not be there".to_string(),
+        format!("{}: name does not match the data of the row", key(2)),
+        "zzz is unexpected".to_string(),
     ];
     assert_eq!(said, expected, "{name}");
     rebuild(&database.pool, "apps", |_| {}).await.unwrap();
     assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
-    // What was there is kept beside it.
+    // The old rows are kept as the previous ones.
     let kept = sqlx::query("select 1 from projection_apps_previous where key = 'zzz'");
     assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
 }
@@ -239,7 +239,7 @@ async fn deleting_all_views_loses_nothing() {
     same(&dump(&database.pool).await, &live);
 }
 
-/// A row that somebody damaged, in the database and then in the memory of whoever went on from it.
+/// A damaged row in the database, which a server then cached and updated.
 #[tokio::test]
 async fn a_row_that_was_repaired_stays_repaired() {
     let database = database().await;
@@ -255,7 +255,7 @@ async fn a_row_that_was_repaired_stays_repaired() {
          update projection_apps set data = replace(data::text, '\"shop\"', '\"shed\"')::json";
     sqlx::raw_sql(damage).execute(&database.pool).await.unwrap();
 
-    // A server that starts, and goes on from the damaged rows.
+    // A server starts and continues from the damaged rows.
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let goes_on = async |role: Role, bundle: &str| {
@@ -348,7 +348,8 @@ async fn whoever_does_not_own_the_tables_is_told_what_is_missing() {
     assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
 }
 
-/// given views that other versions of the program keep, then a server does not read the log for them again and again.
+/// given projections that servers of another version keep, then this server does not read the log
+/// for them repeatedly
 #[tokio::test]
 async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
     let database = database().await;
@@ -371,7 +372,7 @@ async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
     views.wait_for(log.position(), LONG).await.unwrap();
     let others = "update log_consumer set version = version + 1000";
     sqlx::query(others).execute(&database.pool).await.unwrap();
-    // Longer than a projector waits before it looks again.
+    // Longer than the interval of the projector's checks.
     tokio::time::sleep(Duration::from_secs(6)).await;
     let before = pages.load(Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(1)).await;

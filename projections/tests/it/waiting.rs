@@ -1,4 +1,4 @@
-//! "Why is it waiting?" has an answer for everything that waits.
+//! Every waiting job and step states a reason.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -220,7 +220,7 @@ fn a_step_waits_for_its_build() {
     let failed = BuildEvent::Failed { job: Some(JOB), reason: BuildFailure::JobFailed, detail };
     for (then, word) in [
         (vec![], "has no job yet"),
-        (vec![BuildEvent::JobQueued { job: JOB }], "is made by job_"),
+        (vec![BuildEvent::JobQueued { job: JOB }], "its job is job_"),
         (vec![failed], "failed: exit 1"),
     ] {
         let said = why_among(SANDBOX, &run, &install, vec![], build(then)).unwrap();
@@ -321,10 +321,10 @@ fn a_queued_job_says_when_its_runner_called_last() {
         let contact = Some(Contact { online, last });
         of_job(&queued, Some(Awaited { row: &active, contact }), 0).unwrap().detail
     };
-    let offered = "the runner is offered the job and has not taken it yet";
+    let offered = "the job is offered to the runner, which has not claimed it yet";
     assert_eq!(
         detail(true, Some(NOW)),
-        format!("{offered}; it called last at 1970-01-01T00:00:00.000000Z")
+        format!("{offered}; last contact at 1970-01-01T00:00:00.000000Z")
     );
     assert_eq!(detail(true, None), offered);
     assert_eq!(

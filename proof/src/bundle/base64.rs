@@ -1,8 +1,8 @@
-//! Bytes in JSON: standard base64 with padding, one text for the same bytes.
+//! Bytes in JSON: standard base64 with padding, with exactly one text for the same bytes.
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// Bytes that are written as base64.
+/// Bytes, encoded as base64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Base64<T>(pub T);
 
@@ -19,6 +19,6 @@ impl<'de, T: TryFrom<Vec<u8>>> Deserialize<'de> for Base64<T> {
         let length = bytes.len();
         let read = T::try_from(bytes);
         read.map(Base64)
-            .map_err(|_| D::Error::custom(format!("{length} bytes are too many or too few")))
+            .map_err(|_| D::Error::custom(format!("unexpected length of {length} bytes")))
     }
 }

@@ -1,4 +1,4 @@
-//! From bytes and a key to what is proven.
+//! Verification of a bundle.
 use ulid::Ulid;
 
 use super::{
@@ -15,30 +15,31 @@ use crate::{
     tree::{TreeError, verify_consistency, verify_inclusion},
 };
 
-/// What a bundle proves, under the keys that were believed.
+/// Facts that a bundle proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proven {
-    /// The log at the moment of the bundle.
+    /// Checkpoint at the time of the bundle.
     pub checkpoint: Checkpoint,
-    /// Who signed that.
+    /// Key that signed the checkpoint.
     pub signer: VerifierKey,
-    /// Signatures of the note by others, of which nothing is known.
+    /// Number of further signatures on the note, by unknown keys.
     pub other_signatures: usize,
-    /// The older checkpoint from which the log only grew.
+    /// Older checkpoint in the bundle. The log has only grown since.
     pub since: Option<Checkpoint>,
-    /// The checkpoint that was kept elsewhere: it is of the same log.
+    /// Checkpoint from another source, if one was given. It belongs to the same log.
     pub kept: Option<Checkpoint>,
-    /// Whether a stream has more events than are here.
+    /// Completeness of the subject's streams.
     pub complete: Complete,
     /// Each stream of the subject with its completeness. Empty for one event.
     pub streams: Vec<StreamProven>,
 }
 
 impl Bundle {
-    /// Check everything. `kept` is the text of a checkpoint that was kept elsewhere: it has to be of this log.
+    /// Verifies the whole bundle. `kept` is the text of a checkpoint from another source, which must
+    /// belong to this log.
     ///
     /// # Errors
-    /// [`BundleError`]: the first thing that is wrong.
+    /// [`BundleError`]: the first failed check.
     pub fn check(&self, keys: &[Believed], kept: Option<&str>) -> Result<Proven, BundleError> {
         let (checkpoint, signer, other) = opened(&self.checkpoint, &self.signer, keys)?;
         let mut proven = Proven {
@@ -62,7 +63,7 @@ impl Bundle {
             && !(seen.kept || leads_from(kept, &proven))
         {
             let (kept, size) = (kept.size, proven.checkpoint.size);
-            let remedy = "ask for one that is made now, with --since and the kept checkpoint";
+            let remedy = "request a new bundle with --since and the kept checkpoint";
             return Err(BundleError::Uncompared { kept, size, remedy });
         }
         proven.kept = kept;
@@ -86,7 +87,8 @@ impl Bundle {
         Ok(())
     }
 
-    /// The kept checkpoint. Whoever kept it has its key, or the bundle names it.
+    /// Verifies the checkpoint from another source. Its key is one of `keys`, or a signer that the
+    /// bundle names.
     fn kept(
         &self,
         note: &str,
@@ -103,19 +105,21 @@ impl Bundle {
         Ok(kept)
     }
 
-    /// Checks that each annotated position is an event of the bundle: every byte has to mean something.
+    /// Checks that each annotated position is an event of the bundle. An unchecked position could
+    /// be changed without detection.
     fn annotated(&self, shown: &[Shown]) -> Result<(), BundleError> {
         let reasons = self.annotations.iter().filter_map(|added| added.reasons.as_ref());
         for position in reasons.flat_map(|reasons| reasons.keys()) {
             if shown.binary_search_by_key(position, |event| event.position).is_err() {
-                let why = format!("a reason is given for position {position}, which is not in it");
+                let why =
+                    format!("it has a reason for position {position}, which is none of its events");
                 return Err(BundleError::Unreadable(why));
             }
         }
         Ok(())
     }
 
-    /// Every event is the one that the log has at its position, and of what the bundle is about.
+    /// Verifies that each event is the log's event at its position and belongs to the subject.
     fn events(
         &self,
         streams: &mut Streams<'_>,
@@ -160,17 +164,17 @@ impl Bundle {
     }
 }
 
-/// Whether the bundle goes through the kept checkpoint, or begins with it.
+/// Returns whether the bundle passes through the kept checkpoint, or begins with it.
 fn leads_from(kept: &Checkpoint, proven: &Proven) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
     kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
 }
 
 impl Event {
-    /// The leaf that these fields make.
+    /// Returns the leaf of these fields.
     ///
     /// # Errors
-    /// The field that cannot be read.
+    /// The first field that cannot be parsed.
     pub fn leaf(&self) -> Result<Leaf<'_>, BundleError> {
         let field = |name| BundleError::at(self.position, Wrong::Field(name));
         let id = self.event_id.strip_prefix("evt_").ok_or(field("event_id"))?;

@@ -1,9 +1,12 @@
-//! Whether a stream has more events than are shown.
+//! Completeness of a stream in a bundle.
 //!
-//! A tree's root says nothing about streams. But an entry says of which stream it is, and the signed size says how
-//! many entries there are. So every position from one on is shown, as an event or as an entry of another stream, and
-//! all of them together have to make the signed root: then none is missing in that range. Before it there are the
-//! sequences: the log gives each of a stream's numbers once.
+//! A tree's root does not cover streams. But each entry names its stream, and the signed size gives
+//! the number of entries. The bundle therefore contains every position from `from` on, as an event
+//! or as an entry of another stream. All of them together must lead to the signed root, so none is
+//! missing in that range.
+//!
+//! Before `from`, completeness rests on the sequence numbers: the log assigns each number of a
+//! stream once.
 use super::{Bundle, BundleError, Subject, Wrong, streams::Streams};
 use crate::{
     Hash,
@@ -12,41 +15,41 @@ use crate::{
     tree::{Edge, TreeError, leaf_hash},
 };
 
-/// What is known about events of the stream that are not in the bundle.
+/// Knowledge about events of the stream that are not in the bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Complete {
-    /// It is about one event.
+    /// Not applicable: the subject is one event.
     NotAsked,
-    /// No sequence is missing up to the last event; whether there are later ones is not shown.
+    /// No sequence is missing up to the last event. The bundle does not cover later events.
     Unknown {
-        /// Where the last event is.
+        /// Position of the last event.
         last: u64,
     },
-    /// No sequence is missing up to `from`, and from there on every position was seen. Before `from` it rests on the
-    /// log's rule that a stream has each sequence once.
+    /// No sequence is missing up to `from`, and every position from there on was checked. Before
+    /// `from`, completeness rests on the log's rule that a stream has each sequence once.
     FromSequences {
-        /// The first position that was seen.
+        /// First checked position.
         from: u64,
     },
-    /// Every position of the log was seen: it rests on nothing but the root.
+    /// Every position of the log was checked. Completeness rests on the root alone.
     Whole,
 }
 
-/// An event that is in the log.
+/// Event that is proven to be in the log.
 pub(super) struct Shown {
     pub position: u64,
     pub recorded_at_us: i64,
     pub hash: Hash,
 }
 
-/// What the rest of the log showed.
+/// Result of the check of the other entries.
 pub(super) struct Seen {
     pub complete: Complete,
-    /// The log as it is here goes through the kept checkpoint.
+    /// True if the check passed through the kept checkpoint.
     pub kept: bool,
 }
 
-/// Whether there are further events of the stream.
+/// Determines whether the stream has further events.
 pub(super) fn check(
     bundle: &Bundle,
     (shown, streams): (&[Shown], &Streams<'_>),
@@ -59,7 +62,7 @@ pub(super) fn check(
             return Ok(Seen { complete: Complete::NotAsked, kept: false });
         }
         (Subject::Position(_), Some(_)) => {
-            let why = "a bundle about one event has nothing to show of others";
+            let why = "a bundle about one event must not have other entries";
             return Err(BundleError::Unreadable(why.into()));
         }
         (Subject::Stream(_) | Subject::Streams(_), None) => {
@@ -73,7 +76,7 @@ pub(super) fn check(
     }
     let mut events = shown.iter().skip_while(|event| event.position < from).peekable();
     let within = shown.iter().filter(|event| event.position >= from).count() as u64;
-    // Nothing before the beginning, and no more than there are: a size is only a number.
+    // The bundle states both numbers, so they may be out of range.
     let before = from.checked_sub(1).filter(|before| *before <= size);
     let all = before.map(|before| size - before).ok_or(root(from, size))?;
     let found = others.entries.len() as u64;
@@ -109,7 +112,8 @@ pub(super) fn check(
     if edge.root() != checkpoint.root {
         return Err(root(from, size));
     }
-    // Only now it is the log's own history that differs, and not what is said of it here.
+    // The root matches here, so a different kept root means a rewritten log and not a wrong
+    // statement in the bundle.
     if let (Some(false), Some(kept)) = (met, kept) {
         return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
     }
@@ -121,7 +125,7 @@ fn root(from: u64, to: u64) -> BundleError {
     BundleError::Root { from, to }
 }
 
-/// At the kept checkpoint's moment: whether it is of this log.
+/// At the kept checkpoint's size, returns whether the roots match.
 pub(crate) fn meets(edge: &Edge, kept: Option<&Checkpoint>) -> Option<bool> {
     kept.filter(|kept| kept.size == edge.size()).map(|kept| kept.root == edge.root())
 }

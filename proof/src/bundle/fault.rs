@@ -1,181 +1,180 @@
-//! The first thing that is wrong, where, and what it means.
+//! First failed check of a bundle or range, with its position and meaning.
 use crate::{checkpoint::CheckpointError, key::KeyError, tree::TreeError};
 
-/// Why a bundle or a range proves nothing.
+/// Reason to reject a bundle or a range.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// It is something else, or cut short.
-    #[error("this is no bundle: {0}")]
+    /// The file is not a bundle, or is truncated.
+    #[error("invalid bundle: {0}")]
     Unreadable(String),
-    /// It is longer than we read.
-    #[error("this is longer than a bundle can be ({limit} bytes)")]
+    /// The file exceeds the size limit.
+    #[error("invalid bundle: it exceeds {limit} bytes")]
     TooLarge {
-        /// How long it may be.
+        /// Size limit in bytes.
         limit: usize,
     },
-    /// The same JSON, other bytes.
-    #[error("byte {at}: not written as a bundle is written: it was changed after it was made")]
+    /// The JSON is not in its canonical encoding.
+    #[error("byte {at} is not in the canonical encoding: the file was changed after its creation")]
     Spelling {
-        /// Where, from 0.
+        /// Offset of the first difference, from 0.
         at: usize,
     },
-    /// A key that cannot be read.
+    /// A key cannot be parsed.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// Whoever signed it is not believed.
-    #[error("it was signed by {signer}, which is none of the keys that were named")]
+    /// The signer is not trusted.
+    #[error("the signer {signer} is not one of the trusted keys")]
     Stranger {
-        /// The verifier key that the bundle names.
+        /// Verifier key that the bundle names.
         signer: String,
     },
-    /// The signed note is none, or its signature is not the signer's.
-    #[error("the checkpoint: {0}")]
+    /// The signed note is malformed, or its signature is not the signer's.
+    #[error("cannot verify the checkpoint: {0}")]
     Checkpoint(#[from] CheckpointError),
-    /// The same of the older one.
-    #[error("the older checkpoint: {0}")]
+    /// The signed note of the older checkpoint is malformed, or its signature is not the signer's.
+    #[error("cannot verify the older checkpoint: {0}")]
     Older(CheckpointError),
-    /// The one that was kept elsewhere cannot be read, or is signed by nobody who is believed.
-    #[error("the kept checkpoint: {0}")]
+    /// The kept checkpoint is malformed, or no trusted key signed it.
+    #[error("cannot verify the kept checkpoint: {0}")]
     Kept(CheckpointError),
-    /// The signer speaks for another log.
-    #[error("the signer is of {signer}, the checkpoint is of {checkpoint}: of different logs")]
+    /// The signer belongs to another log.
+    #[error(
+        "the signer belongs to {signer} and the checkpoint to {checkpoint}, which are different logs"
+    )]
     OtherLog {
-        /// Whose key it is.
+        /// Log of the signer.
         signer: String,
-        /// Whose checkpoint.
+        /// Log of the checkpoint.
         checkpoint: String,
     },
-    /// History before an older checkpoint is not what it was.
+    /// The log is not a continuation of the older checkpoint.
     #[error(
-        "the log of the older checkpoint at {size} is not the beginning of this one: history was rewritten ({why})"
+        "log tampering: the log at the older checkpoint's size {size} is not the beginning of this one ({why})"
     )]
     Rewritten {
-        /// The older checkpoint's size.
+        /// Size of the older checkpoint.
         size: u64,
-        /// What the proof says.
+        /// Failure of the consistency proof.
         why: TreeError,
     },
-    /// An operator declared a restore, and this is from before it.
+    /// The checkpoint precedes a restore that an operator declared.
     #[error(
-        "the older checkpoint has epoch {older}, this one {newer}: it is of a time before a restore"
+        "the older checkpoint has epoch {older} and this one {newer}: this one precedes a restore"
     )]
     Epoch {
-        /// Of the older checkpoint.
+        /// Epoch of the older checkpoint.
         older: u64,
-        /// Of this one.
+        /// Epoch of the newer checkpoint.
         newer: u64,
     },
-    /// Nothing in it leads from the kept checkpoint to its own.
+    /// The file has no path from the kept checkpoint to the signed one.
     #[error(
-        "nothing here leads from the kept checkpoint at {kept} to the signed one at {size}: {remedy}"
+        "cannot compare the kept checkpoint at {kept} with the signed one at {size}: no path between them; {remedy}"
     )]
     Uncompared {
-        /// The kept checkpoint's size.
+        /// Size of the kept checkpoint.
         kept: u64,
-        /// The signed one's.
+        /// Size of the signed checkpoint.
         size: u64,
-        /// What to do.
+        /// Required action.
         remedy: &'static str,
     },
-    /// One position is wrong.
+    /// A check failed at one position.
     #[error("position {position}: {wrong}")]
     At {
-        /// Where.
+        /// Position.
         position: u64,
-        /// What.
+        /// Failed check.
         wrong: Wrong,
     },
-    /// There is no event in it.
-    #[error("it has no event of {0}")]
+    /// The bundle has no event of the subject.
+    #[error("the bundle has no event of {0}")]
     Empty(String),
-    /// Positions are missing, or there are too many.
+    /// The number of other entries is wrong.
     #[error(
-        "positions {from} to {size}: {expected} further entries have to be here, and there are {found}: some were left out or added"
+        "positions {from} to {size} need {expected} other entries, but {found} are here: entries are missing or were added"
     )]
     Count {
-        /// The first position of the range.
+        /// First position of the range.
         from: u64,
-        /// The last.
+        /// Last position of the range.
         size: u64,
-        /// How many there have to be.
+        /// Required number of entries.
         expected: u64,
-        /// How many there are.
+        /// Number of entries in the bundle.
         found: u64,
     },
-    /// The entries are not those of the log.
+    /// The entries do not lead to the signed root.
     #[error(
-        "positions {from} to {to} do not make the signed root: one of them, or what is said of what is before them, is not what the log has"
+        "positions {from} to {to} do not lead to the signed root: an entry, or a hash of the part before them, differs from the log"
     )]
     Root {
-        /// The first position.
+        /// First position.
         from: u64,
-        /// The last.
+        /// Last position.
         to: u64,
     },
 }
 
-/// What is wrong at one position.
+/// Failed check at one position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    /// A field that no event has like that.
-    #[error("{0} cannot be read")]
+    /// A field has an invalid value.
+    #[error("invalid field {0}")]
     Field(&'static str),
-    /// Not the event that was asked for, or of another stream.
-    #[error("this event is not of {0}")]
+    /// The event is not the requested one, or belongs to another stream.
+    #[error("the event does not belong to {0}")]
     Subject(String),
-    /// Out of order, or twice.
-    #[error("it comes after position {0}")]
+    /// The position is out of order or repeated.
+    #[error("it follows position {0}, out of order")]
     Order(u64),
-    /// A hole in a range.
-    #[error("it is missing, position {0} is in its place")]
+    /// The range skips a position.
+    #[error("the event is missing: position {0} is in its place")]
     Missing(u64),
-    /// A hole in the stream.
-    #[error(
-        "sequence {found} where {expected} has to come: an event of the stream was left out before it"
-    )]
+    /// The stream skips a sequence.
+    #[error("sequence {found} in place of {expected}: an earlier event of the stream is missing")]
     Sequence {
-        /// What has to come.
+        /// Expected sequence.
         expected: u64,
-        /// What came.
+        /// Sequence of the event.
         found: u64,
     },
-    /// Time ran backwards.
-    #[error("it was recorded before the position before it")]
+    /// The recording time decreases.
+    #[error("its recording time is before that of the previous position")]
     Time,
-    /// The log has another event there.
-    #[error(
-        "the event is not the one that the log has there: something of it, or its proof, was changed ({0})"
-    )]
+    /// The log has another event at this position.
+    #[error("the event differs from the log: it or its proof was changed ({0})")]
     Included(TreeError),
-    /// The entry is no leaf.
-    #[error("the entry of another stream is not one of the log")]
+    /// The entry is not a leaf.
+    #[error("the entry of another stream is not a valid log entry")]
     Entry,
-    /// The entry is of the stream.
-    #[error("this is an event of {0} too, and was left out")]
+    /// The entry belongs to the subject's stream and should be an event.
+    #[error("the entry is an event of {0} that the bundle left out")]
     LeftOut(String),
-    /// The range says nothing about what comes after the last event.
+    /// The other entries do not start directly after the stream's last event.
     #[error(
-        "the rest of the log begins only here, after the stream's last event at {0}: what is between is not shown"
+        "the other entries begin only here, but the stream's last event is at {0}: the positions in between are not shown"
     )]
     Gap(u64),
-    /// A line's own digest differs from its bytes.
-    #[error("the event is not the one that was written (its leaf is another)")]
+    /// The line's leaf hash does not match its content.
+    #[error("the event was changed: its leaf hash does not match")]
     Leaf,
-    /// A line's own link differs.
-    #[error("what is before it is not what was written (the chain is another)")]
+    /// The line's chain link does not match.
+    #[error("an earlier event was changed: the chain hash does not match")]
     Chain,
-    /// Who did it is in the metadata, and is somebody else.
-    #[error("its actor is not the one of its metadata")]
+    /// The line's actor differs from the metadata.
+    #[error("its actor differs from its metadata")]
     Actor,
 }
 
 impl BundleError {
-    /// Something is wrong at a position.
+    /// Returns the error of a failed check at a position.
     pub(crate) fn at(position: u64, wrong: Wrong) -> BundleError {
         BundleError::At { position, wrong }
     }
 
-    /// Whether the file, or what was asked of it, is of no use. The others say that it is not true.
+    /// Returns whether the file or the request is unusable. Every other error means that the
+    /// content is not authentic.
     pub fn is_useless(&self) -> bool {
         match self {
             BundleError::Unreadable(_)

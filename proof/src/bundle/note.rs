@@ -1,12 +1,12 @@
-//! A checkpoint that is believed because its signer is.
+//! Verification of signed notes by their signers.
 use super::BundleError;
 use crate::{
     checkpoint::{Checkpoint, CheckpointError},
     key::{Believed, VerifierKey},
 };
 
-/// The checkpoint of a note, if the signer signed it and is believed. Also: how many of its signatures are of
-/// others, about which nothing is known.
+/// Returns the checkpoint of a note, if the named signer signed it and is trusted. Also returns
+/// the signer, and the number of signatures by other keys.
 ///
 /// # Errors
 /// [`BundleError`].
@@ -20,9 +20,9 @@ pub fn opened(
         return Err(BundleError::Stranger { signer: signer.to_string() });
     }
     let checkpoint = Checkpoint::open(note, &[signer.key])?;
-    // Positions are counted in 63 bits: what is beyond is a number and no log.
+    // Positions have 63 bits, so a larger size is not a valid log size.
     if i64::try_from(checkpoint.size).is_err() {
-        return Err(CheckpointError::Format("no log is that long").into());
+        return Err(CheckpointError::Format("the size exceeds 63 bits").into());
     }
     if checkpoint.origin() != signer.name {
         let (signer, checkpoint) = (signer.name, checkpoint.origin());
@@ -32,10 +32,10 @@ pub fn opened(
     Ok((checkpoint, signer, others))
 }
 
-/// How many signature lines are not the signer's own. Each line is written as the specification has it, so that no
-/// byte of the note is without a meaning.
+/// Returns the number of signature lines that are not the signer's. Each line must match the
+/// specification, so that every byte of the note has a meaning.
 fn others(note: &str, signer: &VerifierKey) -> Result<usize, CheckpointError> {
-    let malformed = CheckpointError::Format("a signature line is not one");
+    let malformed = CheckpointError::Format("a signature line is malformed");
     let (body, signatures) = note.rsplit_once("\n\n").ok_or(malformed.clone())?;
     let lines = signatures.strip_suffix('\n').ok_or(malformed.clone())?;
     let mut others = 0;
@@ -49,8 +49,8 @@ fn others(note: &str, signer: &VerifierKey) -> Result<usize, CheckpointError> {
     Ok(others)
 }
 
-/// A checkpoint that was kept elsewhere: of this log, of no later time than its epoch, and signed by a key that is
-/// believed. What is believed by its fingerprint alone has to be among those that are `named`.
+/// Verifies a checkpoint from another source: its log, its epoch and its signature by a trusted
+/// key. A key that is trusted by fingerprint only must be among `named`.
 pub(crate) fn kept(
     note: &str,
     now: &Checkpoint,
@@ -65,7 +65,7 @@ pub(crate) fn kept(
     Ok(kept)
 }
 
-/// Whether one may be an earlier checkpoint of the other's log.
+/// Checks that `older` may be an earlier checkpoint of the same log as `newer`.
 pub(super) fn follows(older: &Checkpoint, newer: &Checkpoint) -> Result<(), BundleError> {
     if older.log_id != newer.log_id {
         let (signer, checkpoint) = (newer.origin(), older.origin());

@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use super::{BundleError, Complete, Subject};
 use crate::leaf::Leaf;
 
-/// One stream of a bundle and its completeness.
+/// Stream of a bundle, with its completeness.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamProven {
     /// `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Number of its events in the bundle: sequences 1 to this.
+    /// Number of its events in the bundle, with sequences from 1 to this number.
     pub events: u64,
     /// Position of its last event in the bundle.
     pub last: u64,
-    /// Whether the log has more events of it.
+    /// Completeness of the stream in the bundle.
     pub complete: Complete,
 }
 
@@ -30,14 +30,14 @@ struct Progress<'a> {
 }
 
 impl<'a> Streams<'a> {
-    /// The streams that a subject names. One event names none.
+    /// Returns the streams that a subject names. A subject of one event names none.
     pub fn of(subject: &'a Subject) -> Result<Streams<'a>, BundleError> {
         let names = match subject {
             Subject::Position(_) => &[],
             Subject::Stream(stream) => std::slice::from_ref(stream),
             Subject::Streams(streams) => {
                 if streams.is_empty() || !streams.is_sorted_by(|a, b| a < b) {
-                    let why = "its streams are not in ascending order of their names, each once";
+                    let why = "its stream names are not sorted, or one is repeated";
                     return Err(BundleError::Unreadable(why.into()));
                 }
                 streams
@@ -49,7 +49,7 @@ impl<'a> Streams<'a> {
         Ok(Streams { index, streams })
     }
 
-    /// Counts an event of one of the streams and returns the sequence that it has to have.
+    /// Counts an event of one of the streams and returns its expected sequence.
     pub fn next(&mut self, leaf: &Leaf<'_>) -> Option<u64> {
         let at = *self.index.get(&(leaf.aggregate_type, leaf.aggregate_id))?;
         let stream = self.streams.get_mut(at)?;
@@ -58,19 +58,19 @@ impl<'a> Streams<'a> {
         Some(stream.events)
     }
 
-    /// The stream of the subject that a leaf belongs to.
+    /// Returns the subject's stream that a leaf belongs to.
     pub fn name_of(&self, leaf: &Leaf<'_>) -> Option<&'a str> {
         let at = *self.index.get(&(leaf.aggregate_type, leaf.aggregate_id))?;
         self.streams.get(at).map(|stream| stream.name)
     }
 
-    /// A stream without any event.
+    /// Returns a stream without any event.
     pub fn empty(&self) -> Option<&'a str> {
         self.streams.iter().find(|stream| stream.events == 0).map(|stream| stream.name)
     }
 
-    /// Each stream with what the rest of the log shows of it: a stream that ended before the first position that is
-    /// shown may have gone on in between.
+    /// Returns each stream with its completeness. A stream whose last event precedes the first
+    /// checked position may have more events in between.
     pub fn proven(&self, seen: &Complete) -> Vec<StreamProven> {
         let complete = |last: u64| match seen {
             Complete::FromSequences { from } if last.saturating_add(1) < *from => {
@@ -89,7 +89,7 @@ impl<'a> Streams<'a> {
     }
 }
 
-/// Completeness of all streams together: the weakest of all.
+/// Returns the completeness of all streams together, which is the weakest one.
 pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
     let unknown = streams.iter().filter(|stream| match stream.complete {
         Complete::Unknown { .. } => true,

@@ -1,4 +1,4 @@
-//! The bytes of a bundle: written piece by piece, because the whole may be long, and read strictly.
+//! Encoding of a bundle: written in pieces because it can be long, and parsed strictly.
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -7,7 +7,7 @@ use super::{Base64, Bundle, BundleError, Event, FORMAT, MAX_BYTES};
 use crate::Hash;
 
 impl Bundle {
-    /// Read a bundle. Nothing of it is believed yet.
+    /// Parses a bundle without any verification.
     ///
     /// # Errors
     /// [`BundleError`].
@@ -26,8 +26,8 @@ impl Bundle {
     }
 }
 
-/// That these bytes are the one JSON of the value: whitespace, escapes and the order of keys say nothing, so they
-/// must not be free to change.
+/// Checks that the bytes are the canonical JSON of the value. Whitespace, escapes and key order
+/// carry no meaning, so they must not vary.
 ///
 /// # Errors
 /// [`BundleError::Spelling`].
@@ -42,7 +42,7 @@ pub fn spelled<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), BundleError>
     }
 }
 
-/// What is written has to be what is there already.
+/// Writer that compares the output with existing bytes.
 struct Same<'a> {
     left: &'a [u8],
 }
@@ -54,7 +54,7 @@ impl Write for Same<'_> {
                 self.left = rest;
                 Ok(bytes.len())
             }
-            None => Err(io::Error::other("other bytes")),
+            None => Err(io::Error::other("different bytes")),
         }
     }
 
@@ -63,7 +63,7 @@ impl Write for Same<'_> {
     }
 }
 
-/// Writes the pieces of a bundle as they come. What it gives, put together, is the JSON of the [`Bundle`].
+/// Writes a bundle in pieces. Their concatenation is the JSON of the [`Bundle`].
 #[derive(Debug, Default)]
 pub struct Text {
     begun: bool,
@@ -71,28 +71,28 @@ pub struct Text {
 }
 
 impl Text {
-    /// Everything before the events. Of the bundle its events and others are not looked at.
+    /// Returns everything before the events. Ignores the bundle's events and others.
     ///
     /// # Errors
-    /// None in practice: it is plain data.
+    /// Never fails in practice: the data is plain.
     pub fn head(&mut self, bundle: &Bundle) -> Result<String, serde_json::Error> {
         let empty = Bundle { events: Vec::new(), others: None, ..bundle.clone() };
         let text = serde_json::to_string(&empty)?;
         Ok(text.strip_suffix("]}").unwrap_or(&text).to_owned())
     }
 
-    /// The next event.
+    /// Returns the next event.
     ///
     /// # Errors
-    /// None in practice.
+    /// Never fails in practice.
     pub fn event(&mut self, event: &Event) -> Result<String, serde_json::Error> {
         Ok(self.comma() + &serde_json::to_string(event)?)
     }
 
-    /// What is after the events: the rest of the log from a position on.
+    /// Returns the text between the events and the other entries.
     ///
     /// # Errors
-    /// None in practice.
+    /// Never fails in practice.
     pub fn others(
         &mut self,
         from: u64,
@@ -103,15 +103,15 @@ impl Text {
         Ok(format!("],\"others\":{{\"from\":{from},\"edge\":{edge},\"entries\":["))
     }
 
-    /// The next entry of the rest.
+    /// Returns the next other entry.
     ///
     /// # Errors
-    /// None in practice.
+    /// Never fails in practice.
     pub fn entry(&mut self, entry: Vec<u8>) -> Result<String, serde_json::Error> {
         Ok(self.comma() + &serde_json::to_string(&Base64(entry))?)
     }
 
-    /// The end.
+    /// Returns the end of the bundle.
     pub fn end(self) -> &'static str {
         if self.others { "]}}\n" } else { "]}\n" }
     }

@@ -1,4 +1,5 @@
-//! What is kept of runners and jobs while a log is read: little, because it is kept of every job that there ever was.
+//! State of runners and jobs while a log is read. It is small, because it covers every job of the
+//! log.
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
@@ -6,8 +7,8 @@ use serde_json::{Map, Value};
 use super::Claimed;
 use crate::{Hash, sha256};
 
-/// Texts in 16 bytes, whatever they are: half of their SHA-256. Not of ULIDs alone: whoever invents an event may
-/// write anything where an id should be.
+/// 16-byte key for any texts: half of their SHA-256. A hash is used instead of a ULID, because a
+/// forged event can contain any text as an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id([u8; 16]);
 
@@ -27,35 +28,37 @@ impl Id {
 #[derive(Debug)]
 pub(super) struct Runner {
     pub id: String,
-    /// Hexadecimal. `None`: it has never enrolled, as far as was read.
+    /// Identity key, hexadecimal. `None`: no enrolment was read yet.
     pub key: Option<String>,
-    /// Where it was. No later key brings it back.
+    /// Position of the revocation. A later key does not end it.
     pub revoked: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub manifest: Option<Hash>,
-    /// Whether some runner has it, or had it last.
+    /// True if a runner has the job, or had it last.
     pub is_held: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Run {
     runner: Id,
-    /// Length, digest and what was omitted, as its runner signed them.
+    /// Length, digest and omitted bytes of the log, as the runner signed them.
     pub log: Option<Id>,
 }
 
-/// Of a job with one execution the tables have 100 bytes, and with what they keep free up to 230: 230 MB for a
-/// million jobs. A late result may come of each of them at any time, so none of it can be forgotten. What a runner
-/// reported is forgotten when its execution is over.
+/// State while a log is read.
+///
+/// A job with one execution takes 100 bytes in the tables, and up to 230 with their spare capacity:
+/// 230 MB for a million jobs. A late result can arrive for any job at any time, so no job can be
+/// removed. The outputs of an execution are removed when it is over.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     runners: HashMap<Id, Runner>,
     jobs: HashMap<Id, Job>,
     runs: HashMap<Id, Run>,
-    /// What executions that are not over have reported. `None`: not all of it can be read.
+    /// Reported outputs of executions that are not over. `None`: some of them cannot be read.
     outputs: HashMap<Id, Option<Map<String, Value>>>,
 }
 
@@ -65,7 +68,7 @@ impl Known {
         self.runners.entry(Id::of(&[&runner.id])).or_insert(runner)
     }
 
-    /// The job, which is known from now on.
+    /// Returns the job, and adds it if it is new.
     pub fn job(&mut self, job: &str) -> &mut Job {
         self.jobs.entry(Id::of(&[job])).or_default()
     }
@@ -99,7 +102,8 @@ impl Known {
         }
     }
 
-    /// All that it reported, if that can be read and it was not over.
+    /// Ends the execution and returns its reported outputs, if they are readable and it was not
+    /// over.
     pub fn over(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
         self.outputs.remove(&Id::of(&[job, execution])).flatten()
     }

@@ -1,4 +1,5 @@
-//! The reports of a log, one after the other: whose they are, and whether the event says what was signed.
+//! Verification of the reports of a log: the runner of each report, and the match between the event
+//! and the signed statement.
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -8,24 +9,25 @@ use super::{
 };
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
-/// How many reports there were.
+/// Numbers of reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Plans and ends of executions that are signed.
+    /// Number of signed plans and execution results.
     pub signed: u64,
-    /// Ends of executions that nobody signed: the server's word alone.
+    /// Number of execution results without a signature, which only the server asserts.
     pub unsigned: u64,
-    /// Where the first of these is.
+    /// Position of the first unsigned result.
     pub first_unsigned: Option<u64>,
 }
 
-/// Takes the facts of a log in. What it keeps in memory: see `Known`.
+/// Verifier of runner reports, which takes the events of a log in order. For its memory use see
+/// `ReportState`.
 #[derive(Debug, Default)]
 pub struct Reports {
-    /// Whether it began at the first event: then what was not seen is not there.
+    /// True if it started at the first event. If so, an unseen enrolment or claim does not exist.
     whole: bool,
     known: Known,
-    /// The last decision: where, and of which job.
+    /// Last resolution: its position, job and content.
     decided: Option<(u64, String, Resolved)>,
     tally: Tally,
 }
@@ -55,21 +57,21 @@ struct Statement {
 }
 
 impl Reports {
-    /// Before the first event; or somewhere within a log, where a report of a job that was claimed before is not
-    /// looked at.
+    /// Returns a verifier that starts before the first event (`whole`) or within a log. Within a
+    /// log, it skips reports of jobs that were claimed earlier.
     pub fn new(whole: bool) -> Reports {
         Reports { whole, ..Reports::default() }
     }
 
-    /// What was seen so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Take the next fact in. What it gives back is still to be checked.
+    /// Takes the next event. The caller must still check the returned signature.
     ///
     /// # Errors
-    /// [`Wrong`]: whatever the signature, this is not what its runner said.
+    /// [`Wrong`]: the report is not the runner's, whatever its signature.
     pub fn take(&mut self, position: u64, fact: Fact) -> Result<Option<Signature>, Wrong> {
         let Fact { of, kind } = fact;
         match kind {
@@ -92,14 +94,15 @@ impl Reports {
             Kind::Ended(ended) => return self.ended(position, &of, &ended),
             Kind::LogFinalized(sealed) => self.sealed(position, &of, sealed)?,
             Kind::Unreadable(what) => {
-                let what = format!("the {what} that is reported here cannot be read");
+                let what = format!("cannot read the reported {what}");
                 return Err(Wrong { position, what });
             }
         }
         Ok(None)
     }
 
-    /// Who had it, and their key. `None`: it was claimed before what is looked at.
+    /// Returns the runner of an execution and its key. Returns `None` if the job was claimed before
+    /// the first event that was read.
     fn holder(
         &mut self,
         position: u64,
@@ -107,8 +110,7 @@ impl Reports {
         execution: &str,
     ) -> Result<Option<(String, String)>, Wrong> {
         let Some((_, runner)) = self.known.run(job, execution) else {
-            let what =
-                format!("this report was not made by any runner: nobody has claimed {execution}");
+            let what = format!("forged report: no runner claimed {execution}");
             return if self.whole { Err(Wrong { position, what }) } else { Ok(None) };
         };
         if let Some(at) = runner.revoked {
@@ -117,7 +119,7 @@ impl Reports {
         }
         match &runner.key {
             Some(key) => Ok(Some((runner.id.clone(), key.clone()))),
-            None if self.whole => Err(Wrong::of(position, &runner.id, "it has never enrolled")),
+            None if self.whole => Err(Wrong::of(position, &runner.id, "it never enrolled")),
             None => Ok(None),
         }
     }
@@ -131,7 +133,8 @@ impl Reports {
         let Planned { execution, plan } = planned;
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
         let manifest = self.known.seen(job).and_then(|job| job.manifest);
-        // It was queued before what is looked at: whoever reads the whole log knows its manifest.
+        // The job was queued before the first event that was read. Only a reader of the whole log
+        // knows its manifest.
         if manifest.is_none() && !self.whole {
             return Ok(None);
         }
@@ -141,10 +144,10 @@ impl Reports {
         let (Some(digest), Some(file), Some(summary), Some(manifest)) =
             (digest, file, summary, manifest)
         else {
-            return Err(wrong("a digest of the plan cannot be read, or the job has no manifest"));
+            return Err(wrong("a digest of the plan is invalid, or the job has no manifest"));
         };
         if plan::digest_of(&file, &summary, &manifest, &plan.tool) != digest {
-            return Err(wrong("file, summary, tool and manifest are not those of the signed plan"));
+            return Err(wrong("file, summary, tool and manifest differ from the signed plan"));
         }
         let said = plan::statement(&digest, job, execution);
         let said = dsse::pre_authentication(plan::STATEMENT, &said);
@@ -170,17 +173,17 @@ impl Reports {
         self.tally.signed += 1;
         let wrong = |why: &str| Wrong::of(position, &runner, why);
         if signed.key != key {
-            return Err(wrong("it is signed by a key that was not the runner's at this position"));
+            return Err(wrong("its signing key was not the runner's at this position"));
         }
         let said: Statement = serde_json::from_str(&signed.statement)
-            .map_err(|_| wrong("the statement that is kept with it cannot be read"))?;
+            .map_err(|_| wrong("its stored statement cannot be read"))?;
         let of = (said.version, &*said.runner, &*said.job, &*said.execution);
         if of != (1, &*runner, job, execution) {
-            return Err(wrong("the statement is of another runner, job or execution"));
+            return Err(wrong("the statement belongs to another runner, job or execution"));
         }
         if !says(ended, &said) {
             let why = format!(
-                "the event says {}, and the runner signed {}",
+                "the event records {}, but the runner signed {}",
                 told(&ended.outcome, ended.reason.as_deref(), ended.exit_code, ended.signal)
                     + &left(&ended.not_ended),
                 told(&said.outcome, said.reason.as_deref(), said.exit_code, said.signal)
@@ -193,13 +196,13 @@ impl Reports {
         let is_another = |stated: &String| hash(stated).is_none_or(|hash| Some(hash) != manifest);
         let ran_another = is_known && said.manifest.as_ref().is_some_and(is_another);
         if ran_another || (said.manifest.is_none() && ended.outcome == "succeeded") {
-            return Err(wrong("the runner signed that it ran another manifest than the job's"));
+            return Err(wrong("the runner signed another manifest than the job's"));
         }
-        // What came too late came after the server stopped listening.
+        // A late result has no outputs to compare: the server ignored its outputs.
         if let Some(outputs) = self.known.over(job, execution).filter(|_| !ended.late)
             && digest_of(&outputs) != said.outputs
         {
-            return Err(wrong("the outputs that were reported are not those that it signed"));
+            return Err(wrong("the reported outputs differ from the signed ones"));
         }
         if let Some((run, _)) = self.known.run(job, execution) {
             run.log = said.log.map(|log| log.id());
@@ -209,8 +212,8 @@ impl Reports {
         Ok(Some(Signature { position, runner, key, said, signature }))
     }
 
-    /// With a place among a runner's reports it is the server's word for what that runner said. Without one it is a
-    /// decision, and has to be one.
+    /// Checks a result without a signature. With a report number it is the server's record of a
+    /// runner report. Without one it must follow a resolution.
     fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), Wrong> {
         if ended.seq.is_some() || ended.late {
             self.tally.unsigned += 1;
@@ -224,14 +227,15 @@ impl Reports {
                     == (position, job, &**execution, &*ended.outcome)
             }
             (Some(_), None) => false,
-            // Nobody had it: it was cancelled, or waited for too long.
+            // The job had no runner: it was cancelled, or its queue time expired.
             (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
         };
-        // Of a job that is not known in this part, the decision may be the last event before it.
+        // For a job from before this part of the log, the resolution can be the last event before
+        // it.
         if is_decided || (known.is_none() && !self.whole) {
             return Ok(());
         }
-        let what = "no runner reported this end, and nobody decided it".into();
+        let what = "the result has neither a runner report nor a resolution".into();
         Err(Wrong { position, what })
     }
 
@@ -240,7 +244,10 @@ impl Reports {
         let kept = Log { length_bytes, sha256, omitted_bytes }.id();
         match self.known.run(job, &execution) {
             Some((run, runner)) if complete && run.log.is_some_and(|signed| signed != kept) => {
-                let what = format!("this log is not the one that the runner {} signed", runner.id);
+                let what = format!(
+                    "the stored log differs from the one that the runner {} signed",
+                    runner.id
+                );
                 Err(Wrong { position, what })
             }
             Some(_) | None => Ok(()),
@@ -255,7 +262,7 @@ impl Log {
     }
 }
 
-/// What an event says of an end that is also in the statement; the rest is not in the event.
+/// Returns whether the event matches the signed statement in every field that both have.
 fn says(ended: &Ended, said: &Statement) -> bool {
     let code = ended.exit_code == said.exit_code;
     ended.outcome == said.outcome
@@ -267,7 +274,7 @@ fn says(ended: &Ended, said: &Statement) -> bool {
         }
 }
 
-/// The server says for a runner that gives no reason what kind of failure it was.
+/// Returns the reason. If the runner gave none, the server sets the type of the failure.
 fn reason(said: &Statement) -> Option<String> {
     let given = said.reason.clone();
     let kind = match (said.signal, said.exit_code) {
@@ -299,7 +306,7 @@ fn digest_of(outputs: &Map<String, Value>) -> Option<String> {
     canonical::hash(outputs).ok().map(|hash| digest_text(&hash))
 }
 
-/// A digest as everybody writes it.
+/// Parses the text form of a digest.
 fn hash(text: &str) -> Option<Hash> {
     hex::decode(text.strip_prefix("sha256:")?).ok()?.try_into().ok()
 }

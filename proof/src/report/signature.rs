@@ -1,41 +1,41 @@
-//! One signature of a runner, to be checked whenever there is time.
+//! Signatures of runners. Their verification can be deferred.
 use std::collections::HashMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 
-/// A report that was not made by its runner, or not like this.
+/// Report that is not its runner's, or was altered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct Wrong {
-    /// Of the event.
+    /// Position of the event.
     pub position: u64,
-    /// What it means, in words.
+    /// Explanation.
     pub what: String,
 }
 
 impl Wrong {
     pub(super) fn of(position: u64, runner: &str, why: &str) -> Wrong {
-        let what = format!("this report was not made by the runner {runner}: {why}");
+        let what = format!("forged report in the name of runner {runner}: {why}");
         Wrong { position, what }
     }
 }
 
-/// What a runner is said to have signed.
+/// Signature of a runner, not yet verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signature {
     pub(super) position: u64,
     pub(super) runner: String,
-    /// The key that the runner had there, hexadecimal.
+    /// Key of the runner at this position, hexadecimal.
     pub(super) key: String,
-    /// The bytes under the signature.
+    /// Signed bytes.
     pub(super) said: Vec<u8>,
-    /// Base64.
+    /// Signature, base64.
     pub(super) signature: String,
 }
 
 impl Signature {
-    /// Whether it holds.
+    /// Verifies the signature.
     ///
     /// # Errors
     /// [`Wrong`].
@@ -43,7 +43,8 @@ impl Signature {
         self.check_by(key(&self.key).as_ref())
     }
 
-    /// Those that do not hold. A key is taken apart once: that is a sixth of checking a signature.
+    /// Verifies all signatures and returns the failures. Each key is parsed once, because parsing
+    /// takes a sixth of the time of a verification.
     pub fn check_all(all: &[Signature]) -> impl Iterator<Item = Wrong> {
         let mut keys = HashMap::new();
         all.iter().filter_map(move |one| {
@@ -56,7 +57,7 @@ impl Signature {
         if key.and_then(|key| self.holds(key)) == Some(true) {
             return Ok(());
         }
-        let why = "the signature is not that of the runner's key under what the event says";
+        let why = "its signature does not match the runner's key and the event";
         Err(Wrong::of(self.position, &self.runner, why))
     }
 

@@ -52,7 +52,7 @@ fn planned(job: &str, by: u8) -> Value {
 
 type Events = Vec<(&'static str, Value)>;
 
-/// A job that failed, as its runner said, after the runner changed its key.
+/// Log of a job that failed after the runner changed its key. The runner signed the result.
 fn log() -> Events {
     vec![
         ("runner.enrolled", json!({"type": "enrolled", "identity_key": public(1)})),
@@ -87,13 +87,13 @@ fn told(whole: bool, events: &Events) -> (Vec<Wrong>, Tally) {
 #[test]
 fn what_a_runner_said_is_believed_with_the_key_that_it_had_there() {
     assert_eq!(told(true, &log()), (vec![], Tally { signed: 2, ..Tally::default() }));
-    // Sealed or erased outputs have no digest that anybody could compute.
+    // Encrypted or erased outputs have no digest to compare.
     for unknown in ["[encrypted]", "[erased]"] {
         let mut log = log();
         log[6].1["outputs"]["bucket"] = json!(unknown);
         assert_eq!(told(true, &log).0, []);
     }
-    // A reason that the runner left out is the server's.
+    // The server sets a reason that the runner left out.
     let mut silent = statement();
     silent.as_object_mut().unwrap().remove("reason");
     let mut log = log();
@@ -117,37 +117,37 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
         statement
     };
     let at = 8;
-    wrong(&|log| log[7].1["exit_code"] = json!(0), at, "says failed (exit_code), exit code 0");
+    wrong(&|log| log[7].1["exit_code"] = json!(0), at, "records failed (exit_code), exit code 0");
     wrong(
         &|log| log[7].1["reason"] = json!("timed_out"),
         at,
         "the runner signed failed (exit_code)",
     );
-    wrong(&|log| log[7].0 = "job.cancelled", at, "says cancelled");
-    wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "nobody has claimed exe_2");
+    wrong(&|log| log[7].0 = "job.cancelled", at, "records cancelled");
+    wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "no runner claimed exe_2");
     wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot be read");
-    // Another statement under the old signature.
+    // another statement under the old signature
     let forged = |log: &mut Events| {
         log[7].1["exit_code"] = json!(3);
         let said = serde_json::to_string(&other(&|said| said["exit_code"] = json!(3))).unwrap();
         log[7].1["signed"]["statement"] = json!(said);
     };
-    wrong(&forged, at, "the signature is not that of the runner's key");
+    wrong(&forged, at, "its signature does not match");
     wrong(&|log| log[7].1 = end(&statement(), 3), at, "not the runner's at this position");
     wrong(&|log| log[7].1 = end(&statement(), 1), at, "not the runner's at this position");
     for (member, other_one) in [("job", "job_2"), ("execution", "exe_2"), ("runner", "rnr_2")] {
         let said = other(&|said| said[member] = json!(other_one));
-        wrong(&|log| log[7].1 = end(&said, 2), at, "of another runner, job or execution");
+        wrong(&|log| log[7].1 = end(&said, 2), at, "to another runner, job or execution");
     }
     let ran = other(&|said| said["manifest"] = json!(digest(9)));
     wrong(&|log| log[7].1 = end(&ran, 2), at, "another manifest");
-    wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the outputs that were reported");
-    wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "this log is not the one");
-    // A plan: another tool, another digest, another job's, another key.
-    wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "not those of the signed plan");
-    wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "not those of the signed plan");
-    wrong(&|log| log[3].1 = planned("job_2", 1), 4, "the signature is not");
-    wrong(&|log| log[3].1 = planned("job_1", 2), 4, "the signature is not");
+    wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the reported outputs");
+    wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "the stored log differs");
+    // a plan with another tool, another digest, another job's signature, another key
+    wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "differ from the signed plan");
+    wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "differ from the signed plan");
+    wrong(&|log| log[3].1 = planned("job_2", 1), 4, "its signature does not match");
+    wrong(&|log| log[3].1 = planned("job_1", 2), 4, "its signature does not match");
 }
 
 #[test]
@@ -167,18 +167,19 @@ fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others()
 
 #[test]
 fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
-    // given a part that begins behind `job.queued`, in which a runner enrols, claims and reports
+    // given a part of the log that begins after `job.queued`, in which a runner enrols, claims and
+    // reports
     let mut log = log();
     log.remove(1);
-    // then its end is believed as far as it can be known, and its plan is left to who reads everything
+    // then its result is verified as far as possible, and its plan is skipped
     assert_eq!(told(false, &log), (vec![], Tally { signed: 1, ..Tally::default() }));
     assert_eq!(told(true, &log).0.len(), 2);
-    // and a lie that needs no manifest is found in the part, too
+    // and a false statement that needs no manifest is found in the part, too
     log[6].1["exit_code"] = json!(0);
     assert_eq!(told(false, &log).0.len(), 1);
 }
 
-/// The job ended by a decision, directly behind it.
+/// Log of a job that ended by a resolution in the preceding event.
 fn resolved(resolution: &str) -> Events {
     let mut log = log();
     log.truncate(7);
@@ -199,8 +200,9 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
         found.into_iter().map(|wrong| (wrong.position, wrong.what)).collect::<Vec<_>>()
     };
     let wrong =
-        |at: u64| vec![(at, "no runner reported this end, and nobody decided it".to_owned())];
-    // without a decision, in a part of the log too; with another one; of another execution; behind something else
+        |at: u64| vec![(at, "the result has neither a runner report nor a resolution".to_owned())];
+    // without a resolution, in a part of the log too; with another one; of another execution; after
+    // another event
     let mut none = resolved("succeeded");
     none.remove(7);
     assert_eq!((found(true, &none), found(false, &none)), (wrong(8), wrong(8)));
@@ -211,7 +213,7 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     let mut later = resolved("succeeded");
     later.insert(8, ("job.log_diverged", json!({"execution": "exe_1", "offset_bytes": 1})));
     assert_eq!(found(true, &later), wrong(10));
-    // and one that names no execution, as long as a runner has the job
+    // and one without an execution, while a runner has the job
     let mut unnamed = none.clone();
     unnamed[7] = ("job.cancelled", json!({"type": "cancelled", "forced": false}));
     assert_eq!(found(true, &unnamed), wrong(8));
@@ -219,7 +221,7 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     assert!(found(true, &unnamed).is_empty());
     unnamed[8] = ("job.succeeded", json!({"type": "succeeded"}));
     assert_eq!(found(true, &unnamed), wrong(9));
-    // In a part that begins behind the decision nobody can know.
+    // A part that begins after the resolution cannot show it.
     assert!(found(false, &resolved("succeeded").split_off(8)).is_empty());
 }
 
@@ -232,22 +234,23 @@ fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
     };
     let why = |at: u64| {
         format!(
-            "this report was not made by the runner {RUNNER}: its key was revoked at position {at}"
+            "forged report in the name of runner {RUNNER}: its key was revoked at position {at}"
         )
     };
     let mut log = log();
     log.insert(7, revoked());
     assert_eq!(found(true, &log), [(9, why(8))]);
-    // in a part that has the claim and not the key, too; and what was signed before stands
+    // in a part that has the claim but not the key, too; and earlier signatures stay valid
     log.drain(..2);
     assert_eq!(found(false, &log), [(7, why(6))]);
-    // and no key that comes after brings it back
+    // and a later key does not end the revocation
     let mut log = super::tests::log();
     log.insert(3, revoked());
     assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
 }
 
-/// A new version of one of these events must be read here too, or every report of it would be taken for a forged one.
+/// Each new version of these events must be parsed here too. Otherwise every report with it would
+/// count as forged.
 #[test]
 fn every_kept_example_of_a_report_is_read_as_one() {
     let of_runner = ["enrolled", "rekeyed", "revoked"].map(|event| ("runner", event));

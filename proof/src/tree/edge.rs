@@ -1,38 +1,40 @@
-//! The right edge of a growing tree: all that a writer needs to know.
+//! Right edge of a growing tree, the only state that a writer needs.
 use super::{Node, empty_root, node_hash};
 use crate::Hash;
 
-/// The perfect subtrees that a tree of some size is made of, largest first.
+/// Perfect subtrees that cover a tree, largest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Edge {
     size: u64,
-    /// One per set bit of `size`, largest subtree first.
+    /// One hash per set bit of `size`, largest subtree first.
     hashes: Vec<Hash>,
 }
 
 impl Edge {
-    /// An edge from the hashes of [`Edge::nodes`] of that size. `None` if their number is wrong.
+    /// Returns an edge from the hashes of [`Edge::nodes`] of that size. Returns `None` if their
+    /// number is wrong.
     pub fn of(size: u64, hashes: Vec<Hash>) -> Option<Edge> {
         (hashes.len() == size.count_ones() as usize).then_some(Edge { size, hashes })
     }
 
-    /// The perfect subtrees that a tree of that size is made of, largest first.
+    /// Returns the perfect subtrees that cover a tree of that size, largest first.
     pub fn nodes(size: u64) -> Vec<Node> {
         super::plan::perfect_nodes(0, size)
     }
 
-    /// How many leaves there are.
+    /// Returns the number of leaves.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Take in one more leaf and tell of every inner node that it completes.
+    /// Appends a leaf and calls `completed` for every inner node that it completes.
     pub fn push(&mut self, leaf: Hash, completed: impl FnMut(Node, &Hash)) {
         self.join(0, leaf, completed);
     }
 
-    /// Take in a whole perfect subtree, as if its leaves had been pushed one by one, and tell of every inner node
-    /// above it that it completes. False, and nothing was taken in: a subtree of that level does not begin here.
+    /// Appends a perfect subtree as if its leaves had been pushed one by one. Calls `completed` for
+    /// every inner node above it that it completes. Returns false and appends nothing if a subtree
+    /// of that level cannot begin here.
     pub fn join(
         &mut self,
         level: u8,
@@ -57,7 +59,7 @@ impl Edge {
         true
     }
 
-    /// The root over everything so far.
+    /// Returns the root over all leaves so far.
     pub fn root(&self) -> Hash {
         let mut hashes = self.hashes.iter().rev();
         match hashes.next() {

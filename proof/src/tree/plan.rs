@@ -1,28 +1,28 @@
-//! Which nodes a proof is made of, before anyone has fetched them.
+//! Nodes of a proof, before they are fetched.
 use super::{Node, TreeError, empty_root, node_hash};
 use crate::Hash;
 
-/// The hashes of a proof, each as the perfect subtrees that it is folded from.
+/// Hashes of a proof, each as the perfect subtrees that it is folded from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofPlan(Vec<Vec<Node>>);
 
 impl ProofPlan {
-    /// Every node to fetch, in the order in which [`ProofPlan::fold`] wants their hashes.
+    /// Returns every node to fetch, in the order that [`ProofPlan::fold`] expects.
     pub fn nodes(&self) -> impl Iterator<Item = Node> + '_ {
         self.0.iter().flatten().copied()
     }
 
-    /// How many hashes the proof has.
+    /// Returns the number of hashes in the proof.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is nothing to prove.
+    /// Returns whether the proof is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The proof, from the hashes of [`ProofPlan::nodes`].
+    /// Returns the proof from the hashes of [`ProofPlan::nodes`].
     ///
     /// # Errors
     /// [`TreeError::Length`] if there are more or fewer hashes than nodes.
@@ -44,12 +44,13 @@ impl ProofPlan {
     }
 }
 
-/// The nodes whose fold is the root of a tree of that size (one hash).
+/// Returns the nodes whose fold is the root of a tree of that size (one hash).
 pub fn root(size: u64) -> ProofPlan {
     ProofPlan(vec![perfect_nodes(0, size)])
 }
 
-/// The proof that a leaf is in the tree of that size. The leaf's index is its position − 1.
+/// Returns the proof that a leaf is in the tree of that size. The leaf's index is its position −
+/// 1.
 ///
 /// # Errors
 /// [`TreeError::NoSuchLeaf`].
@@ -73,8 +74,8 @@ pub fn inclusion(index: u64, size: u64) -> Result<ProofPlan, TreeError> {
     Ok(ProofPlan(steps))
 }
 
-/// The proof that the tree of `new` leaves begins with the tree of `old` leaves. Empty when `old` is 0
-/// or equal to `new`.
+/// Returns the proof that the tree of `new` leaves begins with the tree of `old` leaves. Empty
+/// when `old` is 0 or equal to `new`.
 ///
 /// # Errors
 /// [`TreeError::Shrunk`].
@@ -86,7 +87,7 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // Whoever checks the proof knows the old root, so that it is left out when it is a node of its own.
+    // The verifier knows the old root, so it is omitted when it is a node of its own.
     let mut known = true;
     let mut steps = Vec::new();
     while old != to {
@@ -107,8 +108,8 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
     Ok(ProofPlan(steps))
 }
 
-/// The perfect subtrees that leaves `from..to` fall into. `from` is a multiple of the largest of them,
-/// as it always is where a tree is split.
+/// Returns the perfect subtrees that cover leaves `from..to`. `from` must be a multiple of the
+/// largest of them, which is always so where a tree is split.
 pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = from;
@@ -120,7 +121,7 @@ pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
     nodes
 }
 
-/// The largest power of two below a size of at least 2: where RFC 6962 splits.
+/// Returns the largest power of two below a size of at least 2, where RFC 6962 splits.
 fn split(size: u64) -> u64 {
     1 << (size - 1).ilog2()
 }

@@ -1,11 +1,11 @@
-//! Checking proofs, by the algorithms of RFC 9162 §2.1.3.2 and §2.1.4.2.
+//! Verification of proofs, by the algorithms of RFC 9162 §2.1.3.2 and §2.1.4.2.
 use super::{TreeError, consistency, inclusion, node_hash};
 use crate::Hash;
 
-/// Whether `leaf` is leaf `index` of the tree of `size` leaves with this root.
+/// Verifies that `leaf` is leaf `index` of the tree of `size` leaves with this root.
 ///
 /// # Errors
-/// Why it is not.
+/// [`TreeError`].
 pub fn verify_inclusion(
     leaf: &Hash,
     index: u64,
@@ -32,11 +32,11 @@ pub fn verify_inclusion(
     same(&hash, root)
 }
 
-/// Whether the tree of `new` leaves begins with the tree of `old` leaves. Nothing is known about a tree
-/// without leaves, so everything follows it.
+/// Verifies that the tree of `new` leaves begins with the tree of `old` leaves. Every tree is a
+/// continuation of the empty one.
 ///
 /// # Errors
-/// Why it does not.
+/// [`TreeError`].
 pub fn verify_consistency(
     old: u64,
     old_root: &Hash,
@@ -57,7 +57,7 @@ pub fn verify_consistency(
         last >>= 1;
     }
     let mut hashes = proof.iter();
-    // A power of two is a node of the new tree, and its hash is the old root itself.
+    // If the old size is a power of two, its root is a node of the new tree.
     let first = if old.is_power_of_two() { Some(old_root) } else { hashes.next() };
     let Some(first) = first else { return Err(TreeError::Root) };
     let (mut from_old, mut from_new) = (*first, *first);

@@ -1,4 +1,4 @@
-//! What a bundle proves, and that nothing in it can be changed.
+//! Tests that a bundle proves its subject and that every change in it is detected.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
@@ -19,7 +19,7 @@ fn acme() -> Subject {
     Subject::Stream(ACME.into())
 }
 
-/// Acme's three events are at 2, 4 and 6 of nine.
+/// Log of nine events, with Acme's three events at 2, 4 and 6.
 fn log() -> Log {
     Log::of(&["app/a", ACME, "install/b", ACME, "job/1", ACME, "job/1", "install/b", "job/2"])
 }
@@ -46,7 +46,7 @@ fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     assert_eq!(complete(Some(1)), Complete::Whole);
     let one = log.bundle(Subject::Position(4), None, None).check(&keys(), None).unwrap();
     assert_eq!(one.complete, Complete::NotAsked);
-    // Of a stream that has the log's last event nothing comes after.
+    // No event follows the last event of the log.
     let last = log.bundle(Subject::Stream("job/2".into()), None, Some(10));
     assert_eq!(last.check(&keys(), None).unwrap().complete, Complete::FromSequences { from: 10 });
 }
@@ -60,7 +60,7 @@ fn an_event_that_was_left_out_is_missed() {
         let expected = Wrong::Sequence { expected: 2, found: 3 };
         assert_eq!(wrong(&bundle), BundleError::At { position: 6, wrong: expected });
     }
-    // The last one: what is said to be the rest of the log has it, or has a hole, or is not the log.
+    // Acme's last event: the other entries contain it, or have a gap, or differ from the log.
     let mut bundle = log.bundle(acme(), None, Some(1));
     bundle.events.pop();
     assert!(matches!(wrong(&bundle), BundleError::Count { expected: 7, found: 6, .. }));
@@ -78,7 +78,8 @@ fn an_event_that_was_left_out_is_missed() {
     assert_eq!(wrong(&bundle), BundleError::Empty(ACME.into()));
 }
 
-/// A vendor that gave two events the same number shows only one: the numbers do not betray it, the whole log does.
+/// A server that gave two events the same sequence shows only one of them. Only the whole log
+/// reveals the other.
 #[test]
 fn two_events_with_one_sequence_are_seen_only_in_the_whole_log() {
     let mut log = Log::of(&["app/a", ACME]);
@@ -170,7 +171,7 @@ fn a_key_is_believed_in_each_of_its_shapes_and_no_other_key_is() {
         VerifierKey { key: SigningKey::from_bytes(&[9; 32]).verifying_key(), ..signer.clone() };
     let stranger = bundle.check(&[Believed::Verifier(other.clone())], None).unwrap_err();
     assert_eq!(stranger, BundleError::Stranger { signer: signer.to_string() });
-    // A bundle that names a key which is believed, and was signed by another.
+    // A bundle that names a trusted key, but was signed by another one.
     let mut named = bundle.clone();
     named.signer = other.to_string();
     let refused = named.check(&[Believed::Verifier(other)], None).unwrap_err();
@@ -198,7 +199,7 @@ fn a_verifier_key_that_was_copied_wrongly_is_none() {
     }
 }
 
-/// What a server writes piece by piece is what the whole bundle is.
+/// Pieces written by a server are equal to the whole bundle.
 #[test]
 fn the_pieces_make_the_bundle() {
     for from in [None, Some(1), Some(7), Some(10)] {
@@ -220,7 +221,7 @@ fn the_pieces_make_the_bundle() {
     }
 }
 
-/// Numbers that no log has must neither take forever nor run over.
+/// Impossible numbers must cause neither an overflow nor a long computation.
 #[test]
 fn hostile_numbers_are_refused() {
     let log = log();
@@ -245,7 +246,7 @@ fn hostile_numbers_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// There is no byte in a bundle that means nothing.
+    /// Every byte of a bundle has a meaning.
     #[test]
     fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8, since in 0u64..10) {
         let log = log();
@@ -271,7 +272,7 @@ proptest! {
     }
 }
 
-/// Signatures of others may stand beside; they are told of, because nothing is known about them.
+/// Further signatures are allowed. They are counted, because nothing is known about them.
 #[test]
 fn another_signature_is_not_proven_and_that_is_said() {
     let log = log();

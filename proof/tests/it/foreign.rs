@@ -1,5 +1,5 @@
-//! The same bytes, verified by code that is not ours: `signed_note` and `tlog_tiles`, which come from the Go
-//! checksum database's `note` and `tlog`.
+//! Verification by independent code: `signed_note` and `tlog_tiles`, ports of the Go checksum
+//! database's `note` and `tlog`.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
@@ -16,7 +16,7 @@ fn hashes(path: &[Base64<proof::Hash>]) -> Vec<Hash> {
     path.iter().map(|hash| Hash(hash.0)).collect()
 }
 
-/// What they read of a signed note, with the verifier key as its text.
+/// Opens a signed note with the independent code, given the verifier key as text.
 fn opened(note: &str, verifier_key: &str) -> Checkpoint {
     let note = Note::from_bytes(note.as_bytes()).unwrap();
     let verifier = StandardVerifier::new(verifier_key).unwrap();
@@ -54,7 +54,7 @@ fn every_inclusion_and_consistency_proof_is_one_of_theirs() {
     }
 }
 
-/// Somebody who has only their code and the description of a bundle.
+/// Verifies a bundle with only the independent code and the format description.
 #[test]
 fn a_bundle_is_verified_without_our_code() {
     let log = Log::of(&["app/a", "install/acme", "job/1", "install/acme", "job/1"]);

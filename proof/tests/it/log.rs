@@ -1,4 +1,4 @@
-//! A small log that keeps everything, and the bundles that an honest server makes of it.
+//! Small in-memory log, and the bundles that an honest server makes of it.
 #![allow(clippy::unwrap_used, dead_code, reason = "a helper of tests: each uses a part of it")]
 
 use ed25519_dalek::SigningKey;
@@ -15,7 +15,7 @@ use proof::{
 
 pub const LOG: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
-/// Events of some streams, as `(stream, payload)`.
+/// Log from events of some streams, each `(stream, payload)`.
 pub struct Log {
     pub events: Vec<Event>,
 }
@@ -29,7 +29,7 @@ pub fn signer(key: &SigningKey) -> VerifierKey {
 }
 
 impl Log {
-    /// One event per stream that is named, with the next sequence of that stream.
+    /// Log with one event per named stream, each with the next sequence of its stream.
     pub fn of(streams: &[&str]) -> Log {
         let mut log = Log { events: Vec::new() };
         for stream in streams {
@@ -141,7 +141,7 @@ impl Log {
         }
     }
 
-    /// Where the last event of a stream is.
+    /// Returns the position of a stream's last event.
     pub fn last(&self, stream: &str) -> u64 {
         self.events.iter().rfind(|e| name(e) == stream).map_or(0, |e| e.position)
     }

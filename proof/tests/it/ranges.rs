@@ -1,4 +1,4 @@
-//! What a part of the log proves, and that nothing in its first line can be changed.
+//! Tests that a range proves its events and that every change in its first line is detected.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
@@ -55,7 +55,7 @@ fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
     assert_eq!(skipped, BundleError::At { position: 3, wrong: Wrong::Missing(4) });
     let short = Range::begin(log.head(3, 7), &keys(), None).unwrap().end().unwrap_err();
     assert!(matches!(short, BundleError::Count { expected: 5, found: 0, .. }));
-    // Events of another log with a chain of their own.
+    // Events of another log with its own chain.
     let mut other = Log::of(&["x/1", "x/2", "x/3"]);
     other.push("x/4", 1);
     let mut range = Range::begin(log.head(3, 4), &keys(), None).unwrap();
@@ -85,7 +85,8 @@ fn hostile_numbers_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// The first line of an export has none either; without the first position the link before it is not covered.
+    /// Every byte of an export's first line has a meaning. Only with position 1 is the link before
+    /// the first event covered.
     #[test]
     fn any_changed_byte_of_a_first_line_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 1u64..9) {
         let log = log();

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const ACME: &str = "install/acme";
 
-/// An install with a run that ended at 5, beside another install. The log has nine events.
+/// Log of nine events: an install with a run that ended at 5, and another install.
 fn log() -> Log {
     Log::of(&["app/a", ACME, "run/1", ACME, "run/1", "install/b", ACME, "run/2", "install/b"])
 }
@@ -47,7 +47,7 @@ fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     };
     let unknown = |last| Complete::Unknown { last };
     assert_eq!(complete(None), (unknown(7), unknown(5)));
-    // From the end of the install on, the end of the run is not shown.
+    // The end of the run is not shown if the other entries begin after the install's last event.
     let from = Complete::FromSequences { from: 8 };
     assert_eq!(complete(Some(8)), (from, unknown(5)));
     let from = Complete::FromSequences { from: 6 };
@@ -66,14 +66,14 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
         let wrong = Wrong::Sequence { expected: 1, found: 2 };
         assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
     }
-    // The last event of the run, shown as if it were one of another stream.
+    // The last event of the run, presented as an entry of another stream.
     let mut bundle = log.bundle(history(), None, Some(4));
     bundle.events.retain(|event| event.position != 5);
     let entry = Base64(log.leaf(5).canonical());
     bundle.others.as_mut().unwrap().entries.insert(0, entry);
     let wrong = Wrong::LeftOut("run/1".into());
     assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
-    // A stream that is named and not there, and one that is there and not named.
+    // A named stream without events, and events of a stream that is not named.
     let mut bundle = log.bundle(history(), None, None);
     bundle.subject = subject(&[ACME, "run/1", "run/2"]);
     assert_eq!(check(&bundle), Err(BundleError::Empty("run/2".into())));
@@ -105,7 +105,8 @@ fn an_annotation_belongs_to_an_event_of_the_bundle() {
     };
     assert!(check(&annotated(5)).is_ok());
     assert!(matches!(check(&annotated(6)), Err(BundleError::Unreadable(_))));
-    // One spelling: no second reason for a position, no other writing of it.
+    // Each annotation has exactly one encoding: no second reason for a position, no other form of
+    // it.
     let text = serde_json::to_string(&annotated(5)).unwrap();
     for other in ["\"5\":\"\",\"5\":\"because\"", "\"05\":\"because\""] {
         let changed = text.replace("\"5\":\"because\"", other);
@@ -116,7 +117,7 @@ fn an_annotation_belongs_to_an_event_of_the_bundle() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// There is no byte in a bundle of several streams that means nothing.
+    /// Every byte of a bundle of several streams has a meaning.
     #[test]
     fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
         let log = log();

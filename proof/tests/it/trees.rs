@@ -1,4 +1,4 @@
-//! What must hold for trees of any size.
+//! Properties of trees of any size.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use proof::{
 };
 use proptest::prelude::*;
 
-/// A tree that kept everything.
+/// Tree that stores all nodes.
 struct Grown {
     roots: Vec<Hash>,
     nodes: BTreeMap<Node, Hash>,
@@ -92,7 +92,8 @@ fn a_perfect_subtree_can_be_computed_from_any_lower_level() {
     assert_eq!(tree::perfect(&[]), None);
 }
 
-/// The leaves and roots that the first implementations of RFC 6962 test each other with.
+/// Leaves and roots of the Certificate Transparency test suite, which early implementations of RFC
+/// 6962 share.
 #[test]
 fn the_tree_is_the_one_that_certificate_transparency_knows() {
     let entries = [

@@ -1,5 +1,5 @@
-//! The bytes that can never change, as another implementation of the specification made them
-//! (`vectors/make.py`).
+//! Tests of the fixed encodings, against vectors from an independent implementation of the
+//! specification (`vectors/make.py`).
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
@@ -98,7 +98,7 @@ fn hashes(texts: &[String]) -> Vec<Hash> {
     texts.iter().map(|text| bytes(text)).collect()
 }
 
-/// Every perfect subtree of a log of twelve.
+/// Every perfect subtree of a log of twelve events.
 fn nodes() -> std::collections::BTreeMap<Node, Hash> {
     let (mut edge, mut nodes) = (Edge::default(), std::collections::BTreeMap::new());
     for (index, row) in log().events.iter().enumerate() {
@@ -187,7 +187,8 @@ fn a_checkpoint_is_a_signed_note_and_any_other_byte_breaks_it() {
     }
 }
 
-/// A runner that was released before a line was invented still believes the checkpoint, and the line is signed too.
+/// A runner that predates a new checkpoint line must still accept the checkpoint. The line is
+/// signed too.
 #[test]
 fn lines_of_a_later_version_are_signed_and_do_no_harm() {
     use base64::{Engine, engine::general_purpose::STANDARD};

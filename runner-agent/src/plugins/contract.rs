@@ -1,4 +1,4 @@
-//! The words between a shim and a plugin.
+//! Interface between a shim and a plugin.
 
 use std::{collections::BTreeMap, io, path::PathBuf, time::Duration};
 
@@ -18,31 +18,30 @@ use crate::{
     state::{KnownState, StateMark},
 };
 
-/// Where one execution works and what it may use. Every directory exists and belongs to the runner.
+/// Directories and services that one execution may use. Every directory exists and belongs to the
+/// runner.
 #[derive(Debug, Clone)]
 pub struct JobContext {
-    /// Of this execution alone, empty at the start; its bytes may be removed afterwards.
+    /// Work directory of this execution, empty at the start. Its content may be removed afterwards.
     pub work_dir: PathBuf,
-    /// Of the install: `<state_dir>/<component>/…`, kept as long as the install.
+    /// State of the install in `<state_dir>/<component>/…`, kept as long as the install.
     pub state_dir: PathBuf,
-    /// The install's own OCI image layout.
+    /// OCI image layout of the install.
     pub artifacts_dir: PathBuf,
-    /// Where `stead-plugin-<name>` executables are.
+    /// Directory of the `stead-plugin-<name>` executables.
     pub plugin_dir: PathBuf,
     /// Plan files, by plan digest.
     pub plans_dir: PathBuf,
-    /// The whole environment of a child but for what the plugin and the manifest add. Nothing of
-    /// the agent's own environment reaches a child unless it is in here.
+    /// Base environment of a child, to which the plugin and the manifest add. A child gets nothing
+    /// else from the agent's own environment.
     pub env: BTreeMap<String, String>,
-    /// In front of every command, to put it into a sandbox or under a limit; empty for none.
+    /// Prefix of every command that applies a sandbox or a limit; empty for none.
     pub wrapper: Vec<String>,
-    /// Raised by the shim: cancel, deadline, stop.
+    /// Stop requests of the shim, caused by a cancel, the deadline or a stop.
     pub cancel: Cancel,
-    /// The Runner listener's OCI endpoint.
+    /// OCI endpoint of the Runner listener.
     pub registry: Registry,
-    /// Whose work this is.
     pub job: JobId,
-    /// The attempt.
     pub execution: ExecutionId,
     /// Newest state of the component that this runner has seen.
     pub known_state: KnownState,
@@ -50,30 +49,30 @@ pub struct JobContext {
     pub manifest_digest: Digest,
 }
 
-/// Two requests to stop: the first is patient.
+/// Two requests to stop: the first allows a grace period.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
-    /// Stop, but let the child write down what it has done.
+    /// Stop, but let the child save what it has done.
     pub asked: CancellationToken,
     /// Stop now.
     pub forced: CancellationToken,
 }
 
-/// How to reach `<base_url>/v2/<repository>/…`.
+/// Access to `<base_url>/v2/<repository>/…`.
 #[derive(Clone)]
 pub struct Registry {
-    /// Scheme, host and port of the Runner listener, without a slash at the end.
+    /// Scheme, host and port of the Runner listener, without a trailing slash.
     pub base_url: String,
-    /// The job token, sent as a bearer.
+    /// Job token, sent as a bearer token.
     pub token: String,
-    /// Has the runner's proxy and pinned certificates.
+    /// HTTP client with the runner's proxy and pinned certificates.
     pub http: reqwest::Client,
-    /// For how long it may say nothing until it is asked again.
+    /// Time without data after which a request is retried.
     pub patience: Duration,
 }
 
 impl Registry {
-    /// The patience of a runner.
+    /// Idle timeout that a runner uses.
     pub const PATIENCE: Duration = Duration::from_secs(60);
 }
 
@@ -83,27 +82,27 @@ impl std::fmt::Debug for Registry {
     }
 }
 
-/// What a plugin tells while it works. The shim redacts, writes and journals.
+/// Receiver of a plugin's output. The shim redacts, writes and journals it.
 pub trait Sink: Send {
-    /// A new part of the work: `sync`, `init`, `plan` …; never more than 60 in one job.
+    /// Starts a phase of the work: `sync`, `init`, `plan` …; at most 60 in one job.
     fn phase(&mut self, name: &str);
-    /// One line of a child, without its newline.
+    /// Takes one line of a child, without its newline.
     fn line(&mut self, stream: Stream, bytes: &[u8]);
-    /// A child has started; it leads a process group of the same number, and is stopped like this.
+    /// Records a child that leads a process group of the same number, and how it is stopped.
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
-    /// A plan is on disk under its digest.
+    /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
-    /// What the work gives to what comes after it. Nothing sensitive.
+    /// Reports the outputs for other components. They contain nothing sensitive.
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
-    /// State that a plan is made from, or that an apply wrote.
+    /// Reports the state that a plan is made from, or that an apply wrote.
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
-    /// A decision of the vendor about a state was taken.
+    /// Records that a decision of the vendor about a state was accepted.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
-    /// An artifact was pushed.
+    /// Reports an artifact that was pushed.
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }
 
-/// Which of a child's streams, or the runner's own voice.
+/// Origin of a line: a stream of a child, or the runner itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output: `o`.
@@ -114,71 +113,77 @@ pub enum Stream {
     Runner,
 }
 
-/// What an apply would change. The approval is on `digest`.
+/// Planned changes of an apply. An approval covers `digest`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlanRecord {
-    /// The plan digest: file, summary, manifest and tool.
+    /// Plan digest, computed from file, summary, manifest and tool.
     pub digest: Digest,
     /// SHA-256 of the plan file.
     pub file: Digest,
-    /// Redacted; RFC 8785 bytes of this are what the plan digest covers.
+    /// Redacted summary. The plan digest covers its RFC 8785 bytes.
     pub summary: Value,
-    /// SHA-256 of those bytes.
+    /// SHA-256 of the RFC 8785 bytes of the summary.
     pub summary_digest: Digest,
-    /// Nothing would change.
+    /// The plan has no changes.
     pub noop: bool,
-    /// Resources that would be made; a replacement counts here and in `destroy`.
+    /// Number of resources to create. A replacement counts here and in `destroy`.
     pub add: u64,
-    /// Resources that would be changed in place.
+    /// Number of resources to change in place.
     pub change: u64,
-    /// Resources that would be removed.
+    /// Number of resources to remove.
     pub destroy: u64,
     /// Name and version, as in `terraform 1.11.4`.
     pub tool: String,
 }
 
-/// How the work ended when the plugin could do its part.
+/// Result of a plugin that could do its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All done.
     Succeeded,
-    /// The tool said no: its exit code, or the signal that ended it.
-    Failed { reason: FailureReason, exit_code: Option<i32>, signal: Option<i32>, detail: String },
-    /// Stopped because it was asked to; `forced` when patience ran out.
-    Cancelled { forced: bool },
+    /// The tool failed, with its exit code or the signal that ended it.
+    Failed {
+        reason: FailureReason,
+        exit_code: Option<i32>,
+        signal: Option<i32>,
+        detail: String,
+    },
+    /// The work was stopped on request. `forced` means that the grace period ran out.
+    Cancelled {
+        forced: bool,
+    },
 }
 
-/// Why a plugin could not do its part.
+/// Reason why a plugin could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// The manifest asks for something this plugin does not do, or is malformed for it.
+    /// The manifest requests something that this plugin does not support, or is malformed.
     #[error("{0}")]
     Refused(String),
-    /// Says what to install.
+    /// A tool is missing. The message names what to install.
     #[error("{0}")]
     ToolMissing(String),
-    /// An artifact could not be had, or is not what its digest says.
+    /// An artifact is unavailable or does not match its digest.
     #[error("{0}")]
     ArtifactUnavailable(String),
-    /// What the plan was made from is not what is there now.
+    /// The plan no longer matches what it was made from.
     #[error("the plan is stale: {0}")]
     PlanStale(String),
-    /// A plugin executable broke the protocol or gave up.
+    /// A plugin executable violated the protocol or failed.
     #[error("the plugin failed: {0}")]
     PluginFailed(String),
     /// A command could not be started.
-    #[error("{command} could not be started")]
+    #[error("cannot start {command}")]
     SpawnFailed { command: String, source: io::Error },
-    /// It took longer than allowed.
+    /// The work took longer than allowed.
     #[error("{0}")]
     TimedOut(String),
-    /// The runner's own disk or the like.
+    /// Reading or writing on this host failed.
     #[error("{context}")]
     Io { context: String, source: io::Error },
 }
 
 impl PluginError {
-    /// What to report.
+    /// Returns the failure reason for the report.
     pub fn reason(&self) -> FailureReason {
         match self {
             PluginError::Refused(_) => FailureReason::Refused,

@@ -1,4 +1,4 @@
-//! One job from its manifest to its outcome: what is the same for every plugin.
+//! Runs one job from its manifest to its outcome. This part is the same for every plugin.
 
 use schemas::{
     manifest::Manifest,
@@ -33,7 +33,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &work, sink).await,
         "action" => drive(&mut Scripts, &work, sink).await,
-        // A vendor's plugin may check its source; without one, the source is packed as it is.
+        // A vendor's plugin may check its source. Without one, the source is packed unchanged.
         _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
             drive(&mut AsItIs, &work, sink).await
         }
@@ -80,14 +80,14 @@ async fn build<P: Plugin>(
     let (digest, size_bytes) = source::push(work, &repository, sink).await?;
     sink.line(Stream::Runner, format!("pushed {repository}@{digest}").as_bytes());
     let artifact = Artifact { repository, digest, size_bytes };
-    sink.artifact(artifact).doing(|| "cannot journal an artifact".into())?;
+    sink.artifact(artifact).doing(|| "cannot report an artifact".into())?;
     Ok(())
 }
 
 async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     source::sync(work, sink).await?;
     work.state.require_resolved()?;
-    // The mark is taken first: whoever writes while we plan makes this plan stale.
+    // Read the mark of the state first: any write during the plan makes the plan stale.
     let state = plugin.state(work, sink).await?;
     lost::check(work, &state)?;
     accept(work, &state, sink)?;
@@ -95,7 +95,7 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     lost::remember(work, &state)?;
     let record = plans::keep(work, planned, state.clone())?;
     let told = match record.noop {
-        true => format!("nothing would change: plan {}", record.digest),
+        true => format!("no changes: plan {}", record.digest),
         false => format!(
             "{} to add, {} to change, {} to destroy: plan {}",
             record.add, record.change, record.destroy, record.digest
@@ -104,11 +104,12 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     sink.line(Stream::Runner, told.as_bytes());
     let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     if state.lineage.is_some() {
-        sink.state(work.name, &state).doing(|| "cannot journal the state's version".into())?;
+        sink.state(work.name, &state).doing(|| "cannot record the version of the state".into())?;
     }
-    sink.plan(record).doing(|| "cannot journal a plan".into())?;
+    sink.plan(record).doing(|| "cannot report a plan".into())?;
     if nothing_to_apply {
-        // An apply may have ended before it could say what it gives to others, and no other will come.
+        // An earlier apply may have ended before it reported its outputs, and no other apply will
+        // follow.
         sink.phase("outputs");
         report(plugin.outputs(work, sink).await?, sink)?;
     }
@@ -121,13 +122,16 @@ async fn apply<P: Plugin>(
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
     let Some(digest) = &work.manifest.plan else {
-        return Err(PluginError::Refused("an apply without an approved plan".into()).into());
+        return Err(
+            PluginError::Refused("cannot apply: the manifest has no approved plan".into()).into()
+        );
     };
     let (approved, reads) = plans::find(work, digest)?;
     source::sync(work, sink).await?;
     work.state.require_resolved()?;
     let state = plugin.state(work, sink).await?;
-    // A state that changed since the plan makes it stale: the next plan says whether the state is an older one.
+    // A state that changed since the plan makes the plan stale. The next plan checks whether the
+    // state is outdated.
     reads.same_state(&state)?;
     accept(work, &state, sink)?;
     plugin.prepare(work, &approved, sink).await?;
@@ -144,7 +148,7 @@ async fn apply<P: Plugin>(
         Operation::Destroy => plugin.destroy(work, &approved, sink).await,
     };
     let applied = end_apply(plugin, work, applied, sink);
-    // A plugin that was stopped may not answer any more; the state file does.
+    // A plugin that was stopped may not respond any more, but its state file can be read.
     if applied.is_ok() || plugin.uses_state_file() {
         report_state(plugin, work, applied.is_ok(), sink).await;
     }
@@ -155,7 +159,7 @@ async fn apply<P: Plugin>(
     report(outputs, sink)
 }
 
-/// Makes sure that the state is complete before anything else happens to the component.
+/// Completes the state of an apply before anything else happens to the component.
 fn end_apply<P: Plugin>(
     plugin: &P,
     work: &Work<'_>,
@@ -170,8 +174,8 @@ fn end_apply<P: Plugin>(
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
                 let told = format!(
-                    "the state could not be written and was rescued to {}; `stead-runner state resolve {}` on the \
-                     runner's host makes it the current one",
+                    "cannot write the state: it was rescued to {}; run `stead-runner state resolve {}` on the \
+                     runner's host to make it the current one",
                     file.display(),
                     work.name
                 );
@@ -187,7 +191,8 @@ fn end_apply<P: Plugin>(
     }
 }
 
-/// Refuses a state that is older than what is known, or of another lineage, unless the vendor's log has a decision about it.
+/// Refuses a state that is older than the known one or has another lineage, unless the vendor's log
+/// has a decision about it.
 fn accept(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Result<(), Halt> {
     let (own, log) = (&work.job.known_state, work.manifest.state.as_ref());
     let checked = work.state.check_known(state, own, log);
@@ -199,7 +204,8 @@ fn accept(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Result<(),
     Ok(())
 }
 
-/// Journals and reports the state that an apply left. The work is done, whether this succeeds or not.
+/// Journals and reports the state after an apply. An error here does not change the result of the
+/// apply.
 async fn report_state<P: Plugin>(
     plugin: &mut P,
     work: &Work<'_>,
@@ -210,12 +216,12 @@ async fn report_state<P: Plugin>(
     if (state.lineage.is_some() || succeeded)
         && let Err(error) = sink.state(work.name, &state)
     {
-        let told = format!("the version of the state could not be journalled: {error}");
+        let told = format!("cannot record the version of the state: {error}");
         sink.line(Stream::Runner, told.as_bytes());
     }
 }
 
-/// Errors by which a plugin reports that it did not begin.
+/// Returns whether the error of a plugin means that it did not begin.
 fn says_unchanged(halt: &Halt) -> bool {
     match halt {
         Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
@@ -231,7 +237,8 @@ fn says_unchanged(halt: &Halt) -> bool {
     }
 }
 
-/// Reports a refusal of an apply that began as a failure: of a refused job the server records that nothing changed.
+/// Turns the refusal of an apply that began into a failure. For a refused job the server records
+/// that nothing changed.
 fn after_it_began(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::Refused(why)) => {
@@ -242,7 +249,8 @@ fn after_it_began(halt: Halt) -> Halt {
     }
 }
 
-/// The same for the outputs of an apply, where also a stale plan would mean that nothing changed.
+/// Does the same for the outputs of an apply. Here a stale plan would also mean that nothing
+/// changed.
 fn after_the_apply(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {
@@ -255,9 +263,9 @@ fn after_the_apply(halt: Halt) -> Halt {
 
 fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
-        let told = format!("the output {name} is sensitive: it stays here and is not reported");
+        let told = format!("output {name} is sensitive and is not reported");
         sink.line(Stream::Runner, told.as_bytes());
     }
-    sink.outputs(outputs.plain).doing(|| "cannot journal outputs".into())?;
+    sink.outputs(outputs.plain).doing(|| "cannot report the outputs".into())?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A child's stream, line by line, whatever it sends.
+//! Splits the output of a child into lines.
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
@@ -14,7 +14,7 @@ pub(crate) struct Lines<R> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub bytes: Vec<u8>,
-    /// Cut at the limit: the line goes on in the next one.
+    /// The line was cut at the limit and continues in the next one.
     pub cut: bool,
 }
 
@@ -23,12 +23,12 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         Lines { stream, waiting: Vec::new(), limit, ended: false }
     }
 
-    /// The stream is at its end and every line was taken.
+    /// Returns whether the stream has ended and every line was returned.
     pub(crate) fn is_done(&self) -> bool {
         self.ended && self.waiting.is_empty()
     }
 
-    /// The next line; `None` at the end. Dropping the future loses nothing.
+    /// Returns the next line, or `None` at the end. Dropping the future loses nothing.
     pub(crate) async fn next(&mut self) -> Option<Line> {
         let mut seen = 0;
         loop {
@@ -46,7 +46,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             seen = self.waiting.len();
             let room = (self.limit - seen).min(16 * 1024);
-            // A pipe that breaks has ended.
+            // A broken pipe counts as the end.
             let read = (&mut self.stream).take(room as u64).read_buf(&mut self.waiting).await;
             self.ended = read.is_err() || read.is_ok_and(|length| length == 0);
         }

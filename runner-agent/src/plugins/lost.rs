@@ -1,7 +1,7 @@
-//! What the vendor knows to be there and this host has no state of.
+//! Refuses to plan a provisioned component whose state is not on this host.
 //!
-//! A runner that took the place of a lost one begins with an empty directory. A plan from no state says
-//! that there is nothing to destroy, or brings everything a second time; so none is made.
+//! A runner that replaces a lost one starts with an empty directory. Without state, a plan would
+//! have nothing to destroy, or would create everything a second time.
 
 use super::{
     contract::PluginError,
@@ -9,24 +9,29 @@ use super::{
 };
 use crate::state::StateMark;
 
-/// What the manifest omits is refused by [`StateStore::check_known`](crate::state::StateStore::check_known).
+/// Refuses to plan without state if the manifest marks the component as provisioned.
+/// [`StateStore::check_known`](crate::state::StateStore::check_known) refuses what the manifest
+/// omits.
 ///
 /// # Errors
-/// [`PluginError::Refused`] with what is missing and where it belongs.
+/// [`PluginError::Refused`] with the missing state and the directory that it belongs to.
 pub(super) fn check(work: &Work<'_>, state: &StateMark) -> Result<(), PluginError> {
     if !work.present || state.lineage.is_some() || work.state.is_marked_as_nothing() {
         return Ok(());
     }
     let (name, dir) = (work.name, work.state.dir().display());
     Err(PluginError::Refused(format!(
-        "{name} was brought before, and its state is not on this host: put what the former runner had in \
-         its state/{name} into {dir} and retry; if nothing of {name} is left in the account, run \
+        "cannot plan {name}: it was deployed before and its state is not on this host; copy \
+         state/{name} of the former runner to {dir} and retry; if nothing of {name} is left in the account, run \
          `stead-runner state resolve {name} --nothing-exists --reason TEXT` on the runner's host"
     )))
 }
 
-/// Before its first apply nothing of it is there; and a module can have nothing to bring. The vendor takes
-/// it as there from the beginning of its first apply on, which may never have reached this host.
+/// Records that nothing of a component exists before its first apply. A later plan is then allowed
+/// without state.
+///
+/// The vendor counts the component as provisioned from the start of its first apply, which may
+/// never reach this host. A module can also have nothing to create.
 pub(super) fn remember(work: &Work<'_>, state: &StateMark) -> Result<(), PluginError> {
     let nothing = state.lineage.is_none() && work.operation == Operation::Apply;
     if !nothing || work.state.is_marked_as_nothing() {

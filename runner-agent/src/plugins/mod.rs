@@ -1,4 +1,4 @@
-//! What knows the component types: one contract, in this process or as an executable.
+//! Plugins for the component types: one interface, in this process or as an executable.
 //!
 //! ```text
 //!            manifest.kind    manifest.plugin.name
@@ -7,8 +7,9 @@
 //!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
 //! ```
 //!
-//! A plugin runs in the shim's process, is given a [`JobContext`] and speaks to a [`Sink`]. What it
-//! spawns gets a process group of its own; a cancel is TERM to that group, patience, then KILL.
+//! A plugin runs in the shim's process, gets a [`JobContext`] and reports to a [`Sink`]. Each child
+//! gets its own process group. A cancel sends the stop signal to that group, waits for the grace
+//! period, then sends SIGKILL.
 
 mod action;
 mod contract;
@@ -29,11 +30,11 @@ pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registr
 
 use schemas::manifest::Manifest;
 
-/// Do what the manifest says, and say what became of it. The caller has checked manifest, grant and
-/// policy, holds the execution, and counts the deadline: it cancels through [`JobContext::cancel`].
+/// Executes the manifest and returns the outcome. The caller has checked manifest, grant and policy,
+/// and holds the execution. It enforces the deadline and cancels through [`JobContext::cancel`].
 ///
 /// # Errors
-/// When the work could not be done or was refused; [`PluginError::reason`] is what to report.
+/// If the work could not be done or was refused. [`PluginError::reason`] is the reason to report.
 pub async fn run(
     manifest: &Manifest,
     job: &JobContext,

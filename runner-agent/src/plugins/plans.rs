@@ -1,14 +1,14 @@
-//! Plan files at rest, by the digest that a person approves.
+//! Stores plan files by the digest that an approval covers.
 //!
 //! ```text
-//! <plans_dir>/<64 digits>/record.json    what the digest covers but for the file
+//! <plans_dir>/<64 digits>/record.json    everything that the digest covers, except the file
 //!                         plan           the plan file
-//!                         beside/<name>  what the apply needs with it
-//!                         begun          the execution that has begun to apply it: never again
+//!                         beside/<name>  further files that the apply needs
+//!                         begun          execution that began to apply the plan; never applied again
 //! ```
 //!
-//! A plan file can hold secrets: everything is 0600 in directories that are 0700. What is read back is
-//! believed only as far as the approved digest covers it.
+//! A plan file can contain secrets: files have mode 0600, directories 0700. What is read back is
+//! trusted only as far as the approved digest covers it.
 
 use std::{
     collections::BTreeMap,
@@ -32,13 +32,13 @@ use crate::{
     state::StateMark,
 };
 
-/// A plan that nobody has applied by then is not applied any more.
+/// Age at which a plan is removed.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Names the execution that has begun to apply the plan.
+/// File with the id of the execution that began to apply the plan.
 const BEGUN: &str = "begun";
 
-/// What the person reads, and what the plan was made from. Redacted: names, never values.
+/// Summary that an approver reads, with the inputs of the plan. It contains names and never values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Summary {
     version: u32,
@@ -49,10 +49,10 @@ pub(crate) struct Summary {
     reads: Reads,
 }
 
-/// If any of this is different at the apply, the plan is stale.
+/// Inputs of a plan. The plan is stale if any of them differs at the apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reads {
-    /// SHA-256 of what was rendered, `{env, inputs, role}` of the manifest, as RFC 8785 JSON.
+    /// SHA-256 of the rendered part of the manifest, `{env, inputs, role}`, as RFC 8785 JSON.
     inputs: Digest,
     artifacts: Vec<Digest>,
     state: StateMark,
@@ -68,11 +68,11 @@ struct Record {
     tool: String,
 }
 
-/// An approved plan that is what was approved, and that nothing has made stale.
+/// Approved plan that matches its digest and is not stale.
 pub(crate) struct Approved {
-    /// The plan file.
+    /// Path of the plan file.
     pub file: PathBuf,
-    /// What lies beside it, by name.
+    /// Paths of the further files, by name.
     pub beside: BTreeMap<String, PathBuf>,
     pub tool: String,
     pub operation: Operation,
@@ -80,7 +80,7 @@ pub(crate) struct Approved {
     dir: PathBuf,
 }
 
-/// Keep a plan under its digest.
+/// Stores a plan under its digest.
 pub(crate) fn keep(
     work: &Work<'_>,
     planned: Planned,
@@ -89,7 +89,7 @@ pub(crate) fn keep(
     let plans = &work.job.plans_dir;
     private_dir(plans)?;
     forget_old(plans);
-    let keep = || "cannot keep a plan".to_owned();
+    let keep = || "cannot store a plan".to_owned();
     let arriving = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(keep)?;
     private_dir(arriving.path())?;
     private_dir(&arriving.path().join("beside"))?;
@@ -112,7 +112,8 @@ pub(crate) fn keep(
     write_private(&arriving.path().join("record.json"), &bytes)?;
     let home = place(plans, &digest);
     if is_kept(&home, &record, &digest) {
-        // The same plan again: whoever has begun to apply it goes on, and nobody begins it twice.
+        // The same plan again: the stored one stays, so that an apply that began continues and no
+        // other begins.
         let _stays_as_old_as_it_was =
             fs::File::open(&home).and_then(|home| home.set_modified(SystemTime::now()));
     } else {
@@ -126,7 +127,7 @@ pub(crate) fn keep(
     Ok(PlanRecord { digest, file, summary, summary_digest, noop, add, change, destroy, tool })
 }
 
-/// Whether this very plan is there, whole or begun.
+/// Returns whether this plan is stored, complete or begun.
 fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
     let kept = fs::read(home.join("record.json")).ok();
     let kept = kept.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
@@ -135,18 +136,18 @@ fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
     same && (home.join(BEGUN).exists() || whole())
 }
 
-/// Find the plan that was approved, if it is still here, still itself and still about this manifest.
+/// Returns the approved plan if it is stored, matches its digest and still fits this manifest.
 pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Reads), PluginError> {
     let stale = |why: &str| PluginError::PlanStale(why.to_owned());
     let dir = place(&work.job.plans_dir, approved);
     let read = || format!("cannot read the plan {approved}");
     let record = match fs::read(dir.join("record.json")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            return Err(stale("this runner has no plan file of that digest"));
+            return Err(stale("this runner has no plan file with that digest"));
         }
         bytes => bytes.doing(read)?,
     };
-    let changed = || stale("the plan on this runner is not what was approved");
+    let changed = || stale("the plan on this runner is not the approved one");
     let mut record: Record = serde_json::from_slice(&record).map_err(|_| changed())?;
     record.file = sha256_file(&dir.join("plan")).map_err(|_| changed())?;
     if digests(&record)?.0 != *approved {
@@ -154,7 +155,7 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     }
     let summary: Summary = serde_json::from_value(record.summary).map_err(|_| changed())?;
     if summary.component != work.name || summary.operation != work.operation {
-        return Err(stale("it was made for another component or operation"));
+        return Err(stale("the plan was made for another component or operation"));
     }
     if let Ok(execution) = fs::read_to_string(dir.join(BEGUN)) {
         return Err(stale(&format!("{execution} has begun to apply it")));
@@ -189,7 +190,7 @@ pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<Value> {
 }
 
 impl Reads {
-    /// The last thing that can have changed.
+    /// Returns an error if the state changed since the plan.
     pub(crate) fn same_state(&self, now: &StateMark) -> Result<(), PluginError> {
         if self.state == *now {
             return Ok(());
@@ -204,34 +205,40 @@ impl Reads {
 }
 
 impl Approved {
-    /// On disk before the first effect: whatever dies from here on, this plan is not applied twice. A tool
-    /// that is killed may leave a state that looks untouched.
+    /// Records that the apply begins. The record is on disk before the first change, so that no
+    /// crash leads to a second apply.
+    ///
+    /// A tool that is killed may leave a state that looks unchanged.
     pub(crate) fn begin(&self, work: &Work<'_>) -> Result<(), PluginError> {
         write_private(&self.dir.join(BEGUN), work.job.execution.to_string().as_bytes())?;
-        let sync = || "cannot write down that an apply begins".to_owned();
+        let sync = || "cannot record the start of an apply".to_owned();
         fs::File::open(&self.dir).and_then(|dir| dir.sync_all()).doing(sync)
     }
 
-    /// It was applied: it can never be applied again, so its secrets need not rest here.
+    /// Removes an applied plan. It can never be applied again, so its secrets need not stay on
+    /// disk.
     pub(crate) fn forget(self) {
         let _stays_until_it_is_old = fs::remove_dir_all(self.dir);
     }
 }
 
 fn digests(record: &Record) -> Result<(Digest, Digest), PluginError> {
-    let summary = proof::canonical::json(&record.summary)
-        .map_err(|e| PluginError::PluginFailed(format!("the summary of its plan: {e}")))?;
+    let summary = proof::canonical::json(&record.summary).map_err(|e| {
+        PluginError::PluginFailed(format!("cannot serialize the summary of the plan: {e}"))
+    })?;
     let summary = sha256(&summary);
     let (file, manifest) = (record.file.bytes(), record.manifest.bytes());
     let hash = proof::plan::digest_of(&file, &summary.bytes(), &manifest, &record.tool);
     let digest = proof::digest_text(&hash).parse().map_err(io::Error::other);
-    Ok((digest.doing(|| "cannot spell a digest".into())?, summary))
+    Ok((digest.doing(|| "cannot format a digest".into())?, summary))
 }
 
 fn inputs_of(work: &Work<'_>) -> Result<Digest, PluginError> {
     let Manifest { inputs, env, role, .. } = work.manifest;
     let bytes = proof::canonical::json(&json!({ "inputs": inputs, "env": env, "role": role }))
-        .map_err(|e| PluginError::Refused(format!("the manifest's inputs: {e}")))?;
+        .map_err(|e| {
+            PluginError::Refused(format!("cannot serialize the manifest's inputs: {e}"))
+        })?;
     Ok(sha256(&bytes))
 }
 
@@ -244,10 +251,10 @@ fn place(plans: &Path, digest: &Digest) -> PathBuf {
 }
 
 fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
-    let copy = || format!("cannot keep {}", from.display());
-    // A plan file is a file: a link would be somebody else's bytes.
+    let copy = || format!("cannot copy {}", from.display());
+    // A link could lead to a file that the plugin did not write.
     if !fs::symlink_metadata(from).doing(copy)?.is_file() {
-        return Err(PluginError::PluginFailed(format!("{} is no regular file", from.display())));
+        return Err(PluginError::PluginFailed(format!("{} is not a regular file", from.display())));
     }
     let bytes = fs::read(from).doing(copy)?;
     write_private(to, &bytes)?;
@@ -272,7 +279,7 @@ mod tests {
     use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
-        // The first test of a process wins; they all want the same one.
+        // The first test of the process installs it; all of them need the same one.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
         JobContext {

@@ -1,5 +1,5 @@
-//! The contract of a plugin, and what it is given. Whatever is the same for all of them (artifacts,
-//! plan files, approval, staleness, reports) is done around it, in `dispatch`.
+//! Interface of a plugin, and its input. Everything that all plugins share (artifacts, plan files,
+//! approval, staleness, reports) is in `dispatch`.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -16,28 +16,29 @@ use super::{
 };
 use crate::state::{StateError, StateMark, StateStore};
 
-/// What knows one component type. A method that a plugin does not have is refused with its name.
+/// Implementation of one component type. A method that a plugin does not implement returns a
+/// refusal.
 ///
-/// Order of the calls in one job: `describe`, `health`, then by the manifest's kind
-/// `build` · `state plan` · `state apply|destroy outputs` · `act`.
+/// Order of the calls in one job: `describe`, `health`, then by the manifest's kind `build` ·
+/// `state plan` · `state apply|destroy outputs` · `act`.
 pub(crate) trait Plugin {
-    /// Who it is and what it does.
+    /// Returns the name and the supported job kinds.
     fn describe(&self) -> Description;
 
-    /// Is everything here that it needs? Nothing is changed.
+    /// Checks that everything is installed that the plugin needs. Changes nothing.
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt>;
 
-    /// Check the source in [`Work::source`] and make it what has to be in the artifact.
+    /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
     async fn build(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
         Err(self.describe().lacks(JobKind::Build))
     }
 
-    /// Find out what an apply would change, and write it into a file that says all of it.
+    /// Determines the changes of an apply and writes all of them to a plan file.
     async fn plan(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Planned, Halt> {
         Err(self.describe().lacks(JobKind::Plan))
     }
 
-    /// What the state is now; another mark means that somebody has changed it.
+    /// Returns the mark of the current state. Another mark means that the state was changed.
     async fn state(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
         Err(self.describe().lacks(JobKind::Plan))
     }
@@ -47,22 +48,22 @@ pub(crate) trait Plugin {
         Ok(())
     }
 
-    /// Whether the plugin keeps its state in [`StateStore::file`].
+    /// Returns whether the plugin keeps its state in [`StateStore::file`].
     fn uses_state_file(&self) -> bool {
         false
     }
 
-    /// Whether the apply that just ended could not change anything.
+    /// Returns whether the apply that just ended cannot have changed anything.
     fn changed_nothing(&self) -> bool {
         false
     }
 
-    /// Do exactly what the approved file says.
+    /// Applies exactly the approved plan file.
     async fn apply(&mut self, _: &Work<'_>, _: &Approved, _: &mut dyn Sink) -> Result<(), Halt> {
         Err(self.describe().lacks(JobKind::Apply))
     }
 
-    /// Do exactly what the approved file says, which is to remove everything.
+    /// Applies exactly the approved plan file, which removes everything.
     async fn destroy(
         &mut self,
         work: &Work<'_>,
@@ -72,18 +73,18 @@ pub(crate) trait Plugin {
         self.apply(work, plan, sink).await
     }
 
-    /// What the component gives to others.
+    /// Returns the outputs of the component for other components.
     async fn outputs(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Outputs, Halt> {
         Err(self.describe().lacks(JobKind::Apply))
     }
 
-    /// Run a vendor's scripts; their outputs.
+    /// Runs a vendor's scripts and returns their outputs.
     async fn act(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Outputs, Halt> {
         Err(self.describe().lacks(JobKind::Action))
     }
 }
 
-/// Who a plugin is.
+/// Name and capabilities of a plugin.
 #[derive(Debug, Clone)]
 pub(crate) struct Description {
     pub name: String,
@@ -92,27 +93,27 @@ pub(crate) struct Description {
 
 impl Description {
     pub(crate) fn lacks(&self, kind: JobKind) -> Halt {
-        let refusal = format!("the plugin {} has no {} jobs", self.name, kind.as_str());
+        let refusal = format!("the plugin {} does not support {} jobs", self.name, kind.as_str());
         Halt::Error(PluginError::Refused(refusal))
     }
 }
 
-/// One job, as its plugin sees it.
+/// One job with everything that its plugin needs.
 pub(crate) struct Work<'a> {
     pub manifest: &'a Manifest,
     pub job: &'a JobContext,
-    /// The component's name, or the action's.
+    /// Name of the component or of the action.
     pub name: &'a str,
     pub operation: Operation,
-    /// The vendor knows that it was brought before and is still there.
+    /// The component was deployed before and still exists, according to the vendor.
     pub present: bool,
-    /// Of this component in this install; its directory exists, mode 0700.
+    /// State of this component in this install. Its directory exists with mode 0700.
     pub state: StateStore,
-    /// The artifact's files, if the manifest has an artifact.
+    /// Directory with the artifact's files, if the manifest has an artifact.
     pub source: PathBuf,
 }
 
-/// What a plan plans for.
+/// Operation that a plan prepares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -120,19 +121,19 @@ pub(crate) enum Operation {
     Destroy,
 }
 
-/// What a plugin planned.
+/// Result of a plan.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// The plan file, in the work directory.
+    /// Plan file in the work directory.
     pub file: PathBuf,
-    /// Files that the apply needs beside it, by name.
+    /// Further files that the apply needs, by name.
     pub beside: BTreeMap<String, PathBuf>,
-    /// Name and version of what made it.
+    /// Name and version of the tool that made the plan.
     pub tool: String,
     pub changes: Changes,
 }
 
-/// What would change, without a single value.
+/// Planned changes, without any value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Changes {
     pub noop: bool,
@@ -145,24 +146,24 @@ pub(crate) struct Changes {
     pub outputs: Vec<OutputChange>,
 }
 
-/// One resource.
+/// Planned change of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Change {
     pub address: String,
     pub action: Action,
-    /// The names of what differs.
+    /// Names of the attributes that differ.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<String>,
 }
 
-/// One output.
+/// Planned change of one output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutputChange {
     pub name: String,
     pub action: Action,
 }
 
-/// What would become of it.
+/// Planned action on a resource or an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Action {
@@ -173,17 +174,17 @@ pub(crate) enum Action {
     Forget,
 }
 
-/// What others may read, and the names of what may not leave.
+/// Outputs that others may read, and the names of sensitive ones.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     pub plain: Map<String, Value>,
     pub withheld: Vec<String>,
 }
 
-/// Why a plugin stopped before the end of its work.
+/// Reason why a plugin stopped before the end of its work.
 #[derive(Debug)]
 pub(crate) enum Halt {
-    /// The work itself ended so.
+    /// The work ended with this outcome.
     Outcome(Outcome),
     /// The work could not be done.
     Error(PluginError),
@@ -226,7 +227,7 @@ impl From<StateError> for Halt {
     }
 }
 
-/// What was being done when the disk said no.
+/// Adds the operation that failed to an I/O error.
 pub(crate) trait Doing<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PluginError>;
 }

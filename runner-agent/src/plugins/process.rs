@@ -1,4 +1,4 @@
-//! A child in a process group of its own: its lines, its end, and how it is stopped.
+//! Runs a child in its own process group: reads its output, waits for its end, and stops it.
 
 use std::{
     collections::BTreeMap,
@@ -25,39 +25,40 @@ use super::{
 };
 use crate::{host::Process, journal::Stop, processes};
 
-/// A line longer than this comes in pieces.
+/// Longest line in bytes. Longer ones are split.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
-/// How long the pipes of a child that has ended are still read.
+/// Time to read the pipes of a child after its end.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Interval between checks for remaining members of an ended child's group.
 const LOOK: Duration = Duration::from_millis(50);
-/// A program that was just written may be open for writing in a child that is being forked.
+/// Number of retries after `ETXTBSY`: a program that was just written may be open for writing in a
+/// child that is being forked.
 const BUSY_RETRIES: u32 = 20;
 
-/// What to start.
+/// Command to start.
 pub(crate) struct Spec {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     pub dir: PathBuf,
-    /// On top of the job's and the manifest's.
+    /// Variables in addition to those of the job and the manifest.
     pub env: BTreeMap<String, String>,
-    /// What asks this program to stop and still write down what it has done.
+    /// Signal that stops this program and lets it save what it has done.
     pub stop: Signal,
-    /// How long it may take, when that is less than what the job has left.
+    /// Time limit, if it is shorter than the job's remaining time.
     pub limit: Option<Duration>,
 }
 
-/// How a child ended by itself.
+/// End of a child that no cancel has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ended {
     Exit(i32),
     Signal(i32),
-    /// It had no more time.
+    /// The child reached its time limit.
     Late,
 }
 
 impl Ended {
-    /// Anything but 0 ends the work.
+    /// Returns an error unless the exit code is 0.
     pub(crate) fn well(self, what: &str) -> Result<(), Halt> {
         match self {
             Ended::Exit(0) => Ok(()),
@@ -65,42 +66,45 @@ impl Ended {
         }
     }
 
-    /// This ends the work.
+    /// Returns the failure that this end means.
     pub(crate) fn badly(self, what: &str) -> Halt {
         match self {
             Ended::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
             Ended::Signal(number) => {
                 Halt::signal(number, format!("{what} was ended by signal {number}"))
             }
-            Ended::Late => PluginError::TimedOut(format!("{what} took too long")).into(),
+            Ended::Late => PluginError::TimedOut(format!("{what} reached its time limit")).into(),
         }
     }
 }
 
-/// All that a child has started. Whoever stops looking after it ends it.
+/// Process group of a child. Dropping it kills every member.
 pub(crate) struct Group(Pid);
 
 impl Group {
-    /// One that is gone already is fine.
+    /// Sends a signal. A group without members is no error.
     pub(crate) fn signal(&self, signal: Signal) {
-        // 0 would be our own group.
+        // 0 would be the group of this process.
         if self.0.as_raw() > 0 {
             let _gone = killpg(self.0, signal);
         }
     }
 
-    /// Asks every member to stop. Returns them, if they are known: a process that starts later has not received the signal.
+    /// Sends the stop signal to every member. Returns the members if they are known: a process that
+    /// starts later has not received the signal.
     fn ask(&self, stop: Signal) -> Option<Vec<Process>> {
         let members = self.members().ok();
         self.signal(stop);
         members
     }
 
-    /// Asks each member to stop that is not in `asked`. Never twice: Terraform takes a second SIGINT as an order to
-    /// abort, and loses its state. Returns whether a member may still run.
+    /// Sends the stop signal to members that are not in `asked`. Returns whether a member may still
+    /// run.
+    ///
+    /// No member gets it twice: a second SIGINT makes Terraform abort and lose its state.
     fn ask_others(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
         let Ok(members) = self.members() else { return true };
-        // Unknown: each of them may have received the signal.
+        // The members were unknown, so each of them may have received the signal.
         let Some(asked) = asked else { return !members.is_empty() };
         for member in members.iter().filter(|member| !asked.contains(member)).collect::<Vec<_>>() {
             member.signal(stop);
@@ -124,9 +128,10 @@ impl Drop for Group {
     }
 }
 
-/// Waits for a line of its input before it becomes the program: until then nothing of the program has run.
+/// Shell script that waits for a line of input before it executes the program. Until then, nothing
+/// of the program has run.
 const GATE: &str = r#"read -r _ && exec "$0" "$@""#;
-/// The same for a program without input.
+/// Same script for a program without input.
 const GATE_WITHOUT_INPUT: &str = r#"read -r _ && exec "$0" "$@" </dev/null"#;
 
 /// Standard input of a child.
@@ -136,7 +141,8 @@ pub(crate) enum Input {
     Pipe,
 }
 
-/// Start a child with an environment of exactly the job's, the manifest's and the spec's.
+/// Starts a child. Its environment has the variables of the job, the manifest and the spec, and no
+/// others.
 pub(crate) async fn spawn(
     spec: &Spec,
     work: &Work<'_>,
@@ -180,9 +186,9 @@ pub(crate) async fn spawn(
     let group = Group(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
     let grace_ms = work.manifest.timeouts.grace_ms;
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
-    // Nothing of the program runs yet, so that an error here ends nothing that began.
+    // The program does not run yet, so an error here interrupts nothing.
     sink.child(number, stop)
-        .doing(|| format!("cannot journal the child {name}, so it was not started"))?;
+        .doing(|| format!("cannot journal the process of {name}, so it was not started"))?;
     open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
     Ok((child, group))
 }
@@ -196,13 +202,13 @@ async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
         child.stdin = None;
     }
     match opened {
-        // The child ended with this status.
+        // The child has ended. Its status is read later.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         opened => opened,
     }
 }
 
-/// Starts a child and follows it to its end, every line to `each`.
+/// Starts a child and follows it to its end. Passes every line to `each`.
 pub(crate) async fn run(
     spec: &Spec,
     work: &Work<'_>,
@@ -213,7 +219,7 @@ pub(crate) async fn run(
     follow(started, spec, work, sink, each).await
 }
 
-/// Follows a child to its end. A child that ends well although it was asked to stop has ended well.
+/// Follows a child to its end. A child that exits with 0 has succeeded, even if it was stopped.
 pub(crate) async fn follow(
     (mut child, group): (Child, Group),
     spec: &Spec,
@@ -222,7 +228,7 @@ pub(crate) async fn follow(
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
 ) -> Result<Ended, Halt> {
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
-        return Err(PluginError::PluginFailed("a child has no pipes".into()).into());
+        return Err(PluginError::PluginFailed("the child has no output pipes".into()).into());
     };
     let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
     let cancel = &work.job.cancel;
@@ -230,9 +236,9 @@ pub(crate) async fn follow(
     let (mut asked, mut forced, mut late) = (false, false, false);
     let began = Instant::now();
     let mut until = began;
-    // The child has ended, and others of its group have what is left of its grace.
+    // The child has ended, and other members of its group use the rest of its grace period.
     let mut left_behind = false;
-    // Members of the group that were asked to stop.
+    // Members of the group that received the stop signal.
     let mut told = Some(Vec::new());
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -246,8 +252,8 @@ pub(crate) async fn follow(
             }
             status = child.wait(), if ended.is_none() => {
                 ended = Some(status.doing(|| "cannot wait for a child".into())?);
-                // What it left behind would outlive the job, and may be writing: a shell that is asked to stop ends
-                // before the program that it runs.
+                // Remaining members would outlive the job and may be writing. A shell, for example,
+                // stops before the program that it runs.
                 left_behind = group.may_run();
                 if !left_behind {
                     until = Instant::now() + DRAIN;
@@ -257,8 +263,8 @@ pub(crate) async fn follow(
                 }
             }
             _ = look.tick(), if left_behind => {
-                // What began after the signal has not received it: the program of a provisioner, for example, that
-                // Terraform was about to start.
+                // A member that started after the signal has not received it, for example a
+                // provisioner that Terraform was about to start.
                 left_behind = group.ask_others(spec.stop, &mut told);
                 if !left_behind {
                     until = Instant::now() + DRAIN;
@@ -275,7 +281,7 @@ pub(crate) async fn follow(
             {
                 (asked, late) = (true, true);
                 until = Instant::now() + work.grace();
-                sink.line(Stream::Runner, format!("its time is over: {}", spec.stop).as_bytes());
+                sink.line(Stream::Runner, format!("time limit reached: {}", spec.stop).as_bytes());
                 told = group.ask(spec.stop);
             }
             () = cancel.forced.cancelled(), if !forced && (ended.is_none() || left_behind) => {
@@ -292,7 +298,7 @@ pub(crate) async fn follow(
                 }
                 if ended.is_some() { break; }
                 forced = true;
-                sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");
+                sink.line(Stream::Runner, b"stopping: SIGKILL, the grace period is over");
                 group.signal(Signal::SIGKILL);
             }
         }
@@ -304,6 +310,8 @@ pub(crate) async fn follow(
         _ if asked || forced => Err(Halt::cancelled(forced)),
         Some((Some(code), _)) => Ok(Ended::Exit(code)),
         Some((None, number)) => Ok(Ended::Signal(number.unwrap_or_default())),
-        None => Err(PluginError::PluginFailed("a child has no end".into()).into()),
+        None => {
+            Err(PluginError::PluginFailed("the exit status of the child is unknown".into()).into())
+        }
     }
 }

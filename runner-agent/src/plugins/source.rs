@@ -1,4 +1,5 @@
-//! The files of a job: artifacts come into the install's own layout first, and are opened from there.
+//! Fetches the files of a job. Artifacts are pulled into the install's own layout and unpacked from
+//! there.
 
 use std::{fs::File, future::Future, path::PathBuf};
 
@@ -12,11 +13,11 @@ use super::{
 };
 use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as push_to, unpack};
 
-/// The largest source that a build takes.
+/// Largest source of a build in bytes.
 const SOURCE_LIMIT: u64 = 2 << 30;
 
-/// Every artifact of the manifest, unpacked: the only one in [`Work::source`], of several each in
-/// `<source>/<n>` by its place in the manifest.
+/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`], several go
+/// to `<source>/<n>` by their position in the manifest.
 pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let artifacts = &work.manifest.artifacts;
     if artifacts.is_empty() {
@@ -29,7 +30,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         let pulled = pull(&work.job.registry, &layout, &artifact.repository, &artifact.digest);
         let image = or_cancelled(work, pulled).await?;
         let told = match here {
-            true => format!("{} is here already", artifact.digest),
+            true => format!("{} is already on this host", artifact.digest),
             false => format!("pulled {}@{}", artifact.repository, artifact.digest),
         };
         sink.line(Stream::Runner, told.as_bytes());
@@ -44,8 +45,8 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
     Ok(())
 }
 
-/// Returns a blob that matches its digest. A damaged one is moved aside and pulled again; otherwise its artifact would
-/// stay unusable on this runner.
+/// Returns a blob that matches its digest. A damaged blob is moved to quarantine and pulled again;
+/// otherwise its artifact would stay unusable on this runner.
 async fn verified(
     work: &Work<'_>,
     layout: &Layout,
@@ -61,27 +62,28 @@ async fn verified(
             let aside = layout.quarantine(digest).map_err(failed)?;
             format!("{damage}: moved to {}, pulling it again", aside.display())
         }
-        false => format!("the blob {digest} is gone, pulling it again"),
+        false => format!("the blob {digest} is missing, pulling it again"),
     };
     sink.line(Stream::Runner, told.as_bytes());
     or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;
     layout.verified(digest).map_err(failed)
 }
 
-/// Where the artifact with this digest was unpacked.
+/// Returns the directory of the artifact with this digest.
 pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
     let place = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
     Some(at(work, place))
 }
 
-/// A build's source, unpacked into [`Work::source`]. Returns the repository of the component.
+/// Unpacks the source of a build into [`Work::source`]. Returns the repository of the component.
 pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
     sink.phase("sync");
-    let malformed = |what: &str| PluginError::Refused(format!("a build without its {what}"));
+    let malformed =
+        |what: &str| PluginError::Refused(format!("the manifest's inputs have no {what}"));
     let digest: Digest = work
         .input("source")
         .and_then(|text| text.parse().ok())
-        .ok_or_else(|| malformed("source's digest"))?;
+        .ok_or_else(|| malformed("source digest"))?;
     let repository = work.input("repository").ok_or_else(|| malformed("repository"))?;
     let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
     if !layout.has(&digest) {
@@ -95,7 +97,7 @@ pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String
     Ok(repository.to_owned())
 }
 
-/// Pack [`Work::source`] and push it as the component's artifact.
+/// Packs [`Work::source`] and pushes it as the artifact of the component.
 pub(crate) async fn push(
     work: &Work<'_>,
     repository: &str,
@@ -107,7 +109,7 @@ pub(crate) async fn push(
     or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
 }
 
-/// Builds what nobody here knows: the artifact is the source.
+/// Build of component types without a plugin: the artifact is the source.
 pub(crate) struct AsItIs;
 
 impl Plugin for AsItIs {

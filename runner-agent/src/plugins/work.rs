@@ -1,4 +1,5 @@
-//! A manifest read as work: names that are safe as paths, directories that exist, an environment.
+//! Reads a manifest as work: checks names that become paths, creates the directories, and builds
+//! the environment.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +19,12 @@ use super::{
 };
 use crate::state::StateStore;
 
-/// Where tools are looked for when the runner's operator says nothing.
+/// Search path of tools if the runner's operator sets none.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl<'a> Work<'a> {
+    /// Reads the work from a manifest and creates its directories.
+    ///
     /// # Errors
     /// [`PluginError::Refused`] if the manifest is malformed.
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
@@ -29,20 +32,27 @@ impl<'a> Work<'a> {
         let name = text(&manifest.inputs, key)
             .ok_or_else(|| PluginError::Refused(format!("the manifest's inputs have no {key}")))?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
-            let refusal = format!("{name:?} is no name for a component's directory");
+            let refusal = format!(
+                "{name:?} is not a valid component name: use up to 128 letters, digits, `-`, `_` and `.`, \
+                 not starting with `.`"
+            );
             return Err(PluginError::Refused(refusal));
         }
         let operation = match text(&manifest.inputs, "operation") {
             None | Some("apply") => Operation::Apply,
             Some("destroy") => Operation::Destroy,
             Some(other) => {
-                return Err(PluginError::Refused(format!("{other:?} is no operation")));
+                return Err(PluginError::Refused(format!(
+                    "{other:?} is not a valid operation: use apply or destroy"
+                )));
             }
         };
         let present = match manifest.inputs.get("present") {
             None => false,
             Some(Value::Bool(present)) => *present,
-            Some(_) => return Err(PluginError::Refused("the input present is no boolean".into())),
+            Some(_) => {
+                return Err(PluginError::Refused("the input `present` is not a boolean".into()));
+            }
         };
         let state = match manifest.kind.uses_state() {
             true => StateStore::new(&job.state_dir, name),
@@ -55,13 +65,13 @@ impl<'a> Work<'a> {
         Ok(Work { manifest, job, name, operation, present, state, source })
     }
 
-    /// From the polite signal to the other one.
+    /// Returns the time from the stop signal to SIGKILL.
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_millis(self.manifest.timeouts.grace_ms)
     }
 
-    /// What every child of this job has in its environment. The runner's and the customer's values win over the
-    /// manifest's.
+    /// Returns the environment of every child of this job. Values of the runner and the customer
+    /// override the manifest's.
     pub(crate) fn environment(&self) -> BTreeMap<String, String> {
         let home = self.job.work_dir.join("home").display().to_string();
         let mut env: BTreeMap<String, String> = [("LANG".into(), "C.UTF-8".into())].into();
@@ -73,20 +83,20 @@ impl<'a> Work<'a> {
         env
     }
 
-    /// An input that is a text.
+    /// Returns an input that is a string.
     pub(crate) fn input(&self, key: &str) -> Option<&'a str> {
         text(&self.manifest.inputs, key)
     }
 }
 
-/// A directory that only the runner's user can enter.
+/// Creates a directory that only the runner's user can enter.
 pub(crate) fn private_dir(dir: &Path) -> Result<(), PluginError> {
-    let make = || format!("cannot make {}", dir.display());
+    let make = || format!("cannot create {}", dir.display());
     fs::create_dir_all(dir).doing(make)?;
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).doing(make)
 }
 
-/// A new file that only the runner's user can read, on disk when this returns.
+/// Creates a file that only the runner's user can read. It is on disk when this returns.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PluginError> {
     let write = || format!("cannot write {}", path.display());
     let mut options = OpenOptions::new();

@@ -1,17 +1,20 @@
-//! Values that are born in a job: a script hands them in before it uses them, and they are redacted from then on.
+//! Redacts values that are created in a job. A script registers a value before it uses it, and the
+//! value is redacted from then on.
 //!
 //! ```sh
 //! password=$(fetch-password)
 //! printf '%s' "$password" | "$STEAD_RUNNER" redact
 //! ```
 //!
-//! It fails closed. A value that cannot be handed in makes the command end with an error, and the rest of the job's
-//! output is withheld, for a script may go on and print it. `redact` connects before it reads the value and says over the
-//! connection if it has none to hand in; a connection that ends without a value counts as that. Where no connection can be
-//! had, it removes a file beside the socket, without which the shim shows no line: to remove a file needs neither disk
-//! nor a file descriptor.
+//! It fails closed. If a value cannot be registered, the command fails and the rest of the job's
+//! output is withheld, because a script may continue and print the value. `redact` connects before it
+//! reads the value, and reports over the connection if there is none. A connection that ends
+//! without a value counts as a failure. If no connection is possible, `redact` removes a file next to
+//! the socket. Without that file the shim shows no line. Removing a file needs neither disk space nor
+//! a file descriptor.
 //!
-//! On the connection: the value's length in four bytes, the highest first, and the value; the answer is `ok` or `no`.
+//! On the connection: the length of the value in four bytes, big-endian, and the value. The response
+//! is `ok` or `no`.
 use std::{
     env,
     fs::{self, File},
@@ -34,19 +37,19 @@ use zeroize::Zeroizing;
 use super::{recorder::Recorder, redact::SHORTEST};
 use crate::{data, data::JobDir};
 
-/// Where a child finds the socket.
+/// Environment variable with the path of the socket.
 pub const SOCKET: &str = "STEAD_REDACT_SOCKET";
-/// The largest value.
+/// Largest value in bytes.
 const LONGEST: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause after a connection that could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Extension of the file that exists as long as every value was handed in.
+/// Extension of the file that exists as long as every value was registered.
 const COMPLETE: &str = "complete";
-/// Length that no value has: there is none, though there should be.
+/// Length that no value has. It reports that the script has no value to register.
 const FAILED: u32 = u32::MAX;
 
-/// Record of whether every value was handed in so far.
+/// Check of whether every value was registered so far.
 #[derive(Debug, Clone)]
 pub struct Guard {
     complete: PathBuf,
@@ -54,14 +57,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Whether the job's output may be shown: no value failed, and scripts can still call `redact`.
+    /// Returns whether the job's output may be shown: no value failed, and scripts can still call
+    /// `redact`.
     pub fn may_show(&self) -> bool {
-        // Also where the filesystem was mounted again with `noexec`.
+        // Detects a filesystem that was remounted with `noexec`, too.
         self.complete.exists() && access(&self.program, AccessFlags::X_OK).is_ok()
     }
 }
 
-/// Listens for values until the shim ends, at a socket that scripts reach by this program.
+/// Listens for values on a socket until the shim ends. Scripts reach it with this program.
 pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result<PathBuf> {
     let path = dir.redact();
     let (_dir, address) = short(&path)?;
@@ -77,7 +81,7 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
                     let recorder = recorder.clone();
                     tokio::spawn(async move { serve(connection, &recorder).await });
                 }
-                // A script may have a value on it.
+                // A script may be sending a value.
                 Err(_) => {
                     recorder.pen().withhold();
                     sleep(PAUSE).await;
@@ -93,15 +97,15 @@ async fn serve(mut connection: Connection, recorder: &Recorder) {
     if taken.is_err() {
         recorder.pen().withhold();
     }
-    // A script that does not hear it withholds the output itself.
+    // A script that does not receive the response withholds the output itself.
     let _gone = connection.write_all(if taken.is_ok() { b"ok" } else { b"no" }).await;
 }
 
 async fn take(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
-    // No time limit: the script may still be waiting for the value.
+    // No timeout: the script may still be waiting for the value.
     let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
     if length > LONGEST {
-        return Err(io::Error::other("there is no value"));
+        return Err(io::Error::other("the script has no value to register"));
     }
     let mut bytes = Zeroizing::new(vec![0; length]);
     timeout(PATIENCE, connection.read_exact(&mut bytes)).await??;
@@ -109,7 +113,7 @@ async fn take(connection: &mut Connection, recorder: &Recorder) -> io::Result<()
     check(value).map_err(io::Error::other)?;
     let mut pen = recorder.pen();
     pen.hide(Zeroizing::new(value.to_owned()));
-    // A newline at its end is the pipe's: encoded, the value comes without it.
+    // A newline at the end is the pipe's. The encoded forms of the value do not contain it.
     pen.hide(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }
@@ -119,22 +123,23 @@ fn check(value: &str) -> Result<(), String> {
     let (length, least) = (value.trim().len(), SHORTEST);
     if length < least {
         return Err(format!(
-            "the value has {length} bytes, and fewer than {least} are not redacted"
+            "the value has {length} bytes, but redaction requires at least {least}"
         ));
     }
     if value.len() > LONGEST {
         return Err(format!(
-            "the value has more than {LONGEST} bytes; hand in its lines one by one"
+            "the value has more than {LONGEST} bytes; register its lines one by one"
         ));
     }
     Ok(())
 }
 
-/// Hands in the value on standard input. When this returns, the value is redacted; if it fails, the job's output is
-/// withheld from then on.
+/// Registers the value on standard input for redaction. If this fails, the job's output is withheld
+/// from then on.
 pub fn hand_in() -> anyhow::Result<()> {
-    let socket =
-        env::var_os(SOCKET).map(PathBuf::from).context("this is only for scripts of a job")?;
+    let socket = env::var_os(SOCKET)
+        .map(PathBuf::from)
+        .context("STEAD_REDACT_SOCKET is not set; run this command in a script of a job")?;
     let handed_in = send(&socket);
     if handed_in.is_err() {
         withhold();
@@ -145,15 +150,16 @@ pub fn hand_in() -> anyhow::Result<()> {
 /// Withholds the rest of the output of the job that this process belongs to, if there is one.
 pub fn withhold() {
     if let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) {
-        // It is gone if the output is withheld already.
+        // The file no longer exists if the output is withheld already.
         let _gone = fs::remove_file(socket.with_extension(COMPLETE));
     }
 }
 
 fn send(socket: &Path) -> anyhow::Result<()> {
-    // First: the shim notices if this process is killed before it has the value.
+    // Connect first, so that the shim notices if this process is killed before it has sent the
+    // value.
     let (_dir, address) = short(socket)?;
-    let mut stream = UnixStream::connect(address).context("the job's shim does not listen")?;
+    let mut stream = UnixStream::connect(address).context("cannot connect to the job's shim")?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let value = read();
@@ -168,8 +174,8 @@ fn send(socket: &Path) -> anyhow::Result<()> {
     let mut answer = String::new();
     let answered = stream.read_to_string(&mut answer);
     value?;
-    answered.context("the job's shim did not answer")?;
-    if answer == "ok" { Ok(()) } else { bail!("the job's shim did not take the value") }
+    answered.context("the job's shim did not respond")?;
+    if answer == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
 }
 
 fn read() -> anyhow::Result<Zeroizing<String>> {
@@ -179,7 +185,8 @@ fn read() -> anyhow::Result<Zeroizing<String>> {
     Ok(value)
 }
 
-/// The same place by a path that fits a socket's address (107 bytes), and what keeps that path valid.
+/// Returns a path to the same file that fits a socket's address (107 bytes), and the open directory
+/// that keeps it valid.
 fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let dir = File::open(parent)?;
@@ -188,7 +195,7 @@ fn short(path: &Path) -> io::Result<(File, PathBuf)> {
     Ok((dir, short))
 }
 
-/// Removes the socket and the file beside it.
+/// Removes the socket and the file next to it.
 pub fn remove(dir: &JobDir) {
     for path in [dir.redact(), dir.redact().with_extension(COMPLETE)] {
         let _best_effort = data::remove(&path);

@@ -1,4 +1,4 @@
-//! End of a job: ends every process that descends from it.
+//! Ends every descendant of a job when the job ends.
 use std::{
     collections::BTreeSet,
     io,
@@ -17,14 +17,14 @@ use crate::{
 
 /// Interval between checks.
 const LOOK: Duration = Duration::from_millis(50);
-/// Time that the kernel gets to end killed processes.
+/// Timeout for the kernel to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes that the plugin left behind.
 pub(super) struct Leftovers {
-    /// At least one had to be killed.
+    /// At least one of them was killed.
     pub killed: bool,
-    /// Those that could not be ended, as the report names them.
+    /// Labels of those that could not be ended, for the report.
     pub not_ended: Vec<String>,
 }
 
@@ -37,7 +37,8 @@ pub(super) async fn end(
     if let Some(cgroup) = cgroup
         && let Err(error) = cgroup.leave()
     {
-        // Killing the group would kill this process, so `members` is not used: the process tree is complete.
+        // Killing the group would kill this process. The process tree is complete without the
+        // group.
         watch
             .recorder
             .pen()
@@ -62,12 +63,13 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
         if !told && is_readable {
             told = true;
             let names = labels(&left).join(", ");
-            watch.recorder.pen().say(&format!("ending what the job left running: {names}"));
+            watch.recorder.pen().say(&format!("ending remaining processes of the job: {names}"));
         }
         let is_over = watch.forced_at.unwrap_or(until) <= Instant::now();
         if watch.cancel.forced.is_cancelled() || is_over {
             let killed_at = *killed_at.get_or_insert_with(Instant::now);
-            // None of them may start another while they are killed one after the other.
+            // Freeze all of them first, so that none can start another while they are killed one by
+            // one.
             left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
             if let Some(cgroup) = cgroup {
                 cgroup.kill();
@@ -79,7 +81,7 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
                     false => vec!["unknown: /proc cannot be read".into()],
                 };
                 let names = not_ended.join(", ");
-                watch.recorder.pen().say(&format!("these could not be ended: {names}"));
+                watch.recorder.pen().say(&format!("cannot end these processes: {names}"));
                 return Leftovers { killed: true, not_ended };
             }
         } else {
@@ -94,7 +96,8 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
     }
 }
 
-/// A process can fork and end while `/proc` is read, so that one look misses both: two in a row do not.
+/// Returns the remaining processes. A process can fork and exit while `/proc` is read, so an empty
+/// result is checked twice.
 fn left(cgroup: Option<&Cgroup>) -> io::Result<Vec<Found>> {
     let look = || {
         let mut found = processes::descendants()?;
@@ -106,7 +109,7 @@ fn left(cgroup: Option<&Cgroup>) -> io::Result<Vec<Found>> {
     if found.as_ref().is_ok_and(Vec::is_empty) { look() } else { found }
 }
 
-/// At most so many that a report can hold them, each of them once.
+/// Returns distinct labels, no more than a report can hold.
 pub(crate) fn labels(left: &[Found]) -> Vec<String> {
     let all: BTreeSet<String> = left.iter().map(Found::label).collect();
     let more = all.len().saturating_sub(NOT_ENDED - 1);

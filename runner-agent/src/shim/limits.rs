@@ -1,4 +1,4 @@
-//! What holds a child back: its time, its silence, its memory.
+//! Limits of a child: its time, its time without output, and its memory.
 use std::time::{Duration, Instant};
 
 use schemas::manifest::Limits;
@@ -6,19 +6,20 @@ use schemas::manifest::Limits;
 use super::order::{CancelOrder, Cause};
 use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
-/// How often the watch looks.
+/// Interval between checks.
 const LOOK: Duration = Duration::from_millis(100);
-/// How often the log is made durable.
+/// Interval between syncs of the log.
 const SYNC: Duration = Duration::from_millis(200);
 
-/// In front of every command of a job: a shell that limits itself and becomes the command.
+/// Returns the prefix of every command of a job: a shell that limits its memory and then executes
+/// the command.
 pub fn wrapper(limits: &Limits) -> Vec<String> {
     let Some(bytes) = limits.memory_bytes else { return Vec::new() };
     let script = format!("ulimit -v {} && exec \"$@\"", bytes / 1024);
     ["/bin/sh", "-c", &script, "stead-limits"].map(String::from).to_vec()
 }
 
-/// Watches one execution until it ends, and says stop.
+/// Watches one execution until it ends, and stops it.
 pub struct Watch {
     pub dir: JobDir,
     pub cancel: Cancel,
@@ -28,7 +29,7 @@ pub struct Watch {
     /// Longest grace period that an order may give.
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
-    /// What wanted the end, once something did.
+    /// Cause of the stop, once there is one.
     pub cause: Option<Cause>,
     pub forced_at: Option<Instant>,
     synced: Instant,
@@ -58,7 +59,8 @@ impl Watch {
         }
     }
 
-    /// Look again and again; ends only when a child had every chance to end and did not.
+    /// Checks repeatedly. Returns only if the child still runs 20 seconds after it was to be
+    /// killed.
     pub async fn stuck(&mut self) {
         loop {
             self.look();
@@ -72,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// Stop, with this patience. A later word may only be less patient.
+    /// Stops the child with this grace period. A later order can only shorten it.
     pub fn stop(&mut self, order: &CancelOrder) {
         let grace = order.grace_ms.map_or(self.grace, Duration::from_millis).min(self.max_grace);
         let at = Instant::now() + grace;
@@ -88,12 +90,12 @@ impl Watch {
         }
     }
 
-    /// Stop because the shim itself got a signal.
+    /// Stops the child because the shim received a signal.
     pub fn stop_as_told(&mut self) {
-        self.stop(&Self::own(Cause::AgentStop, "the shim was told to stop"));
+        self.stop(&Self::own(Cause::AgentStop, "the shim received a signal to stop"));
     }
 
-    /// Look once.
+    /// Checks orders, deadline and time without output once.
     pub fn look(&mut self) {
         processes::reap();
         if self.synced.elapsed() >= SYNC {
@@ -113,7 +115,7 @@ impl Watch {
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
         {
-            self.recorder.pen().say("the grace is over: SIGKILL");
+            self.recorder.pen().say("the grace period is over: SIGKILL");
             self.cancel.forced.cancel();
         }
     }

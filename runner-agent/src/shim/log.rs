@@ -1,12 +1,12 @@
-//! The log of one execution: records on lines, appended to one file that is exactly what is sent.
+//! Log of one execution: one record per line, appended to the file that is sent byte by byte.
 //!
 //! ```text
-//! log.ndjson   record … record │ the beginning, while it fits
-//! tail.0/1     record … record │ what came after: two files in turn, the older one is dropped
+//! log.ndjson   record … record │ the beginning, up to its limit
+//! tail.0/1     record … record │ later records: two files in turn, the older one is dropped
 //! at the end   log.ndjson ◀── {"omitted":BYTES} ◀── the last records of the tail
 //! ```
 //!
-//! A disk that is full costs log bytes, and the log says how many; it never costs the job.
+//! A full disk loses log bytes, and the log states how many. It never stops the job.
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use super::tail::Tail;
 use crate::{data, data::JobDir, host};
 
-/// An open log.
+/// Open log.
 pub struct Log {
     file: File,
     began: Instant,
@@ -42,19 +42,19 @@ pub struct Log {
     dirty: bool,
 }
 
-/// What the server is told of a whole log.
+/// Length and digest of a finalized log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seal {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// SHA-256, hexadecimal.
+    /// SHA-256 in hexadecimal.
     pub sha256: String,
-    /// Bytes that were left out.
+    /// Number of bytes that were left out.
     pub omitted: u64,
 }
 
 impl Log {
-    /// Begin a log; `keep` is how many bytes of it are wanted.
+    /// Begins a log that keeps about `keep` bytes.
     pub fn begin(dir: &JobDir, keep: u64) -> io::Result<Self> {
         let now = Instant::now();
         let keep = keep.clamp(64 * 1024, HEAD_BYTES + TAIL_BYTES);
@@ -78,27 +78,27 @@ impl Log {
         Ok(log)
     }
 
-    /// Bytes that can be sent by now.
+    /// Returns the number of bytes that can be sent now.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// How long nobody has said anything.
+    /// Returns the time since the last output of a child.
     pub fn silence(&self) -> Duration {
         self.written.elapsed()
     }
 
-    /// What comes now belongs to this phase.
+    /// Starts a phase. Later records belong to it.
     pub fn enter(&mut self, phase: &str) {
         self.phase = Some(phase.into());
     }
 
-    /// The shim says something itself.
+    /// Adds a record of the shim.
     pub fn say(&mut self, text: &str) {
         self.record(LogStream::Shim, text, false);
     }
 
-    /// Lines with their newlines; what has none goes on in the next record.
+    /// Adds lines with their newlines. A line without one continues in the next record.
     pub fn lines(&mut self, stream: LogStream, text: &[u8]) {
         self.written = Instant::now();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -126,7 +126,7 @@ impl Log {
     }
 
     fn write(&mut self, record: &LogRecord) {
-        // A record is made of texts and numbers: it always has a JSON.
+        // A record consists of strings and numbers, so this never fails.
         let Ok(mut line) = serde_json::to_vec(record) else { return };
         line.push(b'\n');
         let fits = self.length + line.len() as u64 <= self.head_limit;
@@ -137,7 +137,7 @@ impl Log {
         self.tail.get_or_insert_with(|| Tail::new(dir, limit, record.n)).push(&line);
     }
 
-    /// All of it or nothing of it.
+    /// Appends all bytes or none.
     fn append(&mut self, bytes: &[u8]) -> bool {
         if self.file.write_all(bytes).is_err() {
             let _best_effort = self.file.set_len(self.length);
@@ -149,15 +149,16 @@ impl Log {
         true
     }
 
-    /// Make what was written durable.
+    /// Syncs what was written to disk.
     pub fn sync(&mut self) {
         if std::mem::take(&mut self.dirty) {
-            // A disk that cannot do it now may do it the next time.
+            // A failed sync is repeated the next time.
             self.dirty = self.file.sync_data().is_err();
         }
     }
 
-    /// End it: what is left of the tail follows, after a word about what is not.
+    /// Finalizes the log: adds a record with the number of bytes that were left out, then the rest
+    /// of the tail.
     pub fn end(&mut self) -> Seal {
         let mut omitted = 0;
         if let Some(tail) = self.tail.take() {
@@ -252,7 +253,8 @@ mod tests {
         assert_eq!(records[gap].omitted, Some(seal.omitted));
         assert_eq!(records[gap].n, records[gap - 1].n + 1);
         assert!(records.windows(2).all(|pair| pair[0].n < pair[1].n));
-        // What was sent and what was left out are all there is. Nobody knows at what time a record was left out.
+        // Records in the log and records left out are all there are. The timestamp of a record that
+        // was left out is unknown.
         let kept: std::collections::BTreeSet<u64> = records
             .iter()
             .filter(|record| record.omitted.is_none())

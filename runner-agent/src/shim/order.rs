@@ -1,4 +1,5 @@
-//! What the supervisor hands to a shim: once, through a pipe, never through a file or an argument.
+//! Order of the supervisor to a shim. It is sent once through a pipe, and never through a file or
+//! an argument.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use domain::digest::Digest;
@@ -10,33 +11,33 @@ use crate::{
     tls::Trust,
 };
 
-/// Everything that a shim needs and cannot read in its directory.
+/// Everything that a shim needs and that is not in its directory.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
-    /// The manifest's bytes as they were signed: JSON.
+    /// Bytes of the manifest as they were signed: JSON.
     pub manifest: String,
-    /// Their SHA-256.
+    /// SHA-256 of the manifest's bytes.
     pub manifest_digest: Digest,
     /// Scheme, host and port of the Runner listener.
     pub server: String,
-    /// Whom to believe to be that.
+    /// Certificates that the agent trusts for this server.
     pub trust: Trust,
-    /// For the registry. Redacted.
+    /// Token for the registry. It is redacted.
     pub job_token: String,
-    /// On the clock that nobody sets: milliseconds since the host started.
+    /// Deadline on the monotonic clock, in milliseconds since the host started.
     pub deadline_uptime_ms: u64,
-    /// Longest grace period that this runner gives: milliseconds.
+    /// Longest grace period that this runner allows, in milliseconds.
     pub max_grace_ms: u64,
-    /// Variables that the customer passes on. Their values are redacted.
+    /// Environment variables that the customer passes to jobs. Their values are redacted.
     pub pass_env: BTreeMap<String, String>,
-    /// Where programs are found.
+    /// Search path of programs.
     pub path: String,
-    /// Where plugin executables are.
+    /// Directory of the plugin executables.
     pub plugin_dir: PathBuf,
 }
 
 impl Order {
-    /// The manifest, within the limits of this runner.
+    /// Returns the manifest, with the grace period limited by this runner.
     pub fn limited_manifest(&self) -> serde_json::Result<Manifest> {
         let mut manifest: Manifest = serde_json::from_str(&self.manifest)?;
         let grace = &mut manifest.timeouts.grace_ms;
@@ -44,7 +45,7 @@ impl Order {
         Ok(manifest)
     }
 
-    /// Every value that must not be seen.
+    /// Returns every value to redact.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.pass_env.values().map(String::as_str).chain([self.job_token.as_str()])
     }
@@ -56,30 +57,28 @@ impl std::fmt::Debug for Order {
     }
 }
 
-/// The supervisor's word to a running shim: a file, so that it survives both.
+/// Order of the supervisor to stop a running job. It is a file, so that it outlives both processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelOrder {
-    /// Why, for people.
+    /// Reason, for users.
     pub reason: String,
-    /// Milliseconds from the polite signal to the last one; absent: what the manifest gives the work to write down
-    /// what it has done.
+    /// Milliseconds from the stop signal to SIGKILL. Absent: the grace period of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    /// Who wants it.
     pub cause: Cause,
 }
 
 impl CancelOrder {
-    /// The order that this job has, if any. One that cannot be read is an order to stop.
+    /// Returns the order for this job, if there is one. An order that cannot be read stops the job.
     pub fn of(dir: &JobDir) -> Option<Self> {
         let path = dir.cancel();
         match data::read_json(&path) {
             Ok(order) => order,
-            // Without a free file descriptor no file can be read, also one that is not there.
+            // Without a free file descriptor even a missing file cannot be read.
             Err(_) if matches!(fs::exists(&path), Ok(false)) => None,
             Err(error) => {
                 let reason = format!(
-                    "cannot read {}: {error}; its sender is unknown, so the job is stopped as by the runner",
+                    "cannot read the order {}: {error}; the runner stops the job",
                     path.display()
                 );
                 Some(CancelOrder { reason, grace_ms: None, cause: Cause::AgentStop })
@@ -87,29 +86,30 @@ impl CancelOrder {
         }
     }
 
-    /// The vendor's cancel. The shim limits the grace period.
+    /// Returns the order for a cancel of the vendor. The shim limits the grace period.
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };
         let grace_ms = Some(grace_s.saturating_mul(1_000));
         CancelOrder { reason, grace_ms, cause: Cause::Cancel }
     }
 
-    /// Whether this leaves less time than what was told before. The manifest's own time counts as the longest.
+    /// Returns whether this order leaves less time than an earlier one. The grace period of the
+    /// manifest counts as the longest.
     pub fn is_less_patient(&self, told: &CancelOrder) -> bool {
         self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
     }
 }
 
-/// Why a child is stopped.
+/// Cause of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Somebody asked.
+    /// The job was cancelled.
     Cancel,
-    /// Its time is over.
+    /// The deadline has passed.
     Deadline,
-    /// It was silent for too long.
+    /// The child wrote no output for too long.
     NoOutput,
-    /// The agent or the host stops at once, or the customer said so.
+    /// The agent or the host stops immediately, or the customer stops all jobs.
     AgentStop,
 }

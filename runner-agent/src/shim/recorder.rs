@@ -1,4 +1,5 @@
-//! The shim's pen: everything a plugin says goes through here, redacted, to the log and to the reports.
+//! Recorder of the shim. It redacts everything that a plugin reports and writes it to the log and
+//! to the reports.
 use std::{
     collections::BTreeMap,
     fs::File,
@@ -28,23 +29,23 @@ use crate::{
     state::StateMark,
 };
 
-/// Reports of phases beyond this are left out; the log still has them.
+/// Largest number of reported phases. The log has all of them.
 const PHASES: u32 = 64;
-/// Disk that is kept for the last word.
+/// Bytes of disk that are reserved for the final report.
 const RESERVE: usize = 256 * 1024;
-/// A plugin's line of this length was cut and goes on.
+/// Length at which a line of a plugin is split and continues.
 const CUT: usize = 1 << 20;
 
-/// A report is at most 64 KiB; more of a story than this is in the log.
+/// Longest detail in bytes. A report has at most 64 KiB, and the log has everything.
 pub const DETAIL: usize = 4 * 1024;
-/// Bytes of a phase's name.
+/// Longest name of a phase in bytes.
 const NAME: usize = 120;
 
-/// The most bytes of one output.
+/// Largest output in bytes.
 const OUTPUT: usize = OUTPUTS_BYTES / 2;
 
-/// The outputs that a report can carry, and the names of those that it cannot: work that was done has not failed
-/// because it has much to say.
+/// Returns the outputs that a report can carry, and the names of the others. Outputs that are too
+/// large must not fail work that was done.
 fn fitting(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
     let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS_BYTES);
     for (name, value) in outputs {
@@ -59,7 +60,7 @@ fn fitting(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>
     (fitting, withheld)
 }
 
-/// A text that fits, cut between two characters.
+/// Shortens a text to the limit, between two characters.
 pub fn brief(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit - '…'.len_utf8()));
@@ -68,7 +69,7 @@ pub fn brief(mut text: String, limit: usize) -> String {
     text
 }
 
-/// Everything that is written of one execution.
+/// Writer for everything that is recorded of one execution.
 pub struct Pen {
     pub job: JobId,
     pub execution: ExecutionId,
@@ -82,19 +83,19 @@ pub struct Pen {
     phases: u32,
     waiting: [Waiting; 2],
     guard: Option<Guard>,
-    /// A value could not be handed in to be redacted: nothing of the child is shown any more.
+    /// A value could not be registered for redaction, so the child's output is no longer shown.
     withheld: bool,
 }
 
 /// Placeholder for withheld output.
 const WITHHELD: &str = "[withheld]";
 
-/// The pen in the hands of a plugin and of the shim that watches it.
+/// Handle of the writer that the plugin and the watching shim share.
 #[derive(Clone)]
 pub struct Recorder(Arc<Mutex<Pen>>);
 
 impl Recorder {
-    /// Begin to write.
+    /// Creates the log, the reports and the reserve.
     pub fn begin(
         (job, execution): (JobId, ExecutionId),
         dir: JobDir,
@@ -126,23 +127,23 @@ impl Recorder {
         Ok(Recorder(Arc::new(Mutex::new(pen))))
     }
 
-    /// The pen; a plugin that panicked while it held it has not harmed it.
+    /// Locks the writer. It stays usable if a plugin panicked while it held the lock.
     pub fn pen(&self) -> MutexGuard<'_, Pen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pen {
-    /// One more report, on disk when this returns.
+    /// Appends a report. It is on disk when this returns.
     pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
-        // The supervisor signs the last word: a shim holds no key.
+        // The supervisor signs the final report: a shim has no key.
         let report = Report { execution, seq, body, log_len, end: None };
         let mut line = serde_json::to_vec(&report)?;
         line.push(b'\n');
         let length = self.reports.metadata()?.len();
         if let Err(error) = self.reports.write_all(&line) {
-            // All of it or nothing of it.
+            // Write all of it or nothing.
             let _best_effort = self.reports.set_len(length);
             return Err(error);
         }
@@ -150,40 +151,40 @@ impl Pen {
         self.reports.sync_data()
     }
 
-    /// The shim says something itself.
+    /// Adds a record of the shim to the log.
     pub fn say(&mut self, text: &str) {
         let clean = self.redactor.text(text);
         self.log.say(&clean);
     }
 
-    /// One more value that must not be seen.
+    /// Registers a value to redact.
     pub fn hide(&mut self, value: Zeroizing<String>) {
         self.secrets.push(value);
         self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
     }
 
-    /// What is shown of a text.
+    /// Returns the part of a text that may be shown.
     pub fn clean(&self, text: &str) -> String {
         if self.withheld { WITHHELD.into() } else { self.redactor.text(text) }
     }
 
-    /// Shows the job's output from now on only as long as this guard allows it.
+    /// Shows the job's output only while this guard allows it.
     pub fn guard(&mut self, guard: Guard) {
         self.guard = Some(guard);
     }
 
-    /// Shows nothing more of the child.
+    /// Stops showing the output of the child.
     pub fn withhold(&mut self) {
         if !self.withheld {
             self.withheld = true;
             self.log.say(
-                "a value could not be handed in to be redacted: the rest of the output is withheld",
+                "a value could not be registered for redaction: the rest of the output is withheld",
             );
         }
     }
 
-    /// Looked at after the child has written and before it is shown: what a script writes after a value could not be
-    /// handed in never is.
+    /// Returns whether output is withheld. The check is between the child's write and the display.
+    /// So output that follows a value that could not be registered is never shown.
     fn is_withheld(&mut self) -> bool {
         if !self.withheld && self.guard.as_ref().is_some_and(|guard| !guard.may_show()) {
             self.withhold();
@@ -191,7 +192,7 @@ impl Pen {
         self.withheld
     }
 
-    /// The log, for its clock and its disk.
+    /// Returns the log, for its clock and its syncs.
     pub fn log(&mut self) -> &mut Log {
         &mut self.log
     }
@@ -215,31 +216,32 @@ impl Pen {
     }
 
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
-        // The approval is on the digest of this summary: it cannot be cleaned, only be kept back.
+        // An approval covers the digest of this summary. So the summary cannot be redacted, only
+        // rejected.
         if self.redactor.value(plan.summary.clone()) != plan.summary {
-            return Err(io::Error::other("the plan's summary holds a secret value"));
+            return Err(io::Error::other("the summary of the plan contains a secret value"));
         }
         let bytes = proof::canonical::json(&plan.summary).map_err(io::Error::other)?;
         data::replace(&self.dir.blobs().join(plan.summary_digest.to_string()), &bytes)?;
         let PlanRecord { digest, file, summary_digest: summary, noop, .. } = plan;
         let PlanRecord { add, change, destroy, tool, .. } = plan;
-        // The supervisor signs it: a shim holds no key.
+        // The supervisor signs the plan: a shim has no key.
         let signature = String::new();
         let plan =
             PlanReport { digest, file, summary, noop, add, change, destroy, tool, signature };
         self.report(ReportBody::Plan(plan))
     }
 
-    /// The last word: the log is closed first, the report and the journal say how it was.
+    /// Writes the final report. The log is finalized first, because report and journal describe it.
     pub fn finish(&mut self, mut last: Finished) -> io::Result<()> {
-        // Whatever filled the disk, there is room for the word about it.
+        // Removing the reserve makes space for the final report on a full disk.
         let _best_effort = data::remove(&self.dir.reserve());
         for (index, stream) in [LogStream::Out, LogStream::Err].into_iter().enumerate() {
             let rest = self.redactor.rest(&mut self.waiting[index]);
             self.log.lines(stream, &rest);
         }
         let detail = match self.is_withheld() {
-            true => "a value could not be handed in to be redacted: output and detail are withheld"
+            true => "a value could not be registered for redaction: output and detail are withheld"
                 .into(),
             false => self.redactor.text(&last.detail),
         };
@@ -252,14 +254,15 @@ impl Pen {
             signal: last.signal,
             reason: last.reason,
         };
-        // The journal has the end also when the report cannot be written: the agent then reports what it says.
+        // Journal the result even if the report cannot be written: the agent then reports it from
+        // the journal.
         let reported = self.report(ReportBody::Finished(last));
         let (job, execution) = (self.job, self.execution);
         self.journal.write(Fact::Exited { job, execution, exit })?;
         reported
     }
 
-    /// A fact for the journal.
+    /// Writes an entry to the journal.
     pub fn journal(&self, fact: Fact) -> io::Result<()> {
         self.journal.write(fact)
     }
@@ -268,15 +271,15 @@ impl Pen {
 impl Sink for Recorder {
     fn phase(&mut self, name: &str) {
         let mut pen = self.pen();
-        // Cleaned before it is cut: half a secret is one that is not found any more.
+        // Redact before cutting: a secret that was cut would not be found.
         let withheld = pen.is_withheld();
         let name = if withheld { WITHHELD.into() } else { brief(pen.redactor.text(name), NAME) };
         pen.log.enter(&name);
         pen.phases += 1;
         if pen.phases <= PHASES {
-            // A report that cannot be written now is missed in the timeline; the work goes on.
+            // A phase that cannot be reported is missing in the timeline, but the work continues.
             if let Err(error) = pen.report(ReportBody::Phase { name }) {
-                pen.say(&format!("the phase could not be journalled: {error}"));
+                pen.say(&format!("cannot report the phase: {error}"));
             }
         }
     }
@@ -292,7 +295,7 @@ impl Sink for Recorder {
                 pen.journal(Fact::ChildStarted { execution: pen.execution, process, stop })
             }
             Err(_) if !processes::exists(pid) => Ok(()),
-            // It runs, and the journal would not know it: it must not become the program.
+            // The child runs and cannot be journalled, so it must not execute the program.
             Err(error) => Err(error),
         }
     }
@@ -304,14 +307,14 @@ impl Sink for Recorder {
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
         let mut pen = self.pen();
         if pen.is_withheld() {
-            let why = "a value could not be handed in to be redacted: the outputs are withheld";
+            let why = "a value could not be registered for redaction: the outputs are withheld";
             return Err(io::Error::other(why));
         }
         let clean =
             |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
         let (outputs, withheld) = fitting(outputs.into_iter().map(clean).collect());
         for name in withheld {
-            pen.say(&format!("the output {name} is too large to be reported: it stays here"));
+            pen.say(&format!("output {name} is too large to be reported"));
         }
         pen.report(ReportBody::Outputs { outputs })
     }

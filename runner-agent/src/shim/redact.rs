@@ -1,9 +1,11 @@
-//! Takes secret values out of everything that leaves a child, before it touches the disk.
+//! Removes secret values from everything that a child outputs, before it is written to disk.
 //!
-//! Exact values of six bytes and more, also where they are encoded (base64 at every alignment, URL, JSON,
-//! hexadecimal) and where they go over several lines: a line that may be the beginning of such a value waits
-//! for the next one. What a tool wraps or spaces out is found by pieces. Texts and lines also lose what only looks
-//! like a credential ([`shapes`]); values that flow on to others do not, or an output would change in silence.
+//! Exact values of six bytes and more are found, also if they are encoded (base64 at every
+//! alignment, URL, JSON, hexadecimal). They are found across lines, too: a line that may begin such
+//! a value is held until the next line. Values that a tool wraps or spaces out are found by pieces.
+//!
+//! Texts and lines also lose what only looks like a credential ([`shapes`]). Values for other
+//! components do not, because an output must not change silently.
 mod encoded;
 mod shapes;
 
@@ -16,24 +18,24 @@ use serde_json::Value;
 
 use self::{encoded::Pieces, shapes::InKey};
 
-/// What stands where a secret was.
+/// Replacement of a secret.
 pub const MARK: &str = "[redacted]";
-/// Shorter values would take half of every log with them.
+/// Shortest value that is redacted. Shorter ones would remove large parts of every log.
 pub const SHORTEST: usize = 6;
-/// So much of a line that goes on is kept back at least: what has the shape of a credential is no longer.
+/// Smallest part of an unfinished line that is held back. No credential shape is longer.
 const KEPT: usize = 8 * 1024;
 
-/// Knows the values; remembers nothing else.
+/// Redactor for a set of values. It keeps no other state.
 #[derive(Debug, Default)]
 pub struct Redactor {
     automaton: Option<AhoCorasick>,
     pieces: Pieces,
-    /// Beginnings of values that end with a newline.
+    /// Prefixes of values that end with a newline.
     beginnings: Vec<Vec<u8>>,
     longest: usize,
 }
 
-/// What of one stream waits for its next line.
+/// Part of one stream that is held back for the next line.
 #[derive(Debug, Default)]
 pub struct Waiting {
     pending: Vec<u8>,
@@ -41,7 +43,7 @@ pub struct Waiting {
 }
 
 impl Redactor {
-    /// A redactor of these values.
+    /// Creates a redactor for these values.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let values: Vec<&str> = values.into_iter().collect();
         let pieces = Pieces::of(values.iter().copied());
@@ -60,12 +62,12 @@ impl Redactor {
         Redactor { automaton, pieces, beginnings, longest }
     }
 
-    /// A text without the values.
+    /// Returns a text without the values and without credential shapes.
     pub fn text(&self, text: &str) -> String {
         String::from_utf8_lossy(&self.bytes(text.as_bytes())).into_owned()
     }
 
-    /// JSON without the values, in its keys and its texts.
+    /// Returns JSON without the values in its keys and strings.
     pub fn value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.exact_text(&text)),
@@ -79,7 +81,7 @@ impl Redactor {
         }
     }
 
-    /// Bytes without the values, and without what looks like one.
+    /// Returns bytes without the values and without credential shapes.
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
         shapes::without(self.exact(bytes))
     }
@@ -88,7 +90,7 @@ impl Redactor {
         String::from_utf8_lossy(&self.exact(text.as_bytes())).into_owned()
     }
 
-    /// Bytes without the values.
+    /// Returns bytes without the values.
     fn exact(&self, bytes: &[u8]) -> Vec<u8> {
         let Some(automaton) = &self.automaton else { return bytes.to_vec() };
         let mut clean = Vec::with_capacity(bytes.len());
@@ -96,15 +98,15 @@ impl Redactor {
             clean.extend_from_slice(MARK.as_bytes());
             true
         });
-        // From the end on, so that what was found before stays where it is.
+        // Replace from the end, so that earlier ranges stay valid.
         for range in self.pieces.find(&clean).into_iter().rev() {
             clean.splice(range, MARK.bytes());
         }
         clean
     }
 
-    /// Take in a line of a stream and give out what can be shown: whole lines with their newlines, and
-    /// after a line that `goes_on` its first part.
+    /// Takes a line of a stream and returns what can be shown. These are complete lines with their
+    /// newlines, or the first part of a line that `goes_on`.
     pub fn line(&self, waiting: &mut Waiting, line: &[u8], goes_on: bool) -> Vec<u8> {
         let pending = &mut waiting.pending;
         pending.extend_from_slice(line);
@@ -117,26 +119,28 @@ impl Redactor {
         waiting.in_key.lines(self.exact(&shown))
     }
 
-    /// What still waited at a stream's end.
+    /// Returns what is held back at the end of a stream.
     pub fn rest(&self, waiting: &mut Waiting) -> Vec<u8> {
         let shown = std::mem::take(&mut waiting.pending);
         waiting.in_key.lines(self.exact(&shown))
     }
 
-    /// Up to where no value of several lines may have begun, and no value is cut.
+    /// Returns the length of the part that can be shown. It ends before any multi-line value that
+    /// may have begun, and cuts no value.
     fn before_beginning(&self, pending: &[u8]) -> usize {
         let begun = self.beginnings.iter().filter(|start| pending.ends_with(start));
         let Some(longest) = begun.map(Vec::len).max() else { return pending.len() };
         let start = pending.len() - longest;
-        // From the start of its line on, so that the line stays whole.
+        // Go back to the start of the line, so that the line stays complete.
         let line = pending[..start].iter().rposition(|byte| *byte == b'\n');
         self.outside(pending, line.map_or(0, |newline| newline + 1))
     }
 
-    /// Up to where no value may have begun, when a line was cut anywhere.
+    /// Returns the length of the part that can be shown of a line that was cut anywhere. It ends
+    /// before any value that may have begun.
     fn before_cut(&self, pending: &[u8]) -> usize {
         let most = pending.len().saturating_sub(self.longest.max(KEPT));
-        // What looks like a credential without an end must not make a line wait for ever.
+        // A credential shape without an end must not hold back a line indefinitely.
         let least = most.saturating_sub(KEPT);
         let mut cut = most;
         loop {
@@ -149,7 +153,7 @@ impl Redactor {
         }
     }
 
-    /// This place, or the start of the value that it is inside of.
+    /// Returns this offset, or the start of the value that contains it.
     fn outside(&self, pending: &[u8], cut: usize) -> usize {
         let Some(automaton) = &self.automaton else { return cut };
         let over = automaton.find_iter(pending).find(|at| at.start() < cut && cut < at.end());
@@ -157,7 +161,7 @@ impl Redactor {
     }
 }
 
-/// A value as it may be written.
+/// Returns the forms in which a value may be written.
 fn variants(value: &str) -> Vec<Vec<u8>> {
     let mut all: Vec<String> = vec![value.into(), value.trim().into()];
     all.extend(value.lines().map(|line| line.trim().into()));
@@ -176,7 +180,7 @@ fn variants(value: &str) -> Vec<Vec<u8>> {
     all.into_iter().map(String::into_bytes).collect()
 }
 
-/// JSON as Go, PHP and .NET write it: more is escaped than has to be.
+/// Returns JSON as Go, PHP and .NET write it, with more escapes than necessary.
 fn escaped(json: &str) -> [String; 3] {
     let escape = |text: &str, which: &str, ascii: bool, upper: bool| -> String {
         let unit =
@@ -209,7 +213,7 @@ fn url_encoded(value: &str) -> [String; 3] {
     [encode(true), encode(false), encode(true).replace("%20", "+")]
 }
 
-/// The characters that are the same whatever stands around the value.
+/// Returns the characters that do not depend on the bytes around the value.
 fn base64_at(value: &str, alignment: usize) -> [String; 2] {
     let mut bytes = vec![0; alignment];
     bytes.extend_from_slice(value.as_bytes());
@@ -270,7 +274,7 @@ mod tests {
         assert_eq!(Redactor::new(["true", "12345", ""]).text("true 12345"), "true 12345");
     }
 
-    /// Feeds lines and gives out everything that was shown, and what was shown before the last line.
+    /// Feeds lines and returns everything that was shown.
     fn shown(redactor: &Redactor, lines: &[&str]) -> String {
         let mut waiting = Waiting::default();
         let mut all = Vec::new();
@@ -319,7 +323,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Whatever stands around a value and wherever lines end or are cut, it is not shown.
+        /// A value is never shown, whatever is around it and wherever lines end or are cut.
         #[test]
         fn a_value_is_never_shown(
             values in proptest::collection::vec("[ab\n]{0,6}[a-c]{3}[ab\n]{0,4}[a-c]{3}", 1..4),
@@ -345,7 +349,7 @@ mod tests {
             all.extend(redactor.rest(&mut waiting));
             let shown = String::from_utf8(all).unwrap();
             for value in &values {
-                // The mark itself has some of these letters, but never six of them in a row.
+                // The mark itself contains some of these letters, but never six of them in a row.
                 proptest::prop_assert!(!shown.contains(value.as_str()), "{value:?} in {shown:?} of {text:?}");
             }
         }

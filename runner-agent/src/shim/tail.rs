@@ -1,4 +1,4 @@
-//! The end of a log that has become too long: two files in turn, the older one is dropped.
+//! End of a log that exceeds its limit: two files in turn, of which the older one is dropped.
 use std::{
     fs::{self, File},
     io::Write as _,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::data;
 
-/// The last bytes of a log that has become too long.
+/// Last bytes of a log that exceeds its limit.
 pub struct Tail {
     files: [PathBuf; 2],
     current: Option<File>,
@@ -15,7 +15,7 @@ pub struct Tail {
     length: u64,
     pushed: u64,
     limit: u64,
-    /// The number of the first record that did not fit.
+    /// Number of the first record that did not fit.
     pub first: u64,
 }
 
@@ -25,7 +25,7 @@ impl Tail {
         Tail { files, current: None, older: 0, length: 0, pushed: 0, limit, first }
     }
 
-    /// Add a record.
+    /// Adds a record.
     pub fn push(&mut self, line: &[u8]) {
         let size = line.len() as u64;
         self.pushed += size;
@@ -40,7 +40,7 @@ impl Tail {
         }
     }
 
-    /// The current file becomes the older one, the older one begins anew.
+    /// Makes the current file the older one and starts a new one.
     fn turn(&mut self) {
         let [current, older] = &self.files;
         if self.current.take().is_some() && fs::rename(current, older).is_ok() {
@@ -51,7 +51,7 @@ impl Tail {
         self.length = 0;
     }
 
-    /// The last records that fit, and how many bytes do not.
+    /// Returns the last records that fit, and the number of bytes that do not.
     pub fn end(self) -> (Vec<u8>, u64) {
         let [current, older] = &self.files;
         let mut kept =

@@ -1,4 +1,4 @@
-//! What the journal knows of every claim that is not done: the memory of an agent that died.
+//! Recovers the open claims of an earlier agent process from the journal.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
@@ -20,42 +20,40 @@ use crate::{
     journal::{Entry, Fact, Stop},
 };
 
-/// Time after its planned start during which a shim that was given up may still begin.
+/// Time after its `spawning` entry during which the shim of an abandoned claim may still start.
 const LATE: TimeDelta = TimeDelta::hours(1);
 
-/// How far a claim came.
+/// Progress of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stage {
-    /// It was sent, perhaps.
+    /// The claim request may have been sent.
     Claiming,
-    /// It was granted.
+    /// The server granted the claim.
     Claimed,
-    /// It was granted, and we do not do it.
+    /// The server granted the claim and the runner refused the job.
     Refused { by: RefusedBy, rule: String, detail: String },
-    /// A shim was about to be started.
+    /// The agent was about to start the shim.
     Spawning,
-    /// A shim was started.
+    /// The shim started as this process.
     Spawned(Process),
-    /// The shim has written how it ended.
+    /// The journal has the result of the job.
     Exited(Exit),
 }
 
-/// One claim that is not done.
+/// Open claim: the journal has neither its report nor its abandonment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Known {
-    /// The job.
     pub job: JobId,
-    /// The execution, once it was granted.
+    /// Execution of the job, once the claim was granted.
     pub execution: Option<ExecutionId>,
-    /// The claim's key.
+    /// Idempotency key of the claim.
     pub claim_id: String,
-    /// How far it came.
     pub stage: Stage,
-    /// Process groups that its plugin started, and how each is stopped.
+    /// Process groups that the plugin started, each with its stop signal and grace period.
     pub children: Vec<(Process, Stop)>,
 }
 
-/// Fold a journal into the claims that are not done, in the order of the claims.
+/// Folds journal entries into the open claims, in the order of the claims.
 pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
     let mut open: BTreeMap<String, Known> = BTreeMap::new();
     for Entry { fact, .. } in entries {
@@ -120,23 +118,24 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             | Fact::Unknown => {}
         }
     }
-    // Claim ids are ULIDs: their order is that of the claims.
+    // Claim ids are ULIDs, so the map is in the order of the claims.
     open.into_values().collect()
 }
 
-/// The claims of this agent's journal that are not done.
+/// Returns the open claims of this agent's journal.
 pub fn open_ends(agent: &Agent) -> io::Result<Vec<Known>> {
     Ok(fold(agent.journal.read()?))
 }
 
 impl Known {
-    /// Present state of the execution. On an error it is unknown whether the shim runs: ask again.
+    /// Returns the current state of the execution. An error means that the shim could not be
+    /// inspected: check again.
     pub fn state(&self, data: &Data) -> io::Result<ExecutionState> {
         Ok(match &self.stage {
             Stage::Claiming | Stage::Claimed => ExecutionState::NeverSpawned,
             Stage::Refused { .. } | Stage::Exited(_) => ExecutionState::Exited,
             Stage::Spawned(process) if process.is_alive()? => ExecutionState::Alive,
-            // The last word is on disk before the journal says that it is.
+            // The shim writes its final report before it writes the journal entry.
             Stage::Spawning | Stage::Spawned(_) if self.last_word(data).is_some() => {
                 ExecutionState::Exited
             }
@@ -144,10 +143,10 @@ impl Known {
         })
     }
 
-    /// What the shim said last, if it came so far.
+    /// Returns the shim's final report, if it wrote one.
     pub fn last_word(&self, data: &Data) -> Option<Finished> {
         let text = fs::read(data.job(self.execution?).reports()).ok()?;
-        // What has no end yet was not said: the reports of it are read in the same way.
+        // A line without a newline is incomplete. `Reports::read` ignores it as well.
         let whole = text.iter().rposition(|byte| *byte == b'\n')?;
         let lines = text[..whole].split(|byte| *byte == b'\n');
         lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {
@@ -165,7 +164,7 @@ impl Known {
         })
     }
 
-    /// Its shim, which leads the session that its children are in.
+    /// Returns the shim of the claim, which leads the session of the children.
     pub(super) fn shim(&self) -> Option<&Process> {
         match &self.stage {
             Stage::Spawned(shim) => Some(shim),
@@ -177,12 +176,13 @@ impl Known {
         }
     }
 
-    /// Whether anything that its plugin started still lives.
+    /// Returns whether a child's process group has members. A group that cannot be inspected counts
+    /// as alive.
     pub fn has_children(&self) -> bool {
         self.children.iter().any(|(child, _)| child.group_lives(self.shim()).unwrap_or(true))
     }
 
-    /// What a session says of it.
+    /// Returns the entry of this claim in a session request.
     pub fn entry(&self, data: &Data) -> io::Result<JournalEntry> {
         let log = self.execution.and_then(|execution| fs::metadata(data.job(execution).log()).ok());
         let exit = match &self.stage {
@@ -213,7 +213,8 @@ impl Known {
     }
 }
 
-/// Whether a shim that was given up lives after all: it said who it is when nobody waited for it any more.
+/// Returns whether the shim of an abandoned execution may run. A slow shim can write its `spawned`
+/// entry after the agent abandoned the claim.
 pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
@@ -222,7 +223,7 @@ pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     })
 }
 
-/// Claims that were given up, in the state that they had before.
+/// Returns the abandoned claims, each in its last state before that.
 fn given_up(entries: Vec<Entry>) -> Vec<Known> {
     let is_abandoned = |entry: &Entry| matches!(entry.fact, Fact::Abandoned { .. });
     let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
@@ -232,10 +233,11 @@ fn given_up(entries: Vec<Entry>) -> Vec<Known> {
     fold(others).into_iter().filter(is_given_up).collect()
 }
 
-/// Claims that were given up, of whose children some may live: a former agent may have ended before they did.
+/// Returns the abandoned claims whose shim has ended. Their children may still run if an earlier
+/// agent exited first.
 pub fn left_behind(entries: Vec<Entry>) -> Vec<Known> {
     let orphaned = |known: &Known| match &known.stage {
-        // One that cannot be looked at is not given up yet: it is looked for again.
+        // A shim that cannot be inspected may be alive. A later call checks it again.
         Stage::Spawned(shim) => !shim.may_be_alive(),
         Stage::Claiming
         | Stage::Claimed
@@ -246,8 +248,8 @@ pub fn left_behind(entries: Vec<Entry>) -> Vec<Known> {
     given_up(entries).into_iter().filter(orphaned).collect()
 }
 
-/// Claims whose files and journal entries are still needed: those that are not done, and those that were given up while
-/// something of them runs or may begin late.
+/// Returns the claims whose files and journal entries must be kept. These are the open claims, and
+/// abandoned claims that have running processes or whose shim may still start.
 pub(super) fn needed(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Known> {
     let may_begin = host::now() - LATE;
     let late: BTreeSet<_> = entries
@@ -271,13 +273,14 @@ pub(super) fn needed(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec
     needed
 }
 
-/// End what former agents have given up and not seen the end of.
+/// Ends the processes of claims that earlier agents abandoned.
 pub fn end_left_behind(agent: &Arc<Agent>) {
     let entries = agent.journal.read().unwrap_or_default();
     left_behind(entries).iter().for_each(|known| orphans::end(agent, known));
 }
 
-/// A shim that the former agent started a moment ago may not have said so yet.
+/// Waits up to 2 seconds for shims of an earlier agent that have not written their `spawned` entry
+/// yet.
 pub async fn settle(agent: &Agent) {
     for _ in 0..20 {
         let known = open_ends(agent).unwrap_or_default();

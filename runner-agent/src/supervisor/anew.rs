@@ -1,28 +1,31 @@
-//! Sessions that are opened anew because only a session settles what the journal has open. What makes one necessary
-//! may be there again at once (a disk that takes nothing), so there are pauses between them.
+//! Schedules session renewals. Only a new session reconciles the open claims of the journal with
+//! the server.
+//!
+//! The cause of a renewal can persist, for example a full disk, so renewals back off.
 use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
 const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(60);
-/// So long after it was due an agent that has nothing else to do waits for it.
+/// Time after its due time during which a renewal delays the exit of an idle agent.
 const WORTH: Duration = Duration::from_secs(30);
-/// After so much quiet the next one is the first again.
+/// Time since the previous renewal after which the back-off starts again.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// When the next session is opened although this one is well.
+/// Request for a new session while the current one is still valid.
 #[derive(Debug, Default)]
 pub(crate) struct Anew {
     due: Option<Instant>,
-    /// When the last one was due.
+    /// Due time of the previous renewal.
     former: Option<Instant>,
-    /// How many there were without quiet between them.
+    /// Number of renewals since the back-off started.
     rounds: u32,
 }
 
 impl Anew {
-    /// Another session is needed. Until it is open this one goes on: what runs needs its polls.
+    /// Requests a new session. The current session stays open until the due time, because running
+    /// jobs need its polls.
     pub fn ask(&mut self, now: Instant) {
         if self.due.is_some() {
             return;
@@ -36,22 +39,23 @@ impl Anew {
         (self.due, self.former) = (Some(due), Some(due));
     }
 
-    /// Whether one is needed.
+    /// Returns whether a new session is requested.
     pub fn is_asked(&self) -> bool {
         self.due.is_some()
     }
 
-    /// Whether an agent's end has to wait for it. A server that refuses it does not hold up the end for ever.
+    /// Returns whether the agent must delay its exit for the renewal. A server that rejects
+    /// sessions delays it for 30 seconds at most.
     pub fn holds_up(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| now < due + WORTH)
     }
 
-    /// Whether it is time for it.
+    /// Returns whether the renewal is due.
     pub fn is_due(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| now >= due)
     }
 
-    /// A session was opened.
+    /// Clears the request after a session was opened.
     pub fn opened(&mut self) {
         self.due = None;
     }
@@ -71,7 +75,7 @@ mod tests {
             assert!(anew.is_asked() && !anew.is_due(due - Duration::from_millis(1)));
             assert!(anew.is_due(due));
             assert!(anew.holds_up(due) && !anew.holds_up(due + WORTH));
-            // Who asks while one is due asks for the same one.
+            // A second request keeps the due time of the first.
             anew.ask(due);
             assert_eq!(anew.due, Some(due));
             anew.opened();

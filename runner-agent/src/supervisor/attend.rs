@@ -1,4 +1,5 @@
-//! One execution, from its shim's files to the server: reports in order, the log, the last word.
+//! Monitors one execution: reads the files of its shim, and sends its reports and its log to the
+//! server.
 mod sign;
 mod tell;
 
@@ -25,26 +26,27 @@ use crate::{
     shim::order::{CancelOrder, Cause},
 };
 
-/// How often the files are looked at.
+/// Interval between checks of the shim's files.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Between two chunks of a log whose job is over: what the server allows a runner.
+/// Interval between log chunks after the end of the job, within the server's rate limit.
 const PACE: Duration = Duration::from_millis(60);
-/// How long to wait before speaking again to a server that does not listen.
+/// Pause after the server rejected a report or the runner.
 const UNWANTED: Duration = Duration::from_secs(30);
 
-/// How many looks in a row may fail to read what a shim said before it counts as gone without a word.
+/// Number of consecutive failed reads of the reports after which the reports of an ended shim count
+/// as lost.
 const UNREADABLE: u32 = 600;
-/// How many chunks a server may take without having more of the log than before.
+/// Number of consecutive log chunks without progress after which the final report is sent again.
 const STALLED: u32 = 20;
 
-/// Why an execution is attended no more.
+/// Reason to stop monitoring an execution.
 enum Over {
-    /// The server knows everything.
+    /// The server has all reports and the log.
     Reported,
-    /// It is not the current one.
+    /// The server rejects the execution, or even its final report.
     Refused(Refused),
-    /// The shim is gone without a last word.
+    /// The shim ended without a final report.
     Vanished,
 }
 
@@ -55,21 +57,21 @@ struct Attendance {
     claim_id: String,
     dir: JobDir,
     shim: Option<Process>,
-    /// How it ended, when the journal knows.
+    /// Result of the job, if the journal has it.
     exit: Option<Exit>,
     upload: Upload,
     reports: Reports,
     patience: Patience,
-    /// The server takes no statement of this execution: its end goes without one.
+    /// The server rejects the signed statement of this execution, so its result is sent unsigned.
     unsigned: bool,
 }
 
-/// Attend an execution until the server knows how it ended.
+/// Monitors an execution until the server has its result.
 pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
     begin_with(agent, known, UNWANTED);
 }
 
-/// The same, with this pause before a server that refuses is spoken to again.
+/// Does the same as [`begin`] with another pause after a rejection.
 pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
     let Some(execution) = known.execution else { return };
     let shim = match &known.stage {
@@ -112,7 +114,8 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
                 end: None,
             });
         }
-        // Its reports may be lost, and with them that it began.
+        // The reports may be lost, including the one that the job started. Without it, some reasons
+        // mean to the server that nothing ran.
         Stage::Exited(exit) if !known.children.is_empty() => {
             let reason = tell::nothing_is_proven(exit.reason);
             attendance.exit = Some(Exit { reason, ..exit });
@@ -130,7 +133,7 @@ impl Attendance {
     async fn attend(&mut self) -> Over {
         let (mut unreadable, mut unseen) = (0, 0);
         loop {
-            // Looked at before the files: what a shim wrote last is there once it is gone.
+            // Check the shim before its files: it writes its last report before it ends.
             let gone = self.is_shim_gone(&mut unseen);
             unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
             if self.patience.may_report() {
@@ -154,7 +157,8 @@ impl Attendance {
             }
             if self.patience.may_send_log() {
                 match self.send_log(gone).await {
-                    // The server waited long enough for the log, and sealed what it had. How it ended is still wanted.
+                    // The server stopped waiting for the log and finalized it. It still needs the
+                    // result.
                     Err(SpoolError::Refused(refused)) if is_unknown_there(&refused) => {
                         self.upload.give_up();
                     }
@@ -166,7 +170,7 @@ impl Attendance {
                     Ok(()) | Err(SpoolError::Disk(_)) => {}
                 }
             }
-            // The last word may stand in what could not be read just now.
+            // The final report may be in the part that could not be read.
             let is_read = unreadable == 0 || unreadable >= UNREADABLE;
             if gone && is_read && self.reports.end().is_none() {
                 let Some(exit) = self.exit.clone() else { return Over::Vanished };
@@ -177,7 +181,7 @@ impl Attendance {
         }
     }
 
-    /// Whether the shim has ended. `unseen` counts how often in a row nothing could be learned of it.
+    /// Returns whether the shim has ended. `unseen` counts consecutive failed checks.
     fn is_shim_gone(&self, unseen: &mut u32) -> bool {
         match self.shim.as_ref().map_or(Ok(false), Process::is_alive) {
             Ok(alive) => {
@@ -194,16 +198,17 @@ impl Attendance {
         }
     }
 
-    /// A shim that had no disk for its last word, or whose files somebody removed: the journal has it.
+    /// Builds the final report from the journal. The shim had no disk space for it, or the files
+    /// were removed.
     fn speak_for_the_shim(&mut self, exit: Exit) {
         let log = fs::read(self.dir.log()).unwrap_or_default();
-        let detail = "the shim's last word is not on disk; this is what the runner's journal says";
+        let detail = "the shim's final report is missing; this result is from the runner's journal";
         let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
         let body = ReportBody::Finished(spawn::last_word(exit, detail.into(), &log));
         self.reports.end_with(Report { execution, seq, body, log_len, end: None });
     }
 
-    /// `false`: they could not be read this time.
+    /// Reads new reports. Returns `false` if they could not be read.
     fn read_reports(&mut self) -> bool {
         match self.reports.read() {
             Ok(None) => true,
@@ -212,13 +217,13 @@ impl Attendance {
                 true
             }
             Err(error) => {
-                warn!(execution.id = %self.execution, %error, "The reports cannot be read");
+                warn!(execution.id = %self.execution, %error, "Cannot read the reports, retrying");
                 false
             }
         }
     }
 
-    /// Send all but the last word, in order.
+    /// Sends all reports before the final one, in order.
     async fn send_reports(&mut self) -> Result<Option<Over>, Refused> {
         while let Some(report) = self.reports.next() {
             if matches!(report.body, ReportBody::Finished(_)) {
@@ -226,14 +231,14 @@ impl Attendance {
             }
             let refusal = matches!(report.body, ReportBody::Refused { .. });
             if refusal && !self.reports.are_ours() {
-                // A refusal ends the job; the server must know by then that there is a log.
+                // A refusal ends the job, so the server must receive the log first.
                 match self.send_log(true).await {
                     Ok(()) | Err(SpoolError::Disk(_)) => {}
                     Err(SpoolError::Refused(refused)) => return Err(*refused),
                 }
             }
             self.report(report).await?;
-            // Our own refusal is the last word: there is no shim and no log.
+            // The runner's own refusal is the last report: there is no shim and no log.
             if refusal && self.reports.are_ours() {
                 return Ok(Some(Over::Reported));
             }
@@ -241,15 +246,17 @@ impl Attendance {
         Ok(None)
     }
 
-    /// The last word first, so that everyone knows; then the rest of the log, until the server has it all.
-    /// `None`: something before it has to be said again.
+    /// Sends the final report first, so that the result is known early. Then sends the rest of the
+    /// log and repeats the report until the server has both.
+    ///
+    /// Returns `None` if another report must be sent first.
     async fn finish(&mut self, last: &Report) -> Option<Over> {
         let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
             return Some(Over::Vanished);
         };
         let mut mismatches = 0;
         loop {
-            // Signed again whenever it is said again: while the log went up the key may have become another one.
+            // Sign each attempt: the identity key may be replaced during the upload.
             let said = Report { end: self.signed(last), ..last.clone() };
             match self.post(&said).await {
                 Ok((202, answer)) if !self.upload.is_broken() => {
@@ -258,7 +265,7 @@ impl Attendance {
                 Ok(_) => return Some(Over::Reported),
                 Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
-                    warn!(execution.id = %self.execution, "The server has another log, sending it again");
+                    warn!(execution.id = %self.execution, "The server has a different log, sending it again");
                     self.upload.rewind(0);
                 }
                 Err(refused) => return self.mend(refused),
@@ -269,21 +276,28 @@ impl Attendance {
                 let before = self.upload.have();
                 match self.send_log(true).await {
                     Ok(()) if length >= *log_len => {}
-                    // The log is sealed, or the job another's: the answer to the last word says which.
+                    // The log is finalized, or another execution is current. The response to the
+                    // next final report shows which.
                     Err(SpoolError::Refused(refused)) if refused.status == 412 => {
                         self.upload.give_up();
                     }
                     Err(SpoolError::Refused(refused)) => return self.mend(*refused),
-                    // Somebody removed or cut it: the server seals what it has.
+                    // The log file was removed or truncated. The server finalizes the part that it
+                    // has.
                     Ok(()) | Err(SpoolError::Disk(_)) => {
-                        warn!(execution.id = %self.execution, "The log has {length} bytes of {log_len}");
+                        warn!(
+                            execution.id = %self.execution,
+                            bytes = length,
+                            expected_bytes = log_len,
+                            "The log is shorter than the final report states"
+                        );
                         return Some(Over::Reported);
                     }
                 }
                 stalled = if self.upload.have() > before { 0 } else { stalled + 1 };
                 tokio::time::sleep(PACE).await;
             }
-            // Between two last words there is a breath, whatever the server answers.
+            // Pause between two attempts, whatever the response was.
             tokio::time::sleep(PACE).await;
         }
     }
@@ -292,27 +306,33 @@ impl Attendance {
         let (job, execution, claim_id) = (self.job, self.execution, self.claim_id.clone());
         let fact = match over {
             Over::Reported => {
-                info!(job.id = %job, execution.id = %execution, "{execution} is done and reported");
+                info!(job.id = %job, execution.id = %execution, "Reported the result");
                 Fact::Reported { job, execution }
             }
             Over::Refused(refused) => {
                 let why = refused.to_string();
-                warn!(job.id = %job, execution.id = %execution, "Nothing more is said of {execution}: {why}");
-                let reason = "the job is no longer this runner's".into();
+                warn!(
+                    job.id = %job,
+                    execution.id = %execution,
+                    error = %why,
+                    "The server rejects the reports, abandoning the execution"
+                );
+                let reason = "the job no longer belongs to this runner".into();
                 let cause = Cause::AgentStop;
                 self.agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
                 Fact::Abandoned { job, claim_id, reason: why }
             }
             Over::Vanished => {
-                // Only a session can say that nobody knows how it ended.
-                warn!(job.id = %job, execution.id = %execution, "The shim of {execution} is gone without a word");
-                // Its place is free before that one is opened, which begins anew if there is a last word after all.
+                // Only a session request can report an unknown outcome.
+                warn!(job.id = %job, execution.id = %execution, "Shim exited without a result");
+                // Release the slot before the session opens. If a final report exists after all,
+                // the session starts the monitor again.
                 self.agent.release(job, Some(execution));
                 return self.agent.ask_anew();
             }
         };
         if let Err(error) = self.agent.journal.write(fact) {
-            warn!(%error, "The journal cannot be written");
+            warn!(%error, "Cannot write the journal");
         }
         self.agent.release(job, Some(execution));
         let agent = Arc::clone(&self.agent);
@@ -320,7 +340,8 @@ impl Attendance {
     }
 }
 
-/// A chunk was refused, and yet nobody else has the job: the server does not know how it ended.
+/// Returns whether the server rejected a log chunk because the outcome of the execution is unknown
+/// to it. The execution still belongs to this runner.
 fn is_unknown_there(refused: &Refused) -> bool {
     let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
     refused.status == 412 && state == Some("outcome_unknown")

@@ -1,4 +1,5 @@
-//! From an offer to a shim: claimed, verified, allowed, started; or refused, with the rule that refused it.
+//! Handles a job offer: claims the job, verifies and authorizes it, and starts its shim. A refusal
+//! names the rule.
 use std::{sync::Arc, time::Duration};
 
 use domain::ids::{ExecutionId, JobId};
@@ -26,14 +27,17 @@ use crate::{
     witness::{Doubt, Expected, Verified},
 };
 
-/// How long an offer waits for a slot: the server knows of a job's end before the job has tidied up.
+/// Longest wait of an offer for a free slot. The server can learn of the end of a job before the
+/// runner releases its slot.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);
-/// How long a claim that no known key has signed waits for the key. Every server has looked for it by then.
+/// Longest wait for a server key that signed a claim and is not known yet. Every server reads new
+/// keys within this time.
 const ROTATION: Duration = Duration::from_secs(8);
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A job was offered. It is taken if there is room now or in a moment; otherwise the offer lapses.
+/// Handles an offer. The runner claims the job if a slot is free now or soon; otherwise the offer
+/// expires.
 pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
     if !agent.capabilities().contains(&kind) || agent.state().running.contains_key(&job) {
         return;
@@ -49,17 +53,17 @@ pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
             Ok(Some(known)) => attend::begin(&agent, known),
             Ok(None) => agent.release(job, granted),
             Err(error) => {
-                warn!(job.id = %job, "{job} could not be taken: {error:#}");
+                warn!(job.id = %job, error = format!("{error:#}"), "Cannot process the offer");
                 agent.release(job, granted);
-                // What the journal has of it is settled with the next session; without one the server would wait
-                // until the deadline for a job that nobody began.
+                // The next session reconciles the claim. Without one, the server would wait until
+                // the deadline for a job that never started.
                 agent.ask_anew();
             }
         }
     });
 }
 
-/// Take a slot for a job, if one is free and the job has none.
+/// Reserves a slot for a job, if one is free and the job has none yet.
 fn hold(agent: &Agent, job: JobId) -> bool {
     if agent.free_slots() == 0 {
         return false;
@@ -90,7 +94,7 @@ async fn take(
     granted: &mut Option<ExecutionId>,
 ) -> anyhow::Result<Option<Known>> {
     let one_after_the_other = agent.claims.lock().await;
-    // The customer may have switched off while this waited, or the host may want an end.
+    // The runner may have been disabled or stopped while this task waited for the lock.
     let stays = switch::off(&agent.data).is_none() && *agent.stopping.borrow() == Stopping::No;
     let held = agent.state().session.clone();
     let Some(session) = held.filter(|_| stays) else { return Ok(None) };
@@ -106,7 +110,7 @@ async fn take(
     let answer = match agent.client.send::<Claimed>(&ask).await {
         Ok(answer) => answer,
         Err(refused) => {
-            info!(job.id = %job, "{job} went elsewhere: {refused}");
+            info!(job.id = %job, error = %refused, "The server did not grant the claim");
             let why = refused.to_string();
             agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
             if refused.is_superseded() {
@@ -116,12 +120,18 @@ async fn take(
         }
     };
     let received = host::uptime_ms();
-    let Some(claimed) = answer.body else { anyhow::bail!("the answer to the claim is empty") };
+    let Some(claimed) = answer.body else {
+        anyhow::bail!("cannot read the response to the claim: it has no body")
+    };
     host::server_said(claimed.server_time);
     let (execution, attempt) = (claimed.execution, claimed.attempt);
     if agent.claim_index(|index| index.was_granted(execution))? {
-        warn!(job.id = %job, execution.id = %execution, "{execution} was claimed here before: an old answer");
-        let why = "execution_known: it was claimed here before".into();
+        warn!(
+            job.id = %job,
+            execution.id = %execution,
+            "Ignoring the replayed response to an earlier claim"
+        );
+        let why = "execution_known: this runner has claimed the execution before".into();
         agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
         return Ok(None);
     }
@@ -141,7 +151,7 @@ async fn take(
         let question = Question::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
         match ask::wait(&agent.data, &agent.journal, &question, patience).await {
-            // An approval is one rule of several, and the others may have changed.
+            // An approval is one of several rules, and the others may have changed.
             Ok(Asked::Approved) => {
                 if let Ok((verified, _)) = allowed {
                     allowed = still_allowed(agent, verified).await;
@@ -151,10 +161,11 @@ async fn take(
             Err(no) => allowed = Err(no),
         }
     }
-    // No session is opened between the look and the start: it would say that nothing was started.
+    // No session may open between this check and the start: its request would report that nothing
+    // was started.
     let _no_session_meanwhile = agent.claims.lock().await;
     if agent.state().running.get(&job).is_none_or(|held| held.execution != known.execution) {
-        info!(job.id = %job, "{job} was taken away before it was started");
+        info!(job.id = %job, "The job lost its slot before it was started");
         return Ok(None);
     }
     known.stage = match allowed {
@@ -164,7 +175,7 @@ async fn take(
         },
         Err(Refusal { by, rule, detail }) => {
             let execution = claimed.execution;
-            warn!(job.id = %job, execution.id = %execution, rule, "{job} is refused: {detail}");
+            warn!(job.id = %job, execution.id = %execution, rule, detail, "Refused the job");
             let (rule_of, told) = (rule.clone(), detail.clone());
             let fact =
                 Fact::Refused { job, execution, refused_by: by, rule: rule_of, detail: told };
@@ -175,7 +186,7 @@ async fn take(
     Ok(Some(known))
 }
 
-/// Whether this may be done here: by the proofs, by the customer's rules, by the customer's hook.
+/// Checks the proofs, the customer's policy and the customer's veto command.
 async fn allowed(
     agent: &Agent,
     offered: (JobId, JobKind),
@@ -203,24 +214,24 @@ async fn allowed(
     Ok((verified, policy))
 }
 
-/// The customer's rules. A policy that cannot be read refuses every job.
+/// Reads the customer's policy. A policy that cannot be read refuses every job.
 fn policy(agent: &Agent) -> Result<Policy, Refusal> {
     Policy::current(&agent.data)
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
 }
 
 fn unwritten(error: std::io::Error) -> Refusal {
-    let detail = format!("the journal cannot be used: {error}");
+    let detail = format!("cannot use the journal: {error}");
     Refusal { by: RefusedBy::Verification, rule: "journal".into(), detail }
 }
 
-/// What may have changed while a person was asked.
+/// Checks the rules again that may have changed while an approval was pending.
 pub(super) async fn still_allowed(
     agent: &Agent,
     verified: Verified,
 ) -> Result<(Verified, Policy), Refusal> {
     if let Some(off) = switch::off(&agent.data) {
-        return Err(Refusal::policy("disabled", format!("the runner is off: {}", off.reason)));
+        return Err(Refusal::policy("disabled", format!("the runner is disabled: {}", off.reason)));
     }
     let policy = policy(agent)?;
     policy.allows(&verified.manifest, host::now())?;
@@ -251,7 +262,8 @@ async fn verified(
     verified
 }
 
-/// Both heads of a log that is not believed stay here, whatever becomes of the server.
+/// Saves both heads of a rejected log on this host, so that the evidence does not depend on the
+/// server.
 fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
     let kept = agent.witness.keep(job, claimed, refusal, host::now()).and_then(|name| {
         let evidence = name.unwrap_or_default();
@@ -259,14 +271,19 @@ fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal
     });
     match kept {
         Ok(()) => {
-            warn!(job.id = %job, "The vendor's log is not believed: `stead-runner witness evidence`")
+            warn!(job.id = %job, "Rejected the vendor's log: see `stead-runner witness evidence`")
         }
-        Err(error) => warn!(job.id = %job, %error, "What the vendor's log showed cannot be kept"),
+        Err(error) => {
+            warn!(job.id = %job, %error, "Cannot save the evidence about the vendor's log")
+        }
     }
 }
 
-/// What this says under the keys of the server that are believed. The server may have new ones, and not each of
-/// several servers knows them in the same second: who is asked for them may know less than who signed.
+/// Verifies with the server keys that the runner trusts, and fetches newer keys until a signature
+/// matches.
+///
+/// Servers read new keys at different times: the one that responds may not know the key of the one
+/// that signed.
 async fn under_its_keys<T>(
     agent: &Agent,
     verify: impl Fn(&KeyList) -> Result<T, Refusal>,
@@ -286,7 +303,7 @@ async fn under_its_keys<T>(
             return Err(refusal);
         }
         if let Err(error) = session::keys_renewed(agent, ROTATION).await {
-            warn!("The server's new keys are not believed: {error:#}");
+            warn!(error = format!("{error:#}"), "Cannot renew the server's keys, retrying");
         }
         let renewed = agent.state().server_keys.clone();
         if renewed.keys == keys.keys {

@@ -6,7 +6,7 @@ use domain::ids::ExecutionId;
 use super::quarantine::Starts;
 use crate::journal::{Fact, Journal, Position};
 
-/// Executions that are remembered, beyond the current file of the journal.
+/// Largest number of granted executions in the index, including those of rotated journal files.
 const REMEMBERED: usize = 100_000;
 
 /// Index of the journal for claims.
@@ -27,13 +27,14 @@ impl ClaimIndex {
             }
         }
         while self.granted.len() > REMEMBERED {
-            // Ids begin with a time: the oldest goes.
+            // Ids begin with a timestamp, so this removes the oldest one.
             self.granted.pop_first();
         }
         Ok(())
     }
 
-    /// Whether this execution was granted here before. Such a response to a claim is a replay.
+    /// Returns whether this execution was granted here before. Such a response to a claim is a
+    /// replay.
     pub(super) fn was_granted(&self, execution: ExecutionId) -> bool {
         self.granted.contains(&execution)
     }

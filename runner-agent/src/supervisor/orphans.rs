@@ -1,8 +1,14 @@
-//! Ends the processes that a dead shim left behind, which no process watches any more.
+//! Ends processes that a dead shim left behind.
 //!
-//! Four records lead to the processes of a job, and each finds what the others miss: the groups of the children in the
-//! journal, the session of its shim, the job's control group, and the execution's id in the environment. A job is ended
-//! by these alone. What this agent adopted and no record leads to is ended by the [`sweep`], after every job.
+//! Four records identify the processes of a job. Each finds processes that the others miss:
+//!
+//! - the process groups of the children, in the journal
+//! - the session of the shim
+//! - the control group of the job
+//! - the execution id in the environment
+//!
+//! Only these records are used to end a job. After each job, the [`sweep`] ends adopted processes
+//! that no record identifies.
 mod sweep;
 
 use std::{
@@ -32,20 +38,20 @@ use crate::{
 const LOOK: Duration = Duration::from_millis(200);
 /// Time until `/proc` is read again after an error.
 const AGAIN: Duration = Duration::from_secs(5);
-/// Time that the kernel gets to end killed processes.
+/// Timeout for the kernel to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Jobs whose processes this agent ends or has ended.
 #[derive(Debug, Default)]
 pub(crate) struct Register {
-    /// Jobs of which processes are being ended (`true`) or were.
+    /// Value is `true` while the processes of the job are being ended, and `false` afterwards.
     jobs: BTreeMap<ExecutionId, bool>,
     /// Longest grace period of the jobs since the last sweep.
     grace: Duration,
 }
 
 impl Register {
-    /// Returns `false` if the processes of this job are being ended already.
+    /// Marks a job as busy. Returns `false` if its processes are already being ended.
     fn begin(&mut self, execution: ExecutionId, grace: Duration) -> bool {
         self.grace = self.grace.max(grace);
         self.jobs.insert(execution, true) != Some(true)
@@ -66,12 +72,12 @@ impl Register {
     }
 }
 
-/// Ends the processes of a job in the background: the signal and the grace period that the shim would have given, then SIGKILL
-/// until none is left. Processes that belong to no job are ended afterwards.
+/// Ends the processes of a job in the background, as its shim would have done: stop signal, grace
+/// period, then SIGKILL until none is left. Then runs the sweep.
 pub(super) fn end(agent: &Arc<Agent>, known: &Known) {
     let Some(execution) = known.execution else { return };
     let orphans = Orphans::of(&agent.data, known, execution);
-    // Two that signal the same job would make Terraform abort: it takes a second SIGINT for that.
+    // Only one task may signal a job: a second SIGINT makes Terraform abort.
     if !agent.state().orphans.begin(execution, orphans.grace()) {
         return;
     }
@@ -108,7 +114,7 @@ impl Orphans {
             let (left, groups) = match self.left().and_then(|left| Ok((left, self.groups()?))) {
                 Ok(found) => found,
                 Err(error) => {
-                    warn!(job.id = %job, %error, "Cannot look for what a job left behind, trying again");
+                    warn!(job.id = %job, %error, "Cannot list the remaining processes of a job, retrying");
                     tokio::time::sleep(AGAIN).await;
                     continue;
                 }
@@ -116,11 +122,11 @@ impl Orphans {
             if left.is_empty() && groups.is_empty() {
                 break;
             }
-            // Once: Terraform takes a second SIGINT as an order to abort, and loses its state.
+            // Send it once: a second SIGINT makes Terraform abort and lose its state.
             if !stopped && killed_at.is_none() {
                 stopped = true;
                 let processes = labels(&left).join(", ");
-                warn!(job.id = %job, processes, "The shim ended without a result, ending what it left behind");
+                warn!(job.id = %job, processes, "Shim ended without a result, ending its remaining processes");
                 self.stop_groups(&groups);
             }
             if Instant::now() < until {
@@ -139,7 +145,7 @@ impl Orphans {
                 groups.iter().for_each(|group| signal(group, Signal::SIGKILL));
                 if killed_at.elapsed() > KILL_TIMEOUT {
                     let processes = labels(&left).join(", ");
-                    warn!(job.id = %job, processes, "These processes of the job could not be ended");
+                    warn!(job.id = %job, processes, "Cannot end the remaining processes of a job");
                     return;
                 }
             }
@@ -147,14 +153,15 @@ impl Orphans {
             tokio::time::sleep(LOOK).await;
         }
         if killed_at.is_some() {
-            info!(job.id = %job, "What the job left behind had to be killed");
+            info!(job.id = %job, "Killed the remaining processes of a job");
         }
         if let Some(cgroup) = &self.cgroup {
             cgroup.remove();
         }
     }
 
-    /// Sends each child of the plugin the signal that its program stops by. Its group gets no other one meanwhile.
+    /// Sends each child's process group the stop signal of its program. The group receives no other
+    /// signal during the grace period.
     fn stop_groups(&self, groups: &[Process]) {
         for (child, stop) in self.known.children.iter().filter(|(child, _)| groups.contains(child))
         {
@@ -162,7 +169,7 @@ impl Orphans {
         }
     }
 
-    /// Groups of the plugin's children that have members.
+    /// Returns the process groups of the plugin's children that have members.
     fn groups(&self) -> io::Result<Vec<Process>> {
         let mut groups = Vec::new();
         for (child, _) in &self.known.children {
@@ -173,9 +180,9 @@ impl Orphans {
         Ok(groups)
     }
 
-    /// Processes that a record of this job leads to, and their descendants.
+    /// Returns the processes that a record of this job identifies, and their descendants.
     fn left(&self) -> io::Result<Vec<Found>> {
-        // A process can fork and end while `/proc` is read: two looks in a row do not miss both.
+        // A process can fork and exit while `/proc` is read. Two scans in a row do not miss both.
         let left = self.look();
         if left.as_ref().is_ok_and(Vec::is_empty) { self.look() } else { left }
     }
@@ -198,7 +205,7 @@ impl Orphans {
 
 fn signal(group: &Process, signal: Signal) {
     if let Ok(pid @ 2..) = i32::try_from(group.pid) {
-        // It may end between the check and the signal.
+        // The group may end between the check and the signal.
         let _gone = killpg(Pid::from_raw(pid), signal);
     }
 }

@@ -1,17 +1,17 @@
-//! How often a server is told again what it does not take.
+//! Limits how often a rejected report is sent again.
 use std::time::{Duration, Instant};
 
 use crate::client::Refused;
 
-/// After so many equal refusals of one report it will never be taken.
+/// Number of consecutive equal rejections after which a report counts as permanently rejected.
 const MOST: u32 = 10;
 
-/// What one execution has heard from a server that does not listen.
+/// Back-off of one execution whose server rejects its reports.
 #[derive(Debug)]
 pub(super) struct Patience {
-    /// Between two tries.
+    /// Time between two attempts.
     pause: Duration,
-    /// The report that was refused last, with which status and which word.
+    /// Sequence number of the last rejected report, with the status and the problem code.
     last: Option<(u64, u16, String)>,
     times: u32,
     reports_at: Instant,
@@ -24,23 +24,24 @@ impl Patience {
         Patience { pause, last: None, times: 0, reports_at: now, log_at: now }
     }
 
-    /// Whether a report may be sent now.
+    /// Returns whether a report may be sent now.
     pub fn may_report(&self) -> bool {
         Instant::now() >= self.reports_at
     }
 
-    /// Whether a chunk of the log may be sent now. It is not held up by a report that is refused.
+    /// Returns whether a log chunk may be sent now. A rejected report does not delay the log.
     pub fn may_send_log(&self) -> bool {
         Instant::now() >= self.log_at
     }
 
-    /// The runner itself is not wanted, at least now: that says nothing of the report.
+    /// Delays reports and log because the server rejects the runner itself. The rejection does not
+    /// count against the report.
     pub fn unwanted(&mut self) {
         self.reports_at = Instant::now() + self.pause;
         self.log_at = self.reports_at;
     }
 
-    /// The server has clearly refused this report. `true`: it always will.
+    /// Records that the server rejected a report. Returns `true` if the rejection is permanent.
     pub fn refused(&mut self, seq: u64, refused: &Refused) -> bool {
         let said = Some((seq, refused.status, refused.code().to_owned()));
         self.times = if self.last == said { self.times.saturating_add(1) } else { 1 };
@@ -49,12 +50,12 @@ impl Patience {
         self.times >= MOST
     }
 
-    /// How often in a row the server has refused it in the same words.
+    /// Returns the number of consecutive equal rejections.
     pub fn times(&self) -> u32 {
         self.times
     }
 
-    /// Something else is said in its place.
+    /// Starts again for a report that replaces the rejected one.
     pub fn begin_anew(&mut self) {
         *self = Patience { log_at: self.log_at, ..Patience::new(self.pause) };
     }
@@ -78,7 +79,7 @@ mod tests {
         for _ in 1..MOST {
             assert!(!patience.refused(3, &invalid));
         }
-        // Somebody mends the server: another word, another report.
+        // Another problem code or another report starts the count again.
         assert!(!patience.refused(3, &refused(409, "rejected")));
         assert!(!patience.refused(4, &refused(409, "rejected")));
         for _ in 1..MOST {

@@ -1,4 +1,4 @@
-//! The one idle call, and what it brings.
+//! Polls the server and applies the directives in its responses.
 use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
@@ -14,27 +14,27 @@ use crate::{
     switch,
 };
 
-/// Two polls are never closer together.
+/// Shortest interval between two polls.
 const LEAST: Duration = Duration::from_millis(500);
-/// How often the switch and the signals are looked at while a poll is parked.
+/// Interval between checks of the disable file and of the signals while a poll is parked.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long an agent that drains tries to tell a server that takes no call how its jobs ended. Longer than a poll
-/// is parked while a job is open.
+/// Time without contact to the server after which a draining agent exits. It is longer than the
+/// long poll of a busy runner.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How often the server's keys are asked for within one session.
+/// Interval between fetches of the server's keys within one session.
 const KEYS: Duration = Duration::from_secs(24 * 3600);
-/// How often it is looked, beside each session's beginning, whether our own key has become old.
+/// Interval between checks of the identity key's age. The start of a session checks it, too.
 const REKEY: Duration = Duration::from_secs(3600);
-/// How long to stay away from a server that does not want us.
+/// Pause after the server rejected the runner, and longest back-off.
 const UNWANTED: Duration = Duration::from_secs(30);
 
-/// Poll until there is a reason to end.
+/// Polls until the agent must exit.
 pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
     let mut next = Instant::now();
     let mut wait = None;
     let mut keys_at = Instant::now() + KEYS;
     let mut rekey_at = Instant::now() + REKEY;
-    // Openings that were refused one after the other.
+    // Number of consecutive rejected session requests.
     let mut refusals = 0;
     loop {
         if Instant::now() >= keys_at {
@@ -52,7 +52,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
         if is_due(agent) {
             agent.state().session = None;
         }
-        // What is so now; whatever is otherwise later is news.
+        // Local state of this round. A later difference ends the wait.
         let seen = Seen::of(agent);
         if let Some(ended) = look(agent) {
             return Ok(ended);
@@ -93,13 +93,13 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
                 }
                 Err(refused) => not_polled(agent, &refused, &seen).await,
             },
-            // A poll that says something old is given up; the next one says what is so now.
+            // The parked poll sent an older state, so drop it and send the current one.
             () = news(agent, &seen) => {}
         }
     }
 }
 
-/// What of this side the server was told, or is about to be.
+/// Local state that the server has, or is about to receive.
 #[derive(PartialEq)]
 struct Seen {
     free_slots: u32,
@@ -114,11 +114,12 @@ impl Seen {
     }
 }
 
-/// Look at the children, the switch and the signals.
+/// Checks the children, the disable file and the signals. Returns the reason to exit, if there is
+/// one.
 fn look(agent: &Agent) -> Option<Ended> {
     let (ended, idle) = {
         let state = agent.state();
-        // A session that is asked for has something to tell that no other call tells.
+        // A requested session reports what no other request reports.
         let told = !state.anew.holds_up(std::time::Instant::now());
         (state.ended.clone(), state.running.is_empty() && told)
     };
@@ -129,7 +130,7 @@ fn look(agent: &Agent) -> Option<Ended> {
         Stopping::Drain | Stopping::StopJobs if idle => Some(Ended::Drained),
         Stopping::Drain | Stopping::StopJobs if stranded(agent) => {
             warn!(
-                "The server takes no call, ending without it: the next agent tells how these ended"
+                "Cannot reach the server, exiting: the next agent reports the results of the ended jobs"
             );
             Some(Ended::Left)
         }
@@ -137,8 +138,8 @@ fn look(agent: &Agent) -> Option<Ended> {
     }
 }
 
-/// Whether an agent that drains waits for nothing but a server that does not listen. What it has to tell is in the
-/// journal, so the end of the agent loses none of it.
+/// Returns whether a draining agent waits for nothing but an unreachable server. Its unsent results
+/// are in the journal, so the exit does not lose them.
 fn stranded(agent: &Agent) -> bool {
     *agent.stopping.borrow() != Stopping::No
         && agent.client.silence() >= SILENCE
@@ -149,22 +150,22 @@ fn stranded(agent: &Agent) -> bool {
             .all(|attended| !attended.shim.as_ref().is_some_and(Process::may_be_alive))
 }
 
-/// Whether it is time for another session.
+/// Returns whether a session renewal is due.
 fn is_due(agent: &Agent) -> bool {
     agent.state().anew.is_due(std::time::Instant::now())
 }
 
-/// The signals and the customer's switch hold with and without a server.
+/// Applies the signals and the customer's disable file, with or without a connection to the server.
 fn stop_what_has_to(agent: &Agent) {
     if *agent.stopping.borrow() == Stopping::StopJobs {
-        agent.stop_all("the agent was told to stop at once");
+        agent.stop_all("the agent received a signal to stop all jobs");
     }
     if switch::off(&agent.data).is_some_and(|off| off.stop_jobs) {
-        agent.stop_all("the customer switched the runner off");
+        agent.stop_all("the customer disabled the runner");
     }
 }
 
-/// Returns when the server should hear something else than it heard last.
+/// Waits for a change that the server must receive.
 async fn news(agent: &Agent, seen: &Seen) {
     let look = async {
         loop {
@@ -180,8 +181,8 @@ async fn news(agent: &Agent, seen: &Seen) {
     }
 }
 
-/// Returns when there is a reason to end. A session that is being opened is given up for nothing less: the server
-/// may have opened it already, and counts how many there are.
+/// Waits for a reason to exit. Nothing less interrupts a session request: the server may have
+/// opened the session, and limits their number.
 async fn must_end(agent: &Agent, seen: &Seen) {
     loop {
         sleep(LOOK).await;
@@ -210,7 +211,7 @@ fn ask(
     let busy = !agent.state().running.is_empty();
     let ack = agent.state().acks.clone();
     let wait = wait.unwrap_or(session.wait_s);
-    // Each poll renews the leases of what runs, so it must come back well before they end.
+    // Each poll renews the leases of running jobs, so it must return well before they expire.
     let wait = if busy { wait.min((session.lease_s / 3).max(1)) } else { wait };
     let body = Poll {
         session_id: session.session_id,
@@ -245,35 +246,36 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
             agent.cancel(execution, &CancelOrder::of_vendor(reason, grace_s, force));
         }
         Directive::Tail { job, on } => {
-            debug!(job.id = %job, on, "Somebody reads along");
+            debug!(job.id = %job, on, "Changed log tailing");
             if let Some(attended) = agent.state().running.get_mut(&job) {
                 attended.tailed = on;
             }
         }
         Directive::Drain { reason } => {
-            info!("Draining as the server asks: {reason}");
+            info!(reason, "Draining at the request of the server");
             agent.state().draining = true;
         }
         Directive::Resume => agent.state().draining = false,
         Directive::Upgrade { version, by, .. } => {
-            // Which agent runs is the customer's decision.
-            warn!("The server recommends agent {version} by {by}");
+            // The customer decides which version of the agent runs.
+            warn!(version, by = %by, "The server recommends another agent version");
         }
         Directive::Rekey => {
             agent.state().rekey_wanted = true;
             rekey::begin(agent);
         }
         Directive::Config { log } => agent.state().log = log,
-        Directive::Unknown => debug!("A directive of a later version is left alone"),
+        Directive::Unknown => debug!("Ignoring a directive of a later version"),
     }
 }
 
-/// The server refused a session, or we could not even ask for one. What is wrong is not over at once.
+/// Handles a session request that was rejected or could not be built. The cause may persist, so it
+/// backs off.
 async fn not_opened(agent: &Agent, refused: &Refused, seen: &Seen, before: u32) {
     if ends(agent, refused) {
         return;
     }
-    error!("No session can be opened: {refused}");
+    error!(error = %refused, "Cannot open a session");
     let pause = match refused.status {
         401 | 403 => UNWANTED,
         _ => LEAST.saturating_mul(1 << before.min(16)).min(UNWANTED),
@@ -281,26 +283,26 @@ async fn not_opened(agent: &Agent, refused: &Refused, seen: &Seen, before: u32) 
     stay_away(agent, seen, pause).await;
 }
 
-/// The server refused a poll.
+/// Handles a rejected poll.
 async fn not_polled(agent: &Arc<Agent>, refused: &Refused, seen: &Seen) {
     if ends(agent, refused) {
         return;
     }
     if matches!(refused.status, 401 | 403) {
-        error!("This runner is not wanted: {refused}");
-        // The server may know the key that was begun, and no other any more.
+        error!(error = %refused, "The server rejects this runner");
+        // The server may know only the pending key and no longer the current one.
         if rekey::has_begun(agent) {
             rekey::begin(agent);
         }
         stay_away(agent, seen, UNWANTED).await;
     } else {
-        info!("The session is over, opening another: {refused}");
+        info!(error = %refused, "The session has ended, opening another");
         agent.state().session = None;
         sleep(LEAST).await;
     }
 }
 
-/// Whether this is the end of the agent.
+/// Ends the agent if the rejection requires it, and returns whether it does.
 fn ends(agent: &Agent, refused: &Refused) -> bool {
     if refused.is_superseded() {
         agent.end(Ended::Superseded);
@@ -336,7 +338,7 @@ mod tests {
         let soon = Duration::from_secs(2);
         assert!(timeout(soon, news(&agent, &seen)).await.is_ok());
         assert!(timeout(soon, must_end(&agent, &seen)).await.is_ok());
-        // It was looked at: a server that refuses us is not asked again and again because of it.
+        // A change that was seen causes no further requests to a server that rejects the runner.
         let seen = Seen::of(&agent);
         assert!(timeout(soon, must_end(&agent, &seen)).await.is_err());
     }

@@ -1,5 +1,7 @@
-//! Work whose beginning ends the agent is not begun for ever: what reads a manifest, the customer's hook or the start
-//! of a shim may crash on one manifest each time, and every other job waits behind it.
+//! Quarantines manifests that crash the agent again and again. The cause can be the parser, the
+//! customer's veto command or the start of a shim.
+//!
+//! Without a limit, one such manifest would block every other job.
 use std::collections::BTreeMap;
 
 use domain::{digest::Digest, ids::ExecutionId};
@@ -7,21 +9,21 @@ use schemas::runner::RefusedBy;
 
 use crate::{journal::Fact, policy::Refusal};
 
-/// So often an agent may end while it begins the same manifest.
+/// Number of crashes after which a manifest is refused.
 const CRASHES: usize = 2;
 
-/// Manifests that an agent accepted and never started a shim for: the agent ended before.
+/// Manifests that an agent verified and then started no shim for, because the agent ended first.
 #[derive(Debug, Default)]
 pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
 
 impl Starts {
-    /// Takes the next entry of the journal.
+    /// Applies the next journal entry.
     pub(super) fn take(&mut self, fact: &Fact) {
         match fact {
             Fact::Verified { execution, manifest, .. } => {
                 self.0.insert(*execution, manifest.clone());
             }
-            // A question may wait for a day and through many agents.
+            // An approval can be pending for a day and across agent restarts.
             Fact::Spawning { execution, .. }
             | Fact::Refused { execution, .. }
             | Fact::Exited { execution, .. }
@@ -58,18 +60,19 @@ impl Starts {
         }
     }
 
-    /// Executions that were never about to start, oldest first.
+    /// Returns the executions without a `spawning` entry, oldest first.
     pub(super) fn executions(&self) -> impl DoubleEndedIterator<Item = ExecutionId> {
         self.0.keys().copied()
     }
 
-    /// Refuses a manifest whose beginning has ended the agent too often.
+    /// Refuses a manifest that has ended the agent too often.
     pub(super) fn check(&self, manifest: &Digest) -> Result<(), Refusal> {
         if self.0.values().filter(|of| *of == manifest).count() < CRASHES {
             return Ok(());
         }
         let detail = format!(
-            "the agent ended {CRASHES} times while it began this manifest: see its own log, then make a new job"
+            "cannot start the job: the agent ended {CRASHES} times while starting this manifest; \
+             check the agent's log, then create a new job"
         );
         Err(Refusal { by: RefusedBy::Capability, rule: "quarantine".into(), detail })
     }

@@ -1,7 +1,8 @@
-//! The identity key is replaced every 30 days, or when the server asks for it.
+//! Replaces the identity key every 30 days, or when the server requests it.
 //!
-//! The new key is on disk before the server hears of it, and the former one is there until the server has answered:
-//! whichever of the two the server knows, this runner has it, whenever it is cut off.
+//! The new key is on disk before the server receives it, and the former key stays there until the
+//! server has responded. So the runner always has the key that the server knows, wherever the
+//! exchange is interrupted.
 use std::sync::Arc;
 
 use chrono::TimeDelta;
@@ -15,35 +16,36 @@ use tracing::{info, warn};
 use super::Agent;
 use crate::{client::Ask, host, journal::Fact, keys::Keys};
 
-/// How long a key is used.
+/// Age at which a key is replaced.
 const AGE: TimeDelta = TimeDelta::days(30);
 
-/// Whether another key is wanted.
+/// Returns whether the key must be replaced.
 pub(super) fn is_due(agent: &Agent) -> bool {
     let age = host::server_now() - agent.keys.identity.now().made_at;
     agent.state().rekey_wanted || age >= AGE || has_begun(agent)
 }
 
-/// Replace the key, beside everything else.
+/// Replaces the key in the background.
 pub(super) fn begin(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
     tokio::spawn(async move { replace(&agent).await });
 }
 
-/// What was begun is ended before the key is used to open a session: it may be the former one already.
+/// Completes a pending replacement before a session is opened: the server may already have replaced
+/// the current key.
 pub(super) async fn finish(agent: &Agent) {
     if has_begun(agent) {
         replace(agent).await;
     }
 }
 
-/// Whether there is a key to be, which the server may know already.
+/// Returns whether a replacement is pending. The server may already know the new key.
 pub(super) fn has_begun(agent: &Agent) -> bool {
     Keys::next(&agent.data).is_ok_and(|next| next.is_some())
 }
 
 async fn replace(agent: &Agent) {
-    // A grant names the key: none is on its way while that changes.
+    // A grant names the key, so no claim may be in flight during the change.
     let _no_claim_meanwhile = agent.claims.lock().await;
     if !is_due(agent) {
         return;
@@ -52,14 +54,15 @@ async fn replace(agent: &Agent) {
     match replaced(agent).await {
         Ok(identity_key) => {
             agent.state().rekey_wanted = false;
-            info!("This runner has a new identity key, {identity_key}");
+            info!(identity_key, "Replaced the identity key");
             if let Err(error) = agent.journal.write(Fact::Rekeyed { identity_key, former_key }) {
-                warn!(%error, "The journal cannot be written");
+                warn!(%error, "Cannot write the journal");
             }
-            // Whoever has the new key only can verify all that was written under the former one.
+            // A head under the new key covers all entries, so the new key alone can verify those of
+            // the former key.
             agent.sign_journal();
         }
-        Err(error) => warn!("The identity key stays what it was: {error:#}"),
+        Err(error) => warn!(error = format!("{error:#}"), "Cannot replace the identity key"),
     }
 }
 
@@ -85,7 +88,10 @@ async fn replaced(agent: &Agent) -> anyhow::Result<String> {
         answer = agent.client.send_anew(ask).await;
     }
     let known = answer?.body.map(|body| body.identity_key);
-    anyhow::ensure!(known.as_ref() == Some(&identity_key), "the server speaks of another key");
+    anyhow::ensure!(
+        known.as_ref() == Some(&identity_key),
+        "cannot replace the identity key: the server confirmed another key"
+    );
     agent.keys.take_next(&agent.data, next.clone())?;
     Ok(identity_key)
 }
@@ -95,7 +101,7 @@ mod tests {
     use super::*;
     use crate::supervisor::tests::agent_with_signals;
 
-    /// What a server says that knows this key from now on.
+    /// Returns the response of a server that accepts this key.
     fn knows(key: &str) -> &'static str {
         let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let time = schemas::moment::text(&host::now());
@@ -107,12 +113,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_lost_answer_loses_no_key() {
-        // given a key that was begun, and a server whose first answer is lost
+        // given a pending key, and a server whose first response is lost
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         assert!(!is_due(&agent));
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         assert_ne!(agent.keys.identity_hex(), next);
-        // when another life of the agent asks again, then the new key is used and the former one is gone
+        // when a restarted agent sends the request again, then it uses the new key and the former
+        // one is removed
         let (client, asked) = crate::client::scripted::scripted(vec!["", knows(&next)]).await;
         let agent = agent_that_calls(&agent, client);
         finish(&agent).await;
@@ -148,7 +155,7 @@ mod tests {
         let (client, asked) = crate::client::scripted::scripted(vec![knows(&next)]).await;
         let agent = agent_that_calls(&agent, client);
         assert!(is_due(&agent) && !has_begun(&agent));
-        // when it is looked, then another one is in its place
+        // when the agent checks the key's age, then a new key replaces it
         std::fs::rename(agent.data.path("kept"), agent.data.path("keys/identity.next")).unwrap();
         replace(&agent).await;
         assert!(asked.lock().unwrap()[0].starts_with("POST /runner/v1/rekey"));
@@ -158,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_is_not_wanted_looks_whether_it_is_known_by_the_key_to_be() {
-        // given an agent whose server took the key that was begun, and whose access is over
+        // given an agent whose server knows only the pending key and rejects the current one
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         let problem = r#"401 Unauthorized|{"status":401,"code":"token_unknown","title":"no","detail":"no","type":"about:blank"}"#;
@@ -171,7 +178,7 @@ mod tests {
             let agent = Arc::clone(&agent);
             async move { crate::supervisor::poll::run(&agent).await }
         });
-        // then it asks under both keys and has the new one
+        // then it tries both keys and keeps the new one
         crate::supervisor::tests::until("the new key", || agent.keys.identity_hex() == next).await;
         let asked = asked.lock().unwrap().join("\n");
         assert!(asked.contains("POST /runner/v1/rekey"), "{asked}");

@@ -1,4 +1,4 @@
-//! The shim's reports, in their order: which were read, and which the server has.
+//! Reads the shim's reports in order, and tracks which of them the server has.
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
@@ -13,12 +13,13 @@ use tracing::warn;
 
 use crate::data::JobDir;
 
-/// How often a server may forget what it had.
+/// Number of times that the server may request earlier reports again.
 const REWINDS: u32 = 3;
-/// How many numbers a last word of our own may find taken: more than a shim has reports.
+/// Number of used sequence numbers that the supervisor's final report may skip: more than a shim
+/// has reports.
 const TAKEN: u32 = 256;
 
-/// The reports of one execution.
+/// Reports of one execution.
 #[derive(Debug)]
 pub struct Reports {
     execution: ExecutionId,
@@ -29,16 +30,16 @@ pub struct Reports {
     told: u64,
     waiting: VecDeque<Report>,
     rewinds: u32,
-    /// The last word is the supervisor's own; nothing of the shim's comes after it.
+    /// The supervisor wrote the final report, so later reports of the shim are dropped.
     own_end: bool,
-    /// How many numbers it found taken.
+    /// Number of used sequence numbers that the final report has skipped.
     taken: u32,
-    /// What the server has of the outputs, by name.
+    /// Outputs that the server has, by name.
     outputs: BTreeMap<String, Value>,
 }
 
 impl Reports {
-    /// None read, none told. Telling one twice is harmless.
+    /// Starts with no report read or sent. Sending a report twice is harmless.
     pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, waiting) = (dir.reports(), VecDeque::new());
         let (read, line, told, rewinds, taken) = (0, 0, 0, 0, 0);
@@ -46,29 +47,29 @@ impl Reports {
         Reports { execution, path, read, line, told, waiting, rewinds, own_end, taken, outputs }
     }
 
-    /// The number of one that would come after all that were read.
+    /// Returns the sequence number after all reports that were read.
     pub fn next_seq(&self) -> u64 {
         self.line + 1
     }
 
-    /// A last word of the supervisor's own, after everything that the shim has said.
+    /// Appends a final report of the supervisor to the shim's reports.
     pub fn end_with(&mut self, last: Report) {
         self.waiting.push_back(last);
         self.own_end = true;
     }
 
-    /// The same, in place of all that was not told yet.
+    /// Replaces all unsent reports with a final report of the supervisor.
     pub fn replace_with(&mut self, last: Report) {
         self.waiting.clear();
         self.end_with(last);
     }
 
-    /// Whether the last word is the supervisor's own.
+    /// Returns whether the supervisor wrote the final report.
     pub fn end_is_ours(&self) -> bool {
         self.own_end
     }
 
-    /// What ends the execution, if it is known by now.
+    /// Returns the report that ends the execution, if it is known.
     pub fn end(&self) -> Option<&Report> {
         self.waiting.back().filter(|report| self.is_end(report))
     }
@@ -76,7 +77,7 @@ impl Reports {
     fn is_end(&self, report: &Report) -> bool {
         match &report.body {
             ReportBody::Finished(_) => true,
-            // A shim that refuses says so, and then its last word.
+            // A shim that refuses a job reports the refusal and then its final report.
             ReportBody::Refused { .. } => self.are_ours(),
             ReportBody::Started {}
             | ReportBody::Phase { .. }
@@ -88,12 +89,12 @@ impl Reports {
         }
     }
 
-    /// There is no shim: what is said here is ours.
+    /// Returns whether there is no report of a shim, so that all reports are the supervisor's.
     pub fn are_ours(&self) -> bool {
         self.read == 0
     }
 
-    /// Take in what the shim has added, and the phase that it is in now.
+    /// Reads new reports of the shim, and returns the last phase among them.
     pub fn read(&mut self) -> io::Result<Option<String>> {
         let mut file = match fs::File::open(&self.path) {
             Ok(file) => file,
@@ -103,15 +104,16 @@ impl Reports {
         file.seek(SeekFrom::Start(self.read))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        // A line that is being written has no end yet.
+        // A line without a newline is still being written.
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let mut phase = None;
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.line += 1;
             let report = serde_json::from_slice(line).unwrap_or_else(|error| {
-                // By a later version, or harmed: its number is told, so that what comes after it can be.
-                warn!(execution.id = %self.execution, %error, "A report is not understood");
-                let body = ReportBody::Phase { name: "a report that is not understood".into() };
+                // From a later version, or damaged. A placeholder keeps its sequence number, so
+                // that later reports can be sent.
+                warn!(execution.id = %self.execution, %error, "Cannot parse a report, sending a placeholder");
+                let body = ReportBody::Phase { name: "unreadable report".into() };
                 Report { execution: self.execution, seq: self.line, body, log_len: 0, end: None }
             });
             if let ReportBody::Phase { name } = &report.body {
@@ -128,22 +130,22 @@ impl Reports {
         Ok(phase)
     }
 
-    /// The next one to tell.
+    /// Returns the next report to send.
     pub fn next(&self) -> Option<Report> {
         self.waiting.front().cloned()
     }
 
-    /// The next one, if it is the last of all.
+    /// Returns the next report, if it is the final one.
     pub fn last_word(&self) -> Option<Report> {
         self.next().filter(|report| matches!(report.body, ReportBody::Finished(_)))
     }
 
-    /// The outputs that the server was told of.
+    /// Returns the outputs that the server has.
     pub fn outputs(&self) -> &BTreeMap<String, Value> {
         &self.outputs
     }
 
-    /// The server has it.
+    /// Records that the server has the reports up to this number.
     pub fn told(&mut self, seq: u64) {
         let said = self.waiting.iter().filter(|report| report.seq <= seq);
         for report in said {
@@ -154,14 +156,16 @@ impl Reports {
         self.pass(seq);
     }
 
-    /// It is not told any more.
+    /// Drops the reports up to this number.
     fn pass(&mut self, seq: u64) {
         self.told = seq;
         self.waiting.retain(|report| report.seq > seq);
     }
 
-    /// The server has another report of the next one's number: what was said then stands. A last word is not passed
-    /// over; one of our own takes the next number. `false`: nothing helps.
+    /// Skips the next report because the server has another one with its number. A final report of
+    /// the shim is not skipped; one of the supervisor takes the next number.
+    ///
+    /// Returns `false` if neither is possible.
     pub fn give_way(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         if !self.is_end(&next) {
@@ -176,7 +180,8 @@ impl Reports {
         may
     }
 
-    /// Begin again with this one. `false`: that makes no sense, or not any more.
+    /// Reads the reports again to send them from this number on. Returns `false` if the number is
+    /// out of range or the limit is reached.
     pub fn rewind(&mut self, expected: u64) -> bool {
         let sense = (1..=self.told).contains(&expected) && !self.are_ours();
         if !sense || self.rewinds == REWINDS {
@@ -244,7 +249,7 @@ mod tests {
         assert_eq!(reports.read().unwrap().as_deref(), Some("phase 3"));
         assert_eq!(waiting(&reports), [1, 2, 3]);
         reports.told(1);
-        assert!(reports.give_way(), "another report of this number stands");
+        assert!(reports.give_way(), "the server has another report with this number");
         assert_eq!(waiting(&reports), [3]);
     }
 
@@ -268,7 +273,7 @@ mod tests {
         for _ in 3..TAKEN {
             assert!(reports.give_way());
         }
-        assert!(!reports.give_way(), "no execution has so many reports");
+        assert!(!reports.give_way(), "no execution has that many reports");
     }
 
     #[test]
@@ -301,7 +306,7 @@ mod tests {
         reports.read().unwrap();
         reports.told(1);
         reports.told(2);
-        assert!(!reports.rewind(9), "it cannot expect what was never said");
+        assert!(!reports.rewind(9), "the server cannot request a number that was never sent");
         for _ in 0..REWINDS {
             assert!(reports.rewind(2));
             reports.read().unwrap();

@@ -1,4 +1,4 @@
-//! One life of the agent: what the server and the journal agree on at its beginning.
+//! Opens and closes sessions. A new session reconciles the journal with the server.
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
@@ -26,13 +26,14 @@ use crate::{
     shim::order::{CancelOrder, Cause},
 };
 
-/// How long a server may take to show its keys.
+/// Timeout for fetching the server's keys.
 const KEYS: Duration = Duration::from_secs(60);
 
-/// Open a session and go on with everything that the journal knows.
+/// Opens a session and continues every open claim of the journal.
 pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     rekey::finish(agent).await;
-    // A claim that is on its way is in the journal already, and is not lost.
+    // The lock keeps claims out. A claim that was sent before is in the journal, so the session
+    // reports it.
     let _no_claim_meanwhile = agent.claims.lock().await;
     let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
     // A shim that cannot be inspected must not be reported as gone.
@@ -59,25 +60,25 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         Ok(if known.is_empty() { ask.idle() } else { ask })
     };
     let mut answer = agent.client.send_anew::<SessionOpened>(ask).await;
-    // The server says what time it is, and this host's clock was off.
+    // The host's clock is off: correct it by the server's time and retry.
     if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
         agent.client.correct_clock(refused);
         answer = agent.client.send_anew(ask).await;
     }
-    // An opening that was sent more than once may be refused because of what became of an earlier copy. Whether
-    // another agent has this identity is only certain with a name that the server cannot know.
+    // A repeated request can be rejected because of its earlier copy. Only a new session id shows
+    // whether another agent uses this identity.
     if answer.as_ref().is_err_and(Refused::is_superseded) {
         agent.state().opening = None;
         answer = agent.client.send_anew(ask).await;
     }
     let answer = answer?;
-    let opened = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
+    let opened = answer.body.ok_or_else(|| ours(&"the response has no body"))?;
     host::server_said(opened.server_time);
     agent.client.opened(&opened).await;
     let (session, generation) = (opened.session_id, opened.generation);
-    info!(session.id = %session, "Session {session} is open");
+    info!(session.id = %session, "Opened a session");
     if let Err(error) = agent.journal.write(Fact::SessionOpened { session, generation }) {
-        warn!(%error, "The journal cannot be written");
+        warn!(%error, "Cannot write the journal");
     }
     let resume = opened.resume.clone();
     {
@@ -94,11 +95,11 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     for (known, told) in known.into_iter().zip(told) {
         let action = said_of(&resume, &known);
         let now = known.state(&agent.data).unwrap_or_else(|error| {
-            warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming what it was");
+            warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming the reported state");
             told
         });
         if told == ExecutionState::Alive && now == ExecutionState::Unknown {
-            // It ended while this was said. That nobody knows how is for the server to hear, too.
+            // The shim ended during the request. A further session must report the unknown outcome.
             agent.ask_anew();
             continue;
         }
@@ -107,21 +108,22 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     Ok(())
 }
 
-/// A key that was taken back must not be believed because what it signed once still verifies.
+/// Fetches the server's keys in the background. The signatures of a revoked key still verify, so
+/// the runner must learn of the revocation.
 pub(super) fn renew_keys(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
         if let Err(error) = keys_renewed(&agent, KEYS).await {
-            warn!("The server's keys are not believed: {error:#}");
+            warn!(error = format!("{error:#}"), "Cannot renew the server's keys");
         }
     });
 }
 
-/// Ask for the server's keys and believe them, if the ones that are believed by then vouch for them.
+/// Fetches the server's keys, and trusts them if the keys that are trusted by then signed them.
 pub(super) async fn keys_renewed(agent: &Agent, within: Duration) -> anyhow::Result<()> {
     let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
-    let shown = shown.context("the server did not show them in time")??;
-    // Several may have asked. One that was answered before another must not undo what that one brought.
+    let shown = shown.context("cannot fetch the server's keys in time")??;
+    // Fetches can run concurrently. An older response must not overwrite a newer list.
     let _one_at_a_time = agent.renewals.lock().await;
     let held = agent.state().server_keys.clone();
     let renewed = enrol::renew_keys(&agent.data, &shown, &held)?;
@@ -129,8 +131,8 @@ pub(super) async fn keys_renewed(agent: &Agent, within: Duration) -> anyhow::Res
     Ok(())
 }
 
-/// Our word that it is us who open this session. An opening whose answer was lost goes on under its name: the
-/// server takes it for the same one.
+/// Signs the session request. A retry after a lost response keeps its session id, so the server
+/// recognizes the request.
 fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
     let new = || SessionId(ulid::Ulid::new());
     let session = *agent.state().opening.get_or_insert_with(new);
@@ -148,7 +150,8 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
     Ok(agent.keys.identity.assert(&opening)?)
 }
 
-/// What is said of one claim. What this process is about to start is as good as alive.
+/// Returns the session entry of one claim. An execution that this process is about to start counts
+/// as alive.
 fn entry(agent: &Agent, known: &Known) -> io::Result<JournalEntry> {
     let entry = known.entry(&agent.data)?;
     let held = agent.state().running.get(&known.job).and_then(|attended| attended.execution);
@@ -163,10 +166,10 @@ fn entry(agent: &Agent, known: &Known) -> io::Result<JournalEntry> {
     })
 }
 
-/// Say good-bye.
+/// Ends the session.
 pub async fn close(agent: &Agent) {
     let held = agent.state().session.take();
-    // What was written since the last job is signed, too. The server hears of it with the next session.
+    // Sign the entries since the last job, too. The next session sends this head.
     agent.sign_journal();
     if let Some(session) = held {
         let path = format!("/runner/v1/sessions/{}", session.session_id);
@@ -182,26 +185,37 @@ fn said_of(resume: &[Resume], known: &Known) -> Option<ResumeAction> {
     resume.iter().find(same).map(|said| said.action)
 }
 
-/// Go on with one execution, or leave it.
+/// Continues one execution or abandons it.
 fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Option<ResumeAction>) {
     let abandoned = action == Some(ResumeAction::Abandon);
     let (job, claim_id) = (known.job, known.claim_id.clone());
     let Some(execution) = known.execution else {
-        return abandon(agent, Fact::Abandoned { job, claim_id, reason: "never granted".into() });
+        return abandon(
+            agent,
+            Fact::Abandoned { job, claim_id, reason: "the claim was not granted".into() },
+        );
     };
     let held = agent.state().running.get(&job).and_then(|held| held.execution);
     let attended = held == Some(execution);
     match state {
         ExecutionState::Alive if abandoned => {
-            let reason = "the job is no longer this runner's".into();
+            let reason = "the job no longer belongs to this runner".into();
             let cause = Cause::AgentStop;
             agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
-            abandon(agent, Fact::Abandoned { job, claim_id, reason: "no longer ours".into() });
+            abandon(
+                agent,
+                Fact::Abandoned {
+                    job,
+                    claim_id,
+                    reason: "the server reported that the job no longer belongs to this runner"
+                        .into(),
+                },
+            );
             agent.release(job, Some(execution));
         }
         ExecutionState::Alive | ExecutionState::Exited if !abandoned => {
             if !attended {
-                info!(job.id = %job, execution.id = %execution, "Going on with {execution}");
+                info!(job.id = %job, execution.id = %execution, "Continuing the execution");
                 attend::begin(agent, known);
             }
         }
@@ -209,17 +223,17 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
         | ExecutionState::Exited
         | ExecutionState::NeverSpawned
         | ExecutionState::Unknown => {
-            // A claim that is being carried out right now has not been started yet, and will be.
+            // This process handles the claim and has not started its shim yet.
             if state == ExecutionState::NeverSpawned && attended && !abandoned {
                 return;
             }
             orphans::end(agent, &known);
-            // What the former agent asked is not asked any more.
+            // The approval request of the earlier agent is void.
             let _best_effort = data::remove(&agent.data.job(execution).question());
-            let why = format!("the server heard that it is {}", word(state));
+            let why = format!("the runner reported the execution to the server as {}", word(state));
             abandon(agent, Fact::Abandoned { job, claim_id, reason: why });
             if adopt::began_late(agent, execution) {
-                let reason = "the job is no longer this runner's".into();
+                let reason = "the job no longer belongs to this runner".into();
                 let cause = Cause::AgentStop;
                 agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
             }
@@ -239,14 +253,14 @@ fn word(state: ExecutionState) -> &'static str {
 
 fn abandon(agent: &Agent, fact: Fact) {
     if let Fact::Abandoned { job, reason: why, .. } = &fact {
-        info!(job.id = %job, "Leaving {job}: {why}");
+        info!(job.id = %job, reason = %why, "Abandoned the claim");
     }
     if let Err(error) = agent.journal.write(fact) {
-        warn!(%error, "The journal cannot be written");
+        warn!(%error, "Cannot write the journal");
     }
 }
 
 fn ours(why: &dyn std::fmt::Display) -> Refused {
-    let problem = Problem::new(0, "internal", "The runner could not ask", why.to_string());
+    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
     Refused { status: 0, problem, have: None }
 }

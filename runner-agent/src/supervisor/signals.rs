@@ -1,10 +1,10 @@
-//! What the host asks of the agent.
+//! Handles the signals that stop the agent.
 //!
-//! | signal | meaning |
+//! | signal | effect |
 //! |---|---|
-//! | SIGTERM, SIGINT | take nothing new, finish, end; a server that is gone is not waited for |
-//! | SIGINT again, SIGQUIT | stop every child, tell the server, end |
-//! | SIGTERM again, SIGHUP | end now and let the jobs go on: the next agent finds them |
+//! | SIGTERM, SIGINT | accept no jobs, finish running jobs, exit; does not wait for an unreachable server |
+//! | second SIGINT, SIGQUIT | stop every child, report to the server, exit |
+//! | second SIGTERM, SIGHUP | exit now; jobs continue and the next agent resumes them |
 use std::io;
 
 use tokio::{
@@ -13,20 +13,20 @@ use tokio::{
 };
 use tracing::info;
 
-/// How much of an end is wanted.
+/// Stop level that the signals request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stopping {
-    /// None.
+    /// Keep running.
     No,
-    /// When what runs is done.
+    /// Exit when the running jobs have ended.
     Drain,
-    /// After stopping what runs.
+    /// Stop the running jobs, then exit.
     StopJobs,
-    /// Now, and what runs goes on.
+    /// Exit now; running jobs continue.
     Leave,
 }
 
-/// Listen from now on.
+/// Installs the signal handlers.
 pub fn listen() -> io::Result<watch::Receiver<Stopping>> {
     let (sender, receiver) = watch::channel(Stopping::No);
     let mut terminate = signal(SignalKind::terminate())?;
@@ -50,9 +50,11 @@ pub fn listen() -> io::Result<watch::Receiver<Stopping>> {
             };
             match wanted {
                 Stopping::No => {}
-                Stopping::Drain => info!("Draining: nothing new is taken, what runs is finished"),
+                Stopping::Drain => {
+                    info!("Draining: running jobs finish, new jobs are not accepted")
+                }
                 Stopping::StopJobs => info!("Stopping every job"),
-                Stopping::Leave => info!("Leaving: what runs goes on without this agent"),
+                Stopping::Leave => info!("Exiting: running jobs continue without this agent"),
             }
             let more = |held: &mut Stopping| {
                 let grows = wanted > *held;

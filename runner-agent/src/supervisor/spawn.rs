@@ -1,4 +1,4 @@
-//! Starts a shim: journalled before, so that afterwards nobody has to guess.
+//! Starts a shim. The journal records the start first, so that it is known after a crash.
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -34,7 +34,8 @@ use crate::{
     witness::Verified,
 };
 
-/// What of the agent's environment a shim needs to reach the server. No child gets these.
+/// Environment variables of the agent that a shim needs to reach the server. Children do not get
+/// them.
 const FOR_THE_SHIM: [&str; 8] = [
     "HTTPS_PROXY",
     "https_proxy",
@@ -45,14 +46,14 @@ const FOR_THE_SHIM: [&str; 8] = [
     "RUST_LOG",
     "PATH",
 ];
-/// How long the customer's hook may think.
+/// Timeout of the customer's veto command.
 pub(super) const VETO: Duration = Duration::from_secs(60);
-/// How long a shim may take to read what it is told.
+/// Timeout for a shim to read its order.
 const READS: Duration = Duration::from_secs(60);
-/// How long a shim may take to say that it runs.
+/// Timeout for a shim to write its `spawned` entry.
 const SAYS: Duration = Duration::from_secs(10);
 
-/// Start the shim of a claim that is allowed.
+/// Starts the shim of an authorized claim.
 pub(super) async fn start(
     agent: &Arc<Agent>,
     job: JobId,
@@ -69,17 +70,18 @@ pub(super) async fn start(
     };
     match started {
         Ok(process) => {
-            info!(job.id = %job, execution.id = %execution, "{execution} of {job} runs");
+            info!(job.id = %job, execution.id = %execution, "Started the shim");
             Ok(Stage::Spawned(process))
         }
         Err(error) => {
-            warn!(job.id = %job, execution.id = %execution, "{execution} could not be started: {error:#}");
-            not_started(agent, job, execution, &format!("{error:#}"))
+            let why = format!("{error:#}");
+            warn!(job.id = %job, execution.id = %execution, error = why, "Cannot start the shim");
+            not_started(agent, job, execution, &why)
         }
     }
 }
 
-/// Everything that has to be on disk before a shim may begin.
+/// Writes everything that must be on disk before a shim may start.
 fn prepare(
     agent: &Agent,
     job: JobId,
@@ -96,7 +98,7 @@ fn prepare(
     // From here on only the monotonic clock counts.
     let duration = duration_ms(claimed, verified, policy);
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
-    // A cancel must not need disk that the job has filled.
+    // A cancellation must not need disk space that the job has filled.
     data::keep_reserve(&dir.cancel())?;
     let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
     let order = Zeroizing::new(serde_json::to_vec(&order)?);
@@ -104,15 +106,18 @@ fn prepare(
     Ok(order)
 }
 
-/// How long the job may take from its claim: as the server's clock and the grant say, within the policy's limit.
+/// Returns the longest duration of the job from its claim: until the grant's deadline by the
+/// server's clock, within the policy's limit.
 fn duration_ms(claimed: &Claimed, verified: &Verified, policy: &Policy) -> u64 {
     let left = (verified.grant.deadline - claimed.server_time).num_milliseconds().max(0);
     let longest = u64::try_from(policy.limits().duration.as_millis()).unwrap_or(u64::MAX);
     left.unsigned_abs().min(longest)
 }
 
-/// How long an approval may take: as the policy says, and at least half of the job's duration must remain. A job that
-/// was approved shortly before its deadline would stop midway.
+/// Returns the timeout of an approval. The policy limits it, and at least half of the job's
+/// duration must remain.
+///
+/// A job that was approved shortly before its deadline would stop midway.
 pub(super) fn patience(
     claimed: &Claimed,
     verified: &Verified,
@@ -148,19 +153,19 @@ fn order(
     })
 }
 
-/// A shim that was forked, and from where on the journal has what it says of itself.
+/// Forked shim, with the journal position after which its `spawned` entry is expected.
 struct Forked {
     child: Child,
     pipe: ChildStdin,
     journal: Position,
 }
 
-/// The last thing that can fail with nothing begun.
+/// Starts the process of the shim. Until this succeeds, nothing has begun.
 fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<Forked> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
     let journal = agent.journal.end_position()?;
-    // The program that runs, also when its file was replaced by an upgrade meanwhile.
+    // The running program, even if an upgrade replaced its file.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg("shim")
@@ -173,13 +178,14 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(errors);
-    let mut child = processes::spawn(&mut command).context("starting the shim")?;
-    // It was asked for in the lines above. A shim without an order does nothing.
-    let pipe = child.stdin.take().context("the shim has no pipe")?;
+    let mut child = processes::spawn(&mut command).context("cannot start the shim")?;
+    // Requested above, so it exists. A shim without an order does nothing.
+    let pipe = child.stdin.take().context("cannot start the shim: it has no standard input")?;
     Ok(Forked { child, pipe, journal })
 }
 
-/// Tell a shim what to do. From here on it may have begun: an error says that it has ended without beginning.
+/// Sends a shim its order. From here on the job may have started: an error means that the shim
+/// ended without starting it.
 async fn hand_over(
     agent: &Agent,
     execution: ExecutionId,
@@ -188,20 +194,23 @@ async fn hand_over(
 ) -> anyhow::Result<Process> {
     let Forked { mut child, mut pipe, journal } = shim;
     let Some(process) = who_is(&mut child).await else {
-        anyhow::bail!("the shim could not be told from other processes, and was ended");
+        anyhow::bail!(
+            "cannot start the shim: its process cannot be identified; the runner killed it"
+        );
     };
-    // It is read when the shim can: one that does not read must not hold up every other claim.
+    // Written in the background: a shim that does not read must not block other claims.
     tokio::spawn(async move {
-        // A shim that ended already is noticed below.
+        // The wait below detects a shim that has ended.
         let _ended = tokio::time::timeout(READS, pipe.write_all(&order)).await;
     });
     let said = says_who_it_is(agent, (execution, process), &mut child, journal).await;
-    // It is not ours to end; it is only ours to bury.
+    // Reaps the shim when it ends. The agent does not wait for that.
     tokio::spawn(async move { child.wait().await });
     said
 }
 
-/// The shim as a process that cannot be mistaken; one that cannot be told from others gets no order.
+/// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
+/// order.
 async fn who_is(child: &mut Child) -> Option<Process> {
     for _ in 0..20 {
         if let Some(Ok(process)) = child.id().map(Process::of) {
@@ -209,7 +218,7 @@ async fn who_is(child: &mut Child) -> Option<Process> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // Without its order it has not begun, and now it never will.
+    // Without its order it has started nothing.
     let _gone_already = child.kill().await;
     None
 }
@@ -222,7 +231,7 @@ async fn says_who_it_is(
 ) -> anyhow::Result<Process> {
     let begun = Instant::now();
     loop {
-        // Asked before the journal is read: what a shim that is gone has said is there.
+        // Check the child before the journal: a shim writes its entry before it ends.
         let ended = child.try_wait().ok().flatten();
         match agent.journal.read_on(&mut journal) {
             Ok(entries) if entries.iter().any(|entry| is_spawned(&entry.fact, execution)) => {
@@ -232,14 +241,16 @@ async fn says_who_it_is(
                 if let Some(status) = ended {
                     let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
                     let said = errors.unwrap_or_default();
-                    anyhow::bail!("the shim ended at once ({status}): {}", said.trim());
+                    anyhow::bail!("the shim ended immediately ({status}): {}", said.trim());
                 }
             }
-            // Nothing is proven by what cannot be read.
-            Err(error) => warn!(execution.id = %execution, %error, "The journal cannot be read"),
+            // A failed read proves nothing, so try again.
+            Err(error) => {
+                warn!(execution.id = %execution, %error, "Cannot read the journal, retrying")
+            }
         }
         if begun.elapsed() > SAYS {
-            // It may still begin: nobody can say that it did not.
+            // The shim may still start, so it counts as started.
             return Ok(process);
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -250,14 +261,19 @@ fn is_spawned(fact: &Fact, wanted: ExecutionId) -> bool {
     matches!(fact, Fact::Spawned { execution, .. } if *execution == wanted)
 }
 
-/// Ends a job that was told to stop before its shim was started.
+/// Ends a job that was cancelled before its shim was started.
 pub(super) fn cancelled(
     agent: &Agent,
     job: JobId,
     execution: ExecutionId,
     order: &CancelOrder,
 ) -> anyhow::Result<Stage> {
-    info!(job.id = %job, execution.id = %execution, "{execution} is not started: {}", order.reason);
+    info!(
+        job.id = %job,
+        execution.id = %execution,
+        reason = order.reason,
+        "The job was cancelled before its start"
+    );
     let Finished { outcome, reason, detail, .. } = shim::stopped(Some(order.cause), false);
     ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, &detail))
 }
@@ -272,7 +288,7 @@ fn not_started(
     ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, why))
 }
 
-/// End of a job of which nothing ran, reported as a shim would.
+/// Records the end of a job of which nothing ran, with the report that a shim would write.
 fn ended(
     agent: &Agent,
     job: JobId,
@@ -287,7 +303,7 @@ fn ended(
     Ok(Stage::Exited(exit))
 }
 
-/// A last word that no shim wrote, about an end and what there is of a log.
+/// Builds a final report without a shim, from a result and the existing part of the log.
 pub(super) fn last_word(exit: Exit, detail: String, log: &[u8]) -> Finished {
     Finished {
         outcome: exit.outcome,
@@ -327,7 +343,7 @@ pub(super) async fn veto(
     let asked = async {
         let tell = async move {
             if let Some(mut pipe) = pipe {
-                // A hook need not read.
+                // A veto command need not read its input.
                 let _unread = pipe.write_all(&verified.manifest_bytes).await;
             }
         };

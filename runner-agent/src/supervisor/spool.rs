@@ -1,4 +1,4 @@
-//! Sends a log by offset: what the server has is what the server says it has.
+//! Uploads a log by offset. The server's responses determine how much of it the server has.
 use std::{
     fs::File,
     io,
@@ -21,13 +21,13 @@ use crate::{
     data::JobDir,
 };
 
-/// How soon a chunk is wanted by who reads along.
+/// Longest wait for the next chunk while a user tails the log.
 const TAILED: Duration = Duration::from_millis(200);
 
-/// How many chunks in a row a server may refuse before the rest of the log stays here.
+/// Number of consecutive rejected chunks after which the upload stops.
 const REFUSALS: u32 = 5;
 
-/// Where one log stands.
+/// Upload state of one log.
 #[derive(Debug)]
 pub struct Upload {
     have: u64,
@@ -35,54 +35,54 @@ pub struct Upload {
     settings: LogSettings,
     next: Instant,
     broken: bool,
-    /// Chunks in a row that were refused.
+    /// Number of consecutive rejected chunks.
     refusals: u32,
 }
 
-/// Why no more is sent for now.
+/// Reason why a chunk could not be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
-    /// The execution is no longer the current one, or not ours.
+    /// The server rejects the execution or the runner.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// The spool cannot be read.
-    #[error("the log cannot be read")]
+    /// The log on disk cannot be read.
+    #[error("cannot read the log")]
     Disk(#[from] io::Error),
 }
 
 impl Upload {
-    /// From the beginning: a server that has more says so.
+    /// Starts at offset 0. A server that has more returns its offset.
     pub fn new(settings: LogSettings) -> Self {
         let chunk = log::CHUNK_BYTES;
         Upload { have: 0, chunk, settings, next: Instant::now(), broken: false, refusals: 0 }
     }
 
-    /// Bytes that the server has.
+    /// Returns the number of bytes that the server has.
     pub fn have(&self) -> u64 {
         self.have
     }
 
-    /// The server will not take any more of this log.
+    /// Returns whether no more of this log is sent.
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// Send no more of it.
+    /// Stops the upload.
     pub fn give_up(&mut self) {
         self.broken = true;
     }
 
-    /// The server said how much it has.
+    /// Continues at the offset that the server returned.
     pub fn rewind(&mut self, have: u64) {
         self.have = have;
     }
 
-    /// Somebody reads along: the next chunk is wanted soon, whatever the last answer said.
+    /// Sends the next chunk soon, whatever interval the server set, because a user tails the log.
     pub fn hasten(&mut self) {
         self.next = self.next.min(Instant::now() + TAILED);
     }
 
-    /// Send the next chunk, if it is time or `now`. The answer may carry a cancel.
+    /// Sends the next chunk if it is due or `now` is set. The response may contain a cancel.
     pub async fn push(
         &mut self,
         client: &Client,
@@ -144,23 +144,34 @@ impl Upload {
         match refused.status {
             416 => {
                 let have = refused.have.unwrap_or(0);
-                info!(execution.id = %execution, "The server has {have} bytes, going on from there");
-                // More than we have, or where we already are: another log than ours.
+                info!(execution.id = %execution, have, "Continuing the log at the server's offset");
+                // An offset beyond the log's end, or the same offset again: the server has another
+                // log.
                 self.broken = have > length || have == self.have;
                 self.have = have;
             }
             413 if self.chunk > 1_024 => self.chunk /= 2,
             409 | 413 | 422 | 507 => {
-                warn!(execution.id = %execution, "The server takes no more of the log: {refused}");
+                warn!(
+                    execution.id = %execution,
+                    error = %refused,
+                    "The server rejects the rest of the log"
+                );
                 self.broken = true;
             }
-            // Not ours any more, or not wanted now: the reports say what follows from it.
+            // The server rejects the execution or the runner. The responses to reports determine
+            // what follows.
             401 | 403 | 412 => return Err(SpoolError::Refused(Box::new(refused))),
-            // Something on the way harmed it, perhaps. The work is well either way.
+            // The chunk may have been damaged in transit. The job itself is not affected.
             _ => {
                 self.refusals += 1;
                 self.broken = self.refusals > REFUSALS;
-                warn!(execution.id = %execution, broken = self.broken, "The server did not take a chunk: {refused}");
+                warn!(
+                    execution.id = %execution,
+                    broken = self.broken,
+                    error = %refused,
+                    "The server rejected a log chunk"
+                );
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! An agent between its journal and a scripted server.
+//! Tests an agent with a real journal and a scripted server.
 use schemas::runner::{Exit, FailureReason, Outcome, RunnerMode};
 
 use super::{
@@ -22,7 +22,7 @@ pub(super) fn another() -> ExecutionId {
     "exe_01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap()
 }
 
-/// An agent whose server says these, and what it was asked.
+/// Returns an agent whose server sends these responses, and the requests that the server received.
 pub(super) async fn agent(
     answers: Vec<&'static str>,
 ) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>) {
@@ -155,7 +155,7 @@ async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, "version = 1\nveto_command = [\"/bin/sleep\", \"600\"]").unwrap();
     let policy = crate::policy::Policy::read(&path).unwrap();
-    // More than a pipe holds.
+    // More than a pipe buffers.
     let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };
     let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
     assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
@@ -181,7 +181,7 @@ async fn a_session_asks_for_the_servers_keys_anew() {
     let none = r#"404 Not Found|{"code":"not_found"}"#;
     let (_dir, agent, asked) = agent(vec![answer.leak(), none]).await;
     session::open(&agent).await.unwrap();
-    until("the keys to be asked for", || asked.lock().unwrap().len() == 2).await;
+    until("a request for the keys", || asked.lock().unwrap().len() == 2).await;
     assert!(asked.lock().unwrap()[1].contains(schemas::keys::KEYS_PATH));
 }
 
@@ -213,14 +213,14 @@ async fn an_opening_that_is_superseded_under_every_name_is_the_end() {
 async fn a_claim_that_fails_here_is_settled_with_another_session() {
     let (_dir, agent, _) = agent(vec![]).await;
     agent.state().session = Some(opened());
-    // A disk that takes no line.
+    // given a journal that cannot be written
     let journal = agent.data.path("journal.ndjson");
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
     claim::offered(&agent, job(), JobKind::Plan);
     until("the claim to fail", || agent.state().anew.is_asked()).await;
     assert!(agent.state().running.is_empty());
-    // and until its journal takes a line again it is given nothing
+    // and until the journal is writable again, the agent has no free slot
     agent.state().anew.opened();
     agent.mend_journal();
     assert_eq!(agent.free_slots(), 0);
@@ -231,7 +231,7 @@ async fn a_claim_that_fails_here_is_settled_with_another_session() {
 
 #[tokio::test]
 async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_one_goes_on() {
-    // given an agent whose sessions are all in need of another one
+    // given an agent with an open session
     let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let poll = r#"200 OK|{"server_time":"2026-11-21T00:00:00Z"}"#;
     let mut answers: Vec<&'static str> = vec![answer.leak()];
@@ -243,22 +243,22 @@ async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_
     });
     let asked_for =
         |what: &str| asked.lock().unwrap().iter().filter(|asked| asked.starts_with(what)).count();
-    until("the session to be open", || agent.state().session.is_some()).await;
+    until("the session to open", || agent.state().session.is_some()).await;
     assert_eq!(agent.free_slots(), 1);
-    // when another one is asked for again and again
+    // when another session is requested
     agent.ask_anew();
     let begun = Instant::now();
     until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
     assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
-    // then it is not opened at once
-    until("the session to be over", || agent.state().session.is_none()).await;
+    // then it is not opened immediately
+    until("the session to end", || agent.state().session.is_none()).await;
     assert!(begun.elapsed() >= Duration::from_secs(1));
     polls.abort();
 }
 
 #[tokio::test]
 async fn a_session_that_the_server_has_lost_is_opened_anew() {
-    // given an agent whose session the server does not know any more
+    // given an agent whose session is unknown to the server
     let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
     let lost = r#"409 Conflict|{"code":"session_unknown"}"#;
     let (_dir, agent, asked) = agent(vec![answer, lost, lost, lost, answer]).await;
@@ -267,7 +267,7 @@ async fn a_session_that_the_server_has_lost_is_opened_anew() {
         let agent = Arc::clone(&agent);
         async move { poll::run(&agent).await }
     });
-    // then it opens another one and does not end
+    // then it opens another session and does not exit
     let openings = || {
         let asked = asked.lock().unwrap();
         asked.iter().filter(|asked| asked.starts_with("POST /runner/v1/sessions")).count()
@@ -279,28 +279,28 @@ async fn a_session_that_the_server_has_lost_is_opened_anew() {
 
 #[tokio::test]
 async fn a_session_that_is_refused_is_asked_for_less_and_less_often() {
-    // given a server that takes no opening of this agent
+    // given a server that rejects every session request
     let no = r#"400 Bad Request|{"code":"body_invalid"}"#;
     let (_dir, agent, asked) = agent(vec![no; 20]).await;
     let polls = tokio::spawn({
         let agent = Arc::clone(&agent);
         async move { poll::run(&agent).await }
     });
-    // then it is asked at 0, 0.5 and 1.5 seconds, and not twice a second
+    // then it sends requests at 0, 0.5 and 1.5 seconds, and not twice per second
     let begun = Instant::now();
-    until("a third question", || asked.lock().unwrap().len() >= 3).await;
+    until("a third request", || asked.lock().unwrap().len() >= 3).await;
     assert!(begun.elapsed() >= Duration::from_millis(1_400), "{:?}", begun.elapsed());
     polls.abort();
 }
 
 #[tokio::test]
 async fn a_drain_waits_for_a_session_that_was_asked_for() {
-    // given an agent without a job, whose journal has something that only a session settles
+    // given an agent without a job, whose journal needs a new session
     let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
     let (_dir, agent, asked, signals) = agent_with_signals(vec![answer]).await;
     agent.ask_anew();
     signals.send(Stopping::Drain).unwrap();
-    // then it does not end before that session
+    // then it exits only after that session
     let ended = poll::run(&agent).await.unwrap();
     assert!(matches!(ended, Ended::Drained), "{ended:?}");
     let asked = asked.lock().unwrap();
@@ -318,6 +318,6 @@ async fn nothing_is_claimed_once_the_host_wants_an_end() {
     agent.state().session = Some(opened());
     claim::offered(&agent, job(), JobKind::Plan);
     signals.send(Stopping::Drain).unwrap();
-    until("the offer to lapse", || agent.state().running.is_empty()).await;
+    until("the offer to expire", || agent.state().running.is_empty()).await;
     assert!(asked.lock().unwrap().is_empty() && agent.state().session.is_some());
 }

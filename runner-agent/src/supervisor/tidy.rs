@@ -18,14 +18,15 @@ use crate::{
     state::{self, executions_in_progress},
 };
 
-/// Interval while jobs run, and while the disk has no room for another job.
+/// Interval while the disk has no space for another job, and shortest interval while jobs run.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Interval otherwise.
+/// Interval while the disk has space.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
-/// Manifests whose beginning ended the agent are remembered up to this number.
+/// Largest number of manifests that ended the agent and that a rotated journal keeps.
 const CRASHED: usize = 100;
 
-/// Tidies in the background if it is time for it: a full disk must not wait for the end of a job that cannot begin.
+/// Starts a cleanup in the background if one is due. A full disk must not wait for the end of a job
+/// that cannot start.
 pub(super) fn tidy_when_due(agent: &Arc<Agent>) {
     let interval = if agent.has_room() { IDLE_INTERVAL } else { INTERVAL };
     if agent.state().tidied.is_some_and(|at| at.elapsed() < interval) {
@@ -35,8 +36,8 @@ pub(super) fn tidy_when_due(agent: &Arc<Agent>) {
     tokio::spawn(async move { tidy(&agent).await });
 }
 
-/// Removes what is beyond the budgets, and puts a long journal aside. Does nothing while a job is being claimed, and at most
-/// once in [`INTERVAL`] while jobs run.
+/// Removes files beyond the budgets and rotates a long journal. Does nothing during a claim, and
+/// runs at most once per [`INTERVAL`] while jobs run.
 pub(super) async fn tidy(agent: &Arc<Agent>) {
     let Ok(_no_claim_meanwhile) = agent.claims.try_lock() else { return };
     {
@@ -50,11 +51,12 @@ pub(super) async fn tidy(agent: &Arc<Agent>) {
     let of = Arc::clone(agent);
     let tidied = tokio::task::spawn_blocking(move || tidy_now(&of)).await;
     if let Err(error) = tidied {
-        warn!(%error, "Cannot tidy the data directory");
+        warn!(%error, "Cannot clean up the data directory");
     }
 }
 
-/// Each part does what it can, whatever becomes of the others.
+/// Prunes jobs and artifacts, and rotates the journal. A step that fails does not stop the next
+/// one.
 fn tidy_now(agent: &Agent) {
     let ending = agent.state().orphans.busy();
     let open = agent.journal.read().map(|entries| {
@@ -64,14 +66,14 @@ fn tidy_now(agent: &Agent) {
     let open = match open {
         Ok(open) => open,
         Err(error) => {
-            warn!(%error, "Cannot tidy the data directory: the journal cannot be read");
+            warn!(%error, "Cannot clean up the data directory: the journal cannot be read");
             return;
         }
     };
     match prune_jobs(agent, &open) {
         Ok(0) => {}
-        Ok(bytes) => info!(bytes, "Removed files of jobs that are over"),
-        Err(error) => warn!(%error, "Cannot remove files of jobs that are over"),
+        Ok(bytes) => info!(bytes, "Removed files of ended jobs"),
+        Err(error) => warn!(%error, "Cannot remove files of ended jobs"),
     }
     match prune_artifacts(agent, &open) {
         Ok(0) => {}
@@ -80,11 +82,11 @@ fn tidy_now(agent: &Agent) {
             warn!(error = format!("{error:#}"), "Cannot remove artifacts beyond the budget")
         }
     }
-    // The index has to know all lines of the file that is put aside.
+    // The index must have all entries of the file before it is rotated.
     let turned =
         agent.claim_index(|_| ()).and_then(|()| agent.journal.turn(|all| carried(all, &ending)));
     if let Err(error) = turned {
-        warn!(%error, "Cannot put the journal aside");
+        warn!(%error, "Cannot rotate the journal");
     }
 }
 
@@ -100,12 +102,12 @@ fn prune_artifacts(agent: &Agent, open: &BTreeSet<ExecutionId>) -> anyhow::Resul
     Ok(layout.prune(agent.settings.budgets.artifacts, &used)?)
 }
 
-/// Artifacts that open jobs use.
+/// Returns the artifacts that open jobs use.
 fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSet<Digest>> {
     let mut used = BTreeSet::new();
     for execution in open {
         let manifest = match fs::read(data.job(*execution).manifest()) {
-            // It was claimed and not started: nothing was pulled for it.
+            // The job was claimed and not started, so nothing was pulled for it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             read => read?,
         };
@@ -115,8 +117,8 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
     Ok(used)
 }
 
-/// What the next file of the journal has to begin with: all that claims, sessions, adoption and the checks of a component's
-/// state look up in the current one.
+/// Returns the first entries of the next journal file: everything that claims, sessions, recovery
+/// and state checks look up in the current file.
 fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Fact> {
     let needed = adopt::needed(entries.clone(), ending);
     let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
@@ -158,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_journal_is_put_aside_while_a_job_runs_and_the_job_is_still_known() {
-        // given a job that runs, another that ended, and a long journal
+        // given a running job, an ended job, and a long journal
         let (_dir, agent, _) = agent(vec![]).await;
         claimed(&agent);
         agent.journal.write(Fact::Spawning { job: job(), execution: execution() }).unwrap();
@@ -182,16 +184,16 @@ mod tests {
         agent.state().running.insert(job(), running);
         let history = journal::read_all(&agent.data).unwrap().len();
         let before = open_ends(&agent).unwrap();
-        // when it is tidied
+        // when the agent cleans up
         tidy(&agent).await;
-        // then the current file is short, and has all that is looked up in it
+        // then the current file is short and has every entry that is looked up in it
         let entries = agent.journal.read().unwrap();
         assert!(entries.len() < 8, "{entries:?}");
         assert_eq!((before.len(), open_ends(&agent).unwrap()), (1, before));
         assert_eq!(state::known(&entries)["web"].newest.serial, 7);
         let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();
         assert!(granted(execution()) && granted(another()));
-        // and the history is whole: it has the same lines, and those that began the new file
+        // and the history is complete: it has the earlier entries and the copies in the new file
         assert!(journal::examine_all(&agent.data).unwrap().is_ok());
         assert_eq!(journal::read_all(&agent.data).unwrap().len(), history + entries.len());
     }
@@ -200,12 +202,12 @@ mod tests {
     async fn a_runner_tidies_without_the_end_of_a_job() {
         let (_dir, agent, _) = agent(vec![]).await;
         tidy_when_due(&agent);
-        until("it is tidied", || agent.state().tidied.is_some()).await;
+        until("a cleanup", || agent.state().tidied.is_some()).await;
     }
 
     #[tokio::test]
     async fn disk_is_freed_while_a_job_runs_and_nothing_of_that_job_goes() {
-        // given artifacts and files of two executions, of which one runs, and budgets of nothing
+        // given artifacts and files of two executions, one of them running, and budgets of zero
         let (_dir, mut agent, _) = agent(vec![]).await;
         Arc::get_mut(&mut agent).unwrap().settings.budgets =
             crate::budgets::Budgets { artifacts: 0, jobs: 0 };
@@ -226,16 +228,16 @@ mod tests {
         fs::write(agent.data.job(execution()).manifest(), manifest.to_string()).unwrap();
         let running = Attended { execution: Some(execution()), ..Attended::default() };
         agent.state().running.insert(job(), running);
-        // when it is tidied
+        // when the agent cleans up
         tidy(&agent).await;
-        // then what the job uses is there, and so are the newest two versions; the rest is gone
+        // then the artifact of the job and the two newest versions remain, and the rest is removed
         let left: Vec<_> = artifacts.iter().map(|digest| layout.complete(digest)).collect();
         assert_eq!(left, [true, false, true, true]);
         assert!(agent.data.job(execution()).root().exists());
         assert!(!agent.data.job(another()).root().exists());
     }
 
-    /// An artifact of one component; the one with the greatest content was used last.
+    /// Stores an artifact of one component. A greater `content` was used more recently.
     fn artifact(layout: &Layout, content: u8) -> Digest {
         let layer = vec![content; 1000];
         let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));

@@ -14,150 +14,151 @@ use crate::moment;
 /// An app in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct App {
-    /// Its id, for ever.
+    /// Id of the app. It never changes.
     #[schema(value_type = String)]
     pub id: AppId,
-    /// Its name, unique on this server.
+    /// Name of the app, unique on this server.
     pub name: String,
-    /// The newest config version; 0: nothing has been synced yet.
+    /// Number of the newest config version. 0 if the app has never been synced.
     pub version: u32,
-    /// When the newest version came.
+    /// Time when the newest version was published.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub published_at: Option<DateTime<Utc>>,
-    /// How many components the newest version has.
+    /// Number of components in the newest version.
     pub components: u64,
-    /// How many installs there are.
+    /// Number of installs.
     pub installs: u64,
 }
 
-/// What was published under one number.
+/// Published config version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ConfigVersion {
-    /// 1, 2, 3 …
+    /// Number of the version, from 1.
     pub version: u32,
-    /// The bundle that it is.
+    /// Digest of the bundle.
     #[schema(value_type = String)]
     pub bundle: Digest,
-    /// When.
+    /// Time of publication.
     #[serde(with = "moment")]
     pub published_at: DateTime<Utc>,
-    /// By whom: an actor.
+    /// Actor that published the version.
     pub published_by: String,
-    /// What they are called.
+    /// Display name of the publisher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_by_name: Option<String>,
-    /// The position of `app.config_published`.
+    /// Position of `app.config_published`.
     pub position: u64,
-    /// Its components, by name.
+    /// Components, sorted by name.
     pub components: Vec<VersionComponent>,
 }
 
-/// One config version, and everything that its directory says.
+/// Config version with the content of its directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionShown {
-    /// Which, and who published it when.
+    /// The version.
     pub version: ConfigVersion,
-    /// The same object that `stead apps inspect` prints of the directory.
+    /// Parsed configuration, the object that `stead apps inspect` prints for the directory.
     pub config: Value,
 }
 
-/// A component as one version has it.
+/// Component of a config version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionComponent {
-    /// Its id, the same in every version.
+    /// Id of the component, the same in every version.
     #[schema(value_type = String)]
     pub id: ComponentId,
-    /// Its name in the app.
+    /// Name of the component in the app.
     pub name: String,
-    /// Its type: `terraform_module`, or what a plugin calls it.
+    /// Component type: `terraform_module`, or a type that a plugin defines.
     pub kind: String,
-    /// Of its definition and source together.
+    /// Digest of the definition and the source together.
     #[schema(value_type = String)]
     pub definition: Digest,
 }
 
-/// How a sync is meant.
+/// Options of a sync.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SyncQuery {
-    /// Check everything and say what would change; change nothing.
+    /// Validate the bundle and return the diff without writing anything.
     pub dry_run: bool,
-    /// Of a dry run: the published version to compare with. Absent: the newest.
+    /// Published version to compare with in a dry run. Default: the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against: Option<u32>,
 }
 
-/// What a sync did, or would do.
+/// Result of a sync or of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Synced {
-    /// The app. Absent: a dry run of an app that does not exist yet.
+    /// Id of the app. Absent in a dry run of a new app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub app: Option<AppId>,
-    /// Its name.
+    /// Name of the app.
     pub name: String,
-    /// The config version that this bundle is or would be.
+    /// Config version that this bundle has, or would get.
     pub version: u32,
-    /// The bundle.
+    /// Digest of the bundle.
     #[schema(value_type = String)]
     pub bundle: Digest,
-    /// True: this bundle is the newest version already, and nothing was written.
+    /// True if this bundle is already the newest version. Then nothing was written.
     pub unchanged: bool,
-    /// True: nothing was written because a dry run was asked for.
+    /// True if this was a dry run. Then nothing was written.
     pub dry_run: bool,
-    /// Against the version before.
+    /// Diff against the previous version.
     pub diff: Diff,
-    /// The builds that were requested: one for each component whose source is new.
+    /// Requested builds, one for each component with a new source.
     pub builds: Vec<BuildRequested>,
-    /// Warnings; errors refuse the sync.
+    /// Warnings. The server rejects a sync with errors.
     pub diagnostics: Vec<Diagnostic>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// A build that a sync caused.
+/// Position after which reads include the change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BuildRequested {
-    /// The build.
+    /// Id of the build.
     #[schema(value_type = String)]
     pub id: BuildId,
-    /// Of which component.
+    /// Name of the component.
     pub component: String,
 }
 
-/// Which two versions to compare.
+/// Config versions to compare.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DiffQuery {
-    /// The version before. Absent: the one before `to`.
+    /// Earlier version. Default: the one before `to`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// The version after. Absent: the newest.
+    /// Later version. Default: the newest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// Show the impact on this install only: its name or id.
+    /// Install to which the impact is limited, name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// Plan for that install with the inputs that it had when it last followed this config version.
+    /// Config version whose inputs to use. The install's plan uses the inputs that it had when it
+    /// last followed this version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inputs_of: Option<u32>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// What is different between two config versions.
+/// Differences between two config versions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
-    /// Absent: from nothing.
+    /// Earlier version. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// Absent: to a bundle that is not published.
+    /// Later version. Absent if the bundle is not published.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
-    /// In the order: inputs, sandbox, components, actions, and then what surrounds them by kind.
+    /// Changes in this order: inputs, sandbox, components, actions, then the rest by kind.
     pub changes: Vec<Change>,
     /// Plans that the later version would cause in each install, oldest install first. Empty after a sync that is not a
     /// dry run: it moves no install.
@@ -166,8 +167,8 @@ pub struct Diff {
     /// Number of installs that `impact` leaves out. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_installs: Option<u64>,
-    /// Settings of the later version that this release reads and does not act on, with what happens instead. Only between
-    /// published versions: a sync has them among its warnings.
+    /// Settings of the later version that this release parses but ignores, with the effect. Present
+    /// only between published versions. A sync reports them among its warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_acted_on: Vec<Diagnostic>,
 }
@@ -175,72 +176,72 @@ pub struct Diff {
 /// Effect of a config version on one install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Impact {
-    /// Which install.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// Its name.
+    /// Name of the install.
     pub name: String,
-    /// The config version that it follows now.
+    /// Config version that the install follows now.
     pub config_version: u32,
     /// False: nothing is deployed yet; everything is planned once its runner has enrolled.
     pub provisioned: bool,
     /// Planned operations, in order. Empty: no changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<Planned>,
-    /// Why it cannot follow that version with the inputs that it has.
+    /// Reason why the install cannot follow that version with its current inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Inputs that had another value when the install last followed the version after. Only where one install is asked
-    /// for.
+    /// Inputs with another value when the install last followed the later version. Present only in
+    /// a request for one install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<InputDifference>,
 }
 
-/// An input that had another value when an install last followed a config version.
+/// Input whose value differs from the time when the install last followed a config version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct InputDifference {
-    /// Its name.
+    /// Name of the input.
     pub name: String,
-    /// The value then. Absent: it was not set.
+    /// Earlier value. Absent if the input was not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub then: Option<String>,
-    /// The value now. Absent: it is not set.
+    /// Current value. Absent if the input is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
 }
 
-/// A component, or the sandbox, that would be planned.
+/// Planned operation on a component or on the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Planned {
-    /// Its name; `sandbox` for the sandbox.
+    /// Name of the component. `sandbox` for the sandbox.
     pub name: String,
-    /// `apply` or `destroy`.
+    /// Operation, `apply` or `destroy`.
     pub operation: String,
 }
 
-/// One thing that is different.
+/// Difference in one item of the configuration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Change {
-    /// `added`, `changed` or `removed`.
+    /// Type of the change: `added`, `changed` or `removed`.
     pub change: String,
-    /// What it is: `component`, `input`, `sandbox`, `action` …
+    /// Kind of the item: `component`, `input`, `sandbox`, `action` …
     pub what: String,
-    /// Its name.
+    /// Name of the item.
     pub name: String,
-    /// Which of its fields.
+    /// Changed fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<FieldChange>,
 }
 
-/// One field that is different. Neither before nor after: it is other bytes.
+/// Changed field. If neither value is present, the field's content differs and is not text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChange {
-    /// Its path inside the thing.
+    /// Path of the field inside the item.
     pub field: String,
-    /// Absent: it was not there.
+    /// Earlier value. Absent if the field did not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
-    /// Absent: it is gone.
+    /// Later value. Absent if the field no longer exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }

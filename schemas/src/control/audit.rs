@@ -1,4 +1,4 @@
-//! The log as an auditor reads it: events, states of then, checkpoints and proofs.
+//! Audit API: events, earlier states, checkpoints and cryptographic proofs.
 use chrono::{DateTime, Utc};
 use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
@@ -7,32 +7,32 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// One event, as it was written: with what it takes to compute its leaf again.
+/// Event as stored, with everything that its leaf hash is computed from.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct EventRecord {
-    /// Its place in the whole log, from 1, without a gap.
+    /// Position in the log, from 1, without gaps.
     pub position: u64,
-    /// Its id.
+    /// Id of the event.
     #[schema(value_type = String)]
     pub event_id: EventId,
-    /// `<aggregate type>/<aggregate id>`.
+    /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Its place in the stream, from 1.
+    /// Sequence number in the stream, from 1.
     pub sequence: u64,
-    /// `aggregate.verb_past`.
+    /// Event type, `<aggregate>.<past-tense verb>`, such as `run.approved`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// The version of the payload's shape.
+    /// Version of the payload format.
     pub version: String,
-    /// When: never before the event before it.
+    /// Recording time. It never decreases from one event to the next.
     #[serde(with = "moment")]
     pub recorded_at: DateTime<Utc>,
-    /// Who: a principal, a runner, a policy or a timer.
+    /// Actor: a principal, a runner, a policy or a timer.
     pub actor: String,
-    /// What they are called today. No part of the log, and not in an export.
+    /// Current display name of the actor. It is not in the log and not in an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
-    /// What, byte for byte as it is hashed: what is a customer's or a person's is sealed in it.
+    /// Payload, byte for byte as hashed. Personal data fields are encrypted.
     #[schema(value_type = Object)]
     pub payload: Box<RawValue>,
     /// Payload with its encrypted fields decrypted, or `[erased]`. Absent: nothing in it is encrypted. Not part of the
@@ -40,45 +40,45 @@ pub struct EventRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub readable_payload: Option<Box<RawValue>>,
-    /// Why and through what, byte for byte: command, causation, correlation, route.
+    /// Metadata, byte for byte as hashed: command, causation, correlation and route.
     #[schema(value_type = Object)]
     pub metadata: Box<RawValue>,
-    /// The random bytes that hide the payload in a proof, hexadecimal.
+    /// Random salt, hexadecimal. It prevents a guess of the payload from its hash.
     pub salt: String,
-    /// Its leaf in the tree, hexadecimal.
+    /// Hash of the event's leaf in the tree, hexadecimal.
     pub leaf: String,
-    /// The chain up to it, hexadecimal.
+    /// Chain hash up to this event, hexadecimal.
     pub chain: String,
 }
 
-/// Which events.
+/// Filters and pagination of events.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// After this position. 0: from the beginning.
+    /// Position after which the page starts. 0: the beginning of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Of this stream: `<aggregate type>/<aggregate id>`, or `<aggregate type>` for all of a type.
+    /// Stream, `<aggregate type>/<aggregate id>`, or `<aggregate type>` for all streams of a type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// Of this type: `run.approved`, or `run.` for all of an aggregate.
+    /// Event type, such as `run.approved`, or a prefix such as `run.`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
-    /// By this actor.
+    /// Actor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
-    /// Not before this moment.
+    /// Start time, inclusive.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub since: Option<DateTime<Utc>>,
-    /// Before this moment.
+    /// End time, exclusive.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub until: Option<DateTime<Utc>>,
-    /// How many at most: 1 to 200. 50 when absent.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -86,123 +86,126 @@ pub struct EventsQuery {
 /// Events of one page.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Events {
-    /// In the order of their positions.
+    /// Events, by position.
     pub items: Vec<EventRecord>,
     /// Last position that was examined: continue with `after` = this. Equal to `head` on the last page.
     pub scanned_through: u64,
-    /// The last position of the log.
+    /// Position of the head of the log.
     pub head: u64,
 }
 
-/// A signed head of the log's tree.
+/// Signed head of the log's tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Checkpoint {
-    /// The C2SP signed note, to be kept as it is.
+    /// C2SP signed note. Store it unchanged.
     pub note: String,
-    /// How many events it covers.
+    /// Number of events that it covers.
     pub size: u64,
-    /// The Ed25519 public key that verifies it: 64 hexadecimal digits, one of the server's key list.
+    /// Ed25519 public key that verifies it, 64 hexadecimal digits. The server's key list contains
+    /// it.
     pub key: String,
-    /// The keys that were replaced: they signed earlier checkpoints.
+    /// Replaced keys, which signed earlier checkpoints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_keys: Vec<String>,
-    /// `key` as a C2SP verifier key, `<origin>+<hash>+<base64>`: the shape to keep and to hand on.
+    /// `key` as a C2SP verifier key, `<origin>+<hash>+<base64>`. Store and share this form.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub verifier_key: String,
-    /// `former_keys` in that shape.
+    /// `former_keys` as C2SP verifier keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former_verifier_keys: Vec<String>,
 }
 
-/// Which proof.
+/// Selection of an inclusion or consistency proof.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ProofQuery {
-    /// That this position is in the log.
+    /// Position for an inclusion proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// That the log of this size is the beginning of today's.
+    /// Size of an earlier log, for a consistency proof.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consistent_with: Option<u64>,
 }
 
-/// A proof, and the checkpoint that it leads to.
+/// Inclusion or consistency proof, with its checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Proof {
-    /// The head that it is about.
+    /// Checkpoint that the proof refers to.
     pub checkpoint: Checkpoint,
-    /// Inclusion: which position.
+    /// Position of the event in an inclusion proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// Inclusion: the leaf, hexadecimal.
+    /// Leaf hash in an inclusion proof, hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leaf: Option<String>,
-    /// Consistency: which size was kept.
+    /// Size of the earlier log in a consistency proof.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistent_with: Option<u64>,
-    /// RFC 6962, hexadecimal.
+    /// RFC 6962 proof hashes, hexadecimal.
     pub hashes: Vec<String>,
 }
 
-/// Which thing, as of when. At most one of the two.
+/// Stream and point in time. At most one of `position` and `time` is allowed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct AsOfQuery {
-    /// `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
+    /// Stream, `<aggregate type>/<aggregate id>`. The name of an install or an app is accepted in
+    /// place of its id.
     pub stream: String,
-    /// As of this position.
+    /// Position as of which to read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// As of this moment.
+    /// Time as of which to read.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub time: Option<DateTime<Utc>>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// The state of one thing as of a position.
+/// State of an aggregate as of a position.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct AsOf {
-    /// The thing.
+    /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// The last position that is included.
+    /// Last included position.
     pub position: u64,
-    /// When that was recorded.
+    /// Recording time of that position.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub recorded_at: Option<DateTime<Utc>>,
-    /// How many events of the stream were folded.
+    /// Number of events of the stream that the state is folded from.
     pub sequence: u64,
-    /// What they make.
+    /// State of the aggregate.
     pub state: Value,
 }
 
-/// Something happened; where to read what.
+/// Notification of an event, without its payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Changed {
-    /// Which position; also the id of the server-sent event, to go on after.
+    /// Position of the event. Also the id of the server-sent event, for `Last-Event-ID`.
     pub position: u64,
-    /// `<aggregate type>/<aggregate id>`.
+    /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// `aggregate.verb_past`.
+    /// Event type, `<aggregate>.<past-tense verb>`, such as `run.approved`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// When.
+    /// Recording time.
     #[serde(with = "moment")]
     pub recorded_at: DateTime<Utc>,
 }
 
-/// After which position to listen for changes.
+/// Start position and filter of change notifications.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ChangesQuery {
-    /// Absent: from now on. `Last-Event-ID` wins.
+    /// Position after which to start. Default: the head of the log. The header `Last-Event-ID` has
+    /// precedence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// Of this stream, or of all of a type.
+    /// Stream, or an aggregate type for all streams of this type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
 }

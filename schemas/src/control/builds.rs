@@ -1,4 +1,4 @@
-//! Builds: from a component's source to an artifact.
+//! Builds, which turn the source of a component into an artifact.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -10,100 +10,100 @@ use utoipa::{IntoParams, ToSchema};
 use super::Waiting;
 use crate::moment;
 
-/// One attempt to make an artifact.
+/// Attempt to build an artifact.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Build {
-    /// Its id.
+    /// Id of the build.
     #[schema(value_type = String)]
     pub id: BuildId,
-    /// Of which app.
+    /// Id of the app.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// The app's name.
+    /// Name of the app.
     pub app_name: String,
-    /// Of which component.
+    /// Id of the component.
     #[schema(value_type = String)]
     pub component: ComponentId,
-    /// The component's name.
+    /// Name of the component.
     pub component_name: String,
-    /// Its type.
+    /// Type of the component.
     pub kind: String,
-    /// For which config version it was first wanted.
+    /// First config version that required the build.
     pub config_version: u32,
-    /// What it is made from.
+    /// Digest of the source.
     #[schema(value_type = String)]
     pub source: Digest,
-    /// `requested`, `queued`, `running`, `succeeded` or `failed`.
+    /// State: `requested`, `queued`, `running`, `succeeded` or `failed`.
     pub state: String,
-    /// The job that does it.
+    /// Id of the job that executes the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// What came of it.
+    /// Built artifact.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Why it failed.
+    /// Failure reason, a stable code.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the one who failed it said.
+    /// Failure message of the runner or the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What it waits for.
+    /// Condition that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// When it was asked for.
+    /// Time of the request.
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
-    /// When it ended.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// The immutable output of a build.
+/// Immutable output of a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Artifact {
-    /// `<app>/<component>` in the vendor's registry.
+    /// Repository in the vendor's registry, `<app>/<component>`.
     pub repository: String,
-    /// Of its OCI manifest.
+    /// Digest of the OCI manifest.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Of all of it.
+    /// Total size in bytes.
     pub size_bytes: u64,
 }
 
-/// What failed is built again.
+/// Result of a retry of failed builds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BuildsRetried {
-    /// Of which app.
+    /// Id of the app.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// The config version that has the new builds.
+    /// Config version that has the new builds.
     pub version: u32,
-    /// One for each component whose build had failed.
+    /// New builds, one for each component whose build had failed.
     pub builds: Vec<super::apps::BuildRequested>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// Which builds.
+/// Filters and pagination of builds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BuildsQuery {
-    /// Of one app: its name or id.
+    /// Filter by app, name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// In one state: `requested`, `queued` (a build that runs is queued, too), `succeeded` or `failed`.
+    /// Filter by state: `requested`, `queued` (includes running builds), `succeeded` or `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// See the list parameters.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// See the list parameters.
+    /// Pagination cursor, the `next` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// See the list parameters.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }

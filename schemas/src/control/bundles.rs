@@ -6,22 +6,23 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// What to prove: one of `install`, `stream`, `position` and `event`.
+/// Subject of a bundle. Exactly one of `install`, `stream`, `position` and `event` is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BundleQuery {
-    /// All events of the install of this name or id, of its runs, of their jobs and builds, and of the runners that
-    /// ran the jobs.
+    /// Install, name or id. Selects all events of the install, its runs, their jobs and builds, and
+    /// the runners that ran the jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// All events of `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
+    /// Stream whose events to include, `<aggregate type>/<aggregate id>`. The name of an install or
+    /// an app is accepted in place of its id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<String>,
-    /// The event at this position.
+    /// Position of one event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// The event of this id.
+    /// Id of one event.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub event: Option<EventId>,
@@ -35,13 +36,13 @@ pub struct BundleQuery {
     /// Replace payloads, metadata and salts by their hashes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hashes_only: Option<bool>,
-    /// Add the display names of the principals in it. No proof covers them.
+    /// True to add the display names of the principals. No proof covers them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<bool>,
-    /// Add the decrypted reasons of its events. No proof covers them.
+    /// True to add the decrypted reasons of the events. No proof covers them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasons: Option<bool>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
@@ -59,15 +60,15 @@ pub enum OtherEntries {
     None,
 }
 
-/// Which part of the log.
+/// Range of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RangeQuery {
-    /// From this position. The first when absent.
+    /// First position. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// Up to this position. The last when absent.
+    /// Last position. Default: the head of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
     /// Events recorded at or after this time.
@@ -76,7 +77,7 @@ pub struct RangeQuery {
     /// Events recorded before this time.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub until: Option<DateTime<Utc>>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }

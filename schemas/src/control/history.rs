@@ -1,4 +1,4 @@
-//! What changed between two points of the log: the fields, and what happened in between, by run.
+//! Changes between two points of the log: changed fields, and events grouped by run.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -10,90 +10,93 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// Between which two points: each a position or a moment.
+/// Start and end of the comparison, each a position or a time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct BetweenQuery {
-    /// `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
+    /// Stream, `<aggregate type>/<aggregate id>`. The name of an install or an app is accepted in
+    /// place of its id.
     pub stream: String,
-    /// After this position.
+    /// Start position. Events after it count as changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
-    /// After this moment.
+    /// Start time. Events after it count as changes.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub from_time: Option<DateTime<Utc>>,
-    /// Up to this position. As of now when both are absent.
+    /// End position, inclusive. Default: the head of the log, if `to_time` is also absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
-    /// Up to this moment.
+    /// End time.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub to_time: Option<DateTime<Utc>>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Between which two points, in every install.
+/// Start and end of a comparison of all installs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InstallsBetweenQuery {
-    /// After this position.
+    /// Start position. Events after it count as changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
-    /// After this moment.
+    /// Start time. Events after it count as changes.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub from_time: Option<DateTime<Utc>>,
-    /// Up to this position. As of now when both are absent.
+    /// End position, inclusive. Default: the head of the log, if `to_time` is also absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_position: Option<u64>,
-    /// Up to this moment.
+    /// End time.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub to_time: Option<DateTime<Utc>>,
-    /// How many installs at most, 1 to 50. 20 when absent.
+    /// Maximum number of installs, 1 to 50. Default: 20.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// `next` of the page before; send the positions of its `from` and `to` with it.
+    /// Pagination cursor, the `next` of the previous page. Send the positions of its `from` and
+    /// `to` with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// What changed in every install.
+/// Changes of all installs between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallsBetween {
-    /// The first point: what was recorded up to it is before.
+    /// Start point, exclusive. It determines every `before` value.
     pub from: Point,
-    /// The second point: what was recorded up to it is after.
+    /// End point, inclusive. It determines every `after` value.
     pub to: Point,
-    /// Each install of which, or of a run of which, an event was recorded in between, by id.
+    /// Installs with an event between the points, of the install or of one of its runs, sorted by
+    /// id.
     pub items: Vec<Between>,
-    /// Cursor of the next page. Absent: this is the last one.
+    /// Cursor of the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// What changed of one thing, and what happened in between.
+/// Changes of one aggregate between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Between {
-    /// The thing.
+    /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// What an install or an app is called.
+    /// Name of the install or app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The first point: what was recorded up to it is before.
+    /// Start point, exclusive. It determines every `before` value.
     pub from: Point,
-    /// The second point: what was recorded up to it is after.
+    /// End point, inclusive. It determines every `after` value.
     pub to: Point,
-    /// The fields that differ.
+    /// Changed fields.
     pub changes: Vec<FieldChanged>,
-    /// How many more fields differ than are listed.
+    /// Number of changed fields that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_changes: u64,
-    /// What happened in between to an install, or to a run, by run.
+    /// Events of the install or run between the points, grouped by run.
     pub runs: Vec<RunTold>,
     /// Events in between that belong to no run.
     pub other_events: Vec<EventTold>,
@@ -102,71 +105,72 @@ pub struct Between {
     pub complete_through: u64,
 }
 
-/// A point of the log.
+/// Point in the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Point {
-    /// The last position that is included.
+    /// Last included position.
     pub position: u64,
-    /// When that was recorded. Absent at 0.
+    /// Recording time of that position. Absent at position 0.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub recorded_at: Option<DateTime<Utc>>,
 }
 
-/// A field that is not the same. A side is absent where the field was.
+/// Field with a different value. A missing `before` or `after` means that the field did not exist
+/// then.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FieldChanged {
-    /// Where: `components.api.config_version`, `steps[1].state`.
+    /// Path of the field, such as `components.api.config_version` or `steps[1].state`.
     pub path: String,
-    /// What it was.
+    /// Earlier value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<Value>,
-    /// What it is.
+    /// Later value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Value>,
 }
 
-/// What a run did.
+/// Run between two points, with its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunTold {
-    /// Which.
+    /// Id of the run.
     #[schema(value_type = String)]
     pub run: RunId,
-    /// What was to be done: `provision`, `upgrade`, `rollback` …
+    /// Operation: `provision`, `upgrade`, `rollback` …
     pub kind: String,
-    /// The config version that it was planned from.
+    /// Config version that the run was planned from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// Who asked.
+    /// Actor that requested the run.
     pub requested_by: String,
-    /// What they are called today.
+    /// Current display name of the requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Why, if they said.
+    /// Reason of the request, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When.
+    /// Time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub requested_at: Option<DateTime<Utc>>,
-    /// How it ended; absent: it had not.
+    /// Outcome. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// When it ended.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Approvals, denials, cancels, retries and resolutions, also those before the first point.
     pub interventions: Vec<WordTold>,
-    /// The jobs of which something happened in between.
+    /// Jobs with an event between the points.
     pub jobs: Vec<JobTold>,
-    /// What it changed, or began to change, in between.
+    /// Components that the run changed, or started to change, between the points.
     pub components: Vec<ComponentTold>,
-    /// What happened in between.
+    /// Events of the run between the points.
     pub events: Vec<EventTold>,
 }
 
 /// Decision of a principal, or of a policy, about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WordTold {
-    /// `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
+    /// Kind: `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
     pub kind: String,
     /// Component or action of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -175,97 +179,97 @@ pub struct WordTold {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,
-    /// Who.
+    /// Actor.
     pub by: String,
-    /// What they are called today.
+    /// Current display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When.
+    /// Time of the intervention.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Where in the log.
+    /// Position of the event in the log.
     pub position: u64,
 }
 
-/// What became of a job.
+/// Job of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JobTold {
-    /// Which.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// `plan`, `apply` or `action`.
+    /// Kind: `plan`, `apply` or `action`.
     pub kind: String,
-    /// What its step changes.
+    /// Name of the component or action of its step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Who had it last.
+    /// Id of the last runner that had the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How it ended; absent: it had not.
+    /// Outcome. Absent before the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
-    /// Why it failed.
+    /// Explanation of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// When it was queued.
+    /// Time when the job was queued.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub queued_at: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// What became of a component, or of the sandbox.
+/// Change of a component or of the sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ComponentTold {
-    /// By name.
+    /// Name of the component.
     pub name: String,
-    /// What was there before; absent: nothing was.
+    /// State before. Absent if nothing was deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<VersionTold>,
-    /// What is there; absent: nothing is.
+    /// State after. Absent if nothing is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<VersionTold>,
-    /// Whether nobody can say what of it is there: an apply goes on, or has failed.
+    /// True if the actual state is unknown, because an apply is in progress or has failed.
     #[serde(default)]
     pub incomplete: bool,
 }
 
-/// What of a component is there.
+/// Deployed state of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct VersionTold {
-    /// The config version it was brought by.
+    /// Config version that it was deployed from.
     pub config_version: u32,
-    /// The build that was brought.
+    /// Id of the deployed build.
     #[schema(value_type = String)]
     pub build: BuildId,
 }
 
-/// One event.
+/// Event in a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EventTold {
-    /// Where in the log.
+    /// Position of the event in the log.
     pub position: u64,
-    /// When.
+    /// Recording time.
     #[serde(with = "moment")]
     pub recorded_at: DateTime<Utc>,
-    /// `aggregate.verb_past`.
+    /// Event type, `<aggregate>.<past-tense verb>`, such as `run.approved`.
     #[serde(rename = "type")]
     pub event_type: String,
-    /// `<aggregate type>/<aggregate id>`.
+    /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Who did it.
+    /// Actor.
     pub actor: String,
-    /// What they are called today.
+    /// Current display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
-    /// Why, where the event says so.
+    /// Reason, if the event has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

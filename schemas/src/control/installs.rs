@@ -1,4 +1,4 @@
-//! Installs: copies of an app in customers' accounts.
+//! Installs, the copies of an app in customers' accounts.
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -10,274 +10,285 @@ use utoipa::{IntoParams, ToSchema};
 use super::{Diagnostic, apps::InputDifference};
 use crate::moment;
 
-/// Make an install. It provisions itself as soon as its runner has enrolled.
+/// Request to create an install. It provisions itself as soon as its runner has enrolled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateInstall {
-    /// The app: its name or id.
+    /// App, name or id.
     pub app: String,
-    /// Unique on this server: lower case letters, digits and hyphens.
+    /// Name, unique on this server: lower-case letters, digits and hyphens.
     #[schema(max_length = 63)]
     pub name: String,
-    /// Values of the app's inputs, as text; defaults fill the rest.
+    /// Values of the app's inputs, as text. Omitted inputs have their defaults.
     #[serde(default)]
     pub inputs: BTreeMap<String, String>,
-    /// Apply each plan without asking.
+    /// True to apply each plan without approval.
     #[serde(default)]
     pub auto_approve: bool,
-    /// Apply each plan of the first provision without asking, and ask in every later run.
+    /// True to apply each plan of the first provision without approval. Later runs require
+    /// approval.
     #[serde(default)]
     pub auto_approve_first: bool,
-    /// Absent: the newest.
+    /// Config version. Default: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// What the customer's stack gives out, as far as you know it: account, region … What the runner brings when it
-    /// enrols has precedence. No secrets.
+    /// Known outputs of the customer's stack, such as account and region. Outputs that the runner
+    /// reports at its enrolment have precedence. Do not pass secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
 }
 
-/// An install that was made, and what its customer has to run, once.
+/// Created install, with the one-time enrolment command for its customer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallCreated {
-    /// Its id.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Its name.
+    /// Name of the install.
     pub name: String,
-    /// The app.
+    /// Id of the app.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// Which config version it starts with.
+    /// Config version that the install starts with.
     pub config_version: u32,
-    /// The one-time permission to enrol a runner. Absent when a repeated call repeats the answer: the token is not kept.
+    /// One-time enrolment of a runner. Absent in the response to a repeated request, because the
+    /// server does not store the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<Enrolment>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// The one-time permission to enrol one runner. Shown once; the server keeps only a hash.
+/// One-time enrolment of one runner. The token is shown once: the server stores only its hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrolment {
-    /// Names the token; no secret.
+    /// Id of the token. Not secret.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// The secret.
+    /// Enrolment token. Secret.
     pub token: String,
-    /// Until when it can be used.
+    /// Expiry of the token.
     #[serde(with = "moment")]
     pub expires_at: DateTime<Utc>,
-    /// SHA-256 of the server's manifest key, that the runner pins.
+    /// SHA-256 of the server's manifest key, which the runner pins.
     pub server_key: String,
-    /// The address of the Runner API.
+    /// URL of the Runner API.
     pub runner_url: String,
-    /// What the customer runs. It asks for the token on standard input, and does not hold it.
+    /// Command for the customer. It reads the token from standard input and does not contain it.
     pub command: String,
 }
 
-/// A new enrolment token for an install, or for a build runner.
+/// New enrolment token for an install or for a build runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EnrolmentIssued {
-    /// The token and how to use it. Absent when a repeated call repeats the answer: the token is not kept.
+    /// Token and command. Absent in the response to a repeated request, because the server does not
+    /// store the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enrolment: Option<Enrolment>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// An install.
+/// Install of an app.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Install {
-    /// Its id.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// Its name.
+    /// Name of the install.
     pub name: String,
-    /// Of which app.
+    /// Id of the app.
     #[schema(value_type = String)]
     pub app: AppId,
-    /// The app's name.
+    /// Name of the app.
     pub app_name: String,
-    /// Which config version it is on.
+    /// Config version that the install follows.
     pub config_version: u32,
-    /// `waiting_for_runner`, `provisioning`, `updating`, `tearing_down`, `deprovisioning`, `active`, `incomplete`,
-    /// `failed`, `torn_down`, `empty` or `deprovisioned`; docs/operations.md says when.
+    /// State: `waiting_for_runner`, `provisioning`, `updating`, `tearing_down`, `deprovisioning`,
+    /// `active`, `incomplete`, `failed`, `torn_down`, `empty` or `deprovisioned`. See
+    /// docs/operations.md.
     pub state: String,
-    /// Whether plans are applied without asking.
+    /// True if plans are applied without approval.
     pub auto_approve: bool,
-    /// The values of its inputs, defaults included.
+    /// Values of the inputs, including defaults.
     pub inputs: BTreeMap<String, Value>,
-    /// What the customer's stack gives out, as the runner brought it at enrolment or you gave it: account, region …
+    /// Outputs of the customer's stack, such as account and region. The runner reports them at
+    /// enrolment, or a user sets them.
     pub stack: BTreeMap<String, Value>,
-    /// Its runner, once enrolled.
+    /// Id of its runner, after enrolment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// State of the runner, as of `/v1/runners`; `silent` where it is active and does not call.
+    /// State of the runner, as in `/v1/runners`. `silent` if the runner is active but does not
+    /// call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_state: Option<String>,
-    /// When the runner called last.
+    /// Time of the last call of the runner.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub runner_last_contact: Option<DateTime<Utc>>,
-    /// The sandbox under it. Absent: the app has none.
+    /// Sandbox of the install. Absent if the app has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<InstallComponent>,
-    /// Its components, by name.
+    /// Components, sorted by name.
     pub components: Vec<InstallComponent>,
-    /// Settings of its config version that this release reads and does not act on, with what happens
-    /// instead. Only in the response for one install.
+    /// Settings of the config version that this release parses but ignores, with the effect.
+    /// Present only in the response for one install.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_acted_on: Vec<Diagnostic>,
-    /// Runs that are not finished.
+    /// Ids of unfinished runs.
     #[schema(value_type = Vec<String>)]
     pub runs: Vec<RunId>,
-    /// When it was made.
+    /// Creation time.
     #[serde(with = "moment")]
     pub created_at: DateTime<Utc>,
-    /// The last position that this answer includes.
+    /// Last position that the response includes.
     pub position: u64,
 }
 
-/// A component of the app as this install has it.
+/// Component of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallComponent {
-    /// Its name; `sandbox` for the sandbox.
+    /// Name of the component. `sandbox` for the sandbox.
     pub name: String,
-    /// Its type.
+    /// Type of the component.
     pub kind: String,
-    /// Whether deploys of the install leave it out.
+    /// True if deploys of the install skip the component.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disabled: bool,
-    /// `absent`, `deployed`, `incomplete` (an apply goes on, or did not succeed: nobody can say what is there)
-    /// or `torn_down`.
+    /// State: `absent`, `deployed`, `incomplete` or `torn_down`. `incomplete` means that an apply
+    /// is in progress or failed, so the actual state is unknown.
     pub state: String,
-    /// The config version that it was last deployed from.
+    /// Config version of the last deploy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// The build that runs there.
+    /// Id of the deployed build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// What it gave back.
+    /// Outputs of the component.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
-    /// The run whose step holds it now.
+    /// Id of the run that holds the component's reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub held_by: Option<RunId>,
 }
 
-/// Which installs.
+/// Filters and pagination of installs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct InstallsQuery {
-    /// Of one app: its name or id.
+    /// Filter by app, name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<String>,
-    /// See the list parameters.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// See the list parameters.
+    /// Pagination cursor, the `next` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// See the list parameters.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Change an install: at least one of inputs, stack outputs, config version and approval.
+/// Change of an install. At least one of inputs, stack outputs, config version, components and
+/// approval is required.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpdateInstall {
-    /// New values of these inputs, as the config version that it is on afterwards takes them; `null`
-    /// takes one back; others keep theirs. Requests a run that reaches only what they reach.
+    /// New values of these inputs, for the config version that the install follows after the
+    /// change. `null` removes a value. Omitted inputs keep their values. The change requests a run
+    /// for the affected components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, Option<String>>>,
-    /// New values of these outputs of the customer's stack; `null` takes one back; others keep theirs. Requests a
-    /// run that reaches only what they reach.
+    /// New values of these outputs of the customer's stack. `null` removes a value. Omitted outputs
+    /// keep their values. The change requests a run for the affected components.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stack_outputs: Option<BTreeMap<String, Option<Value>>>,
-    /// Move to this config version, a later or an earlier one. Requests a run that reaches only what
-    /// differs from what is there. Inputs that it does not know are kept and not passed.
+    /// Config version to move to, later or earlier. The change requests a run for the components
+    /// that differ. Inputs that the version does not define are stored but not passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// First restore the inputs that it had when it last followed this config version; `inputs` has precedence.
+    /// Config version whose inputs to restore first, as the install last had them with this
+    /// version. `inputs` has precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs_of: Option<u32>,
-    /// Whether deploys include these components (`true`) or leave them out; others keep their setting.
-    /// Requests a run that deploys what is enabled and tears down what is disabled.
+    /// Components that deploys include (`true`) or skip (`false`). Omitted components keep their
+    /// setting. The change requests a run that deploys enabled components and tears down disabled
+    /// ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub components: BTreeMap<String, bool>,
-    /// Apply plans without asking, or ask again.
+    /// True to apply plans without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
 }
 
-/// Accept a state of a component although a newer one, or one of another lineage, is known.
+/// Acceptance of a component state although a newer one, or one of another lineage, is known.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcceptState {
-    /// Lineage of the state, as the runner's refusal names it.
+    /// Lineage of the state, as in the runner's refusal.
     #[schema(max_length = 128)]
     pub lineage: String,
-    /// Its serial.
+    /// Serial number of the state.
     pub serial: u64,
-    /// Why.
+    /// Reason.
     #[schema(max_length = 2000)]
     pub reason: String,
 }
 
-/// What a change of an install led to.
+/// Result of a change of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallUpdated {
-    /// The install.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// False: it was already so.
+    /// True if the request changed anything.
     pub changed: bool,
-    /// The run that brings it about. Absent: nothing is reached by the change.
+    /// Id of the run that applies the change. Absent if there are no changes to apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Inputs that a move to an earlier version keeps, and that had another value when the install last followed that
+    /// Inputs that a move to an earlier version keeps although they had another value with that
     /// version. `inputs_of` restores them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_inputs: Vec<InputDifference>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// Which state: of now, or of then. At most one of the two.
+/// Point in time of a state. Default: the head of the log. At most one of `position` and `time` is
+/// allowed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct StateQuery {
-    /// As of this position.
+    /// Position as of which to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// As of this moment.
+    /// Time as of which to read.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub time: Option<DateTime<Utc>>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// What templates see of an install, as `.nuon` and as `.stead`.
+/// State of an install as templates read it, under `.nuon` and `.stead`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct InstallState {
-    /// The install.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub id: InstallId,
-    /// As of this position.
+    /// Position that the state is as of.
     pub position: u64,
-    /// The data.
+    /// State as a JSON object.
     pub state: Value,
 }

@@ -1,4 +1,4 @@
-//! Jobs: units of work for one runner, their attempts and their logs.
+//! Jobs, units of work for one runner, with their attempts and logs.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -10,10 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 use super::Waiting;
 use crate::moment;
 
-/// One unit of work.
+/// Unit of work for one runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Job {
-    /// Its id.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub id: JobId,
     /// Kind of work.
@@ -22,63 +22,64 @@ pub struct Job {
     /// Consequence of an unknown outcome.
     #[schema(value_type = crate::runner::JobClass)]
     pub class: String,
-    /// `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`, `succeeded`, `failed`, `cancelled` or `lost`.
+    /// State: `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`, `succeeded`,
+    /// `failed`, `cancelled` or `lost`.
     pub state: String,
-    /// Whether somebody asked to cancel it.
+    /// True if a cancel was requested.
     pub cancelling: bool,
-    /// What exactly to do.
+    /// Digest of the manifest.
     #[schema(value_type = String)]
     pub manifest: Digest,
-    /// For which install.
+    /// Id of the install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// For which run.
+    /// Id of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// For which step.
+    /// Id of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub step: Option<StepId>,
-    /// For which build.
+    /// Id of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub build: Option<BuildId>,
-    /// To what: a component's or an action's name, or `sandbox`.
+    /// Name of the component or action, or `sandbox`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its executions, the first one first.
+    /// Executions, oldest first.
     pub attempts: Vec<Attempt>,
-    /// What it waits for.
+    /// Condition that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Why it did not succeed: one word of a closed set.
+    /// Failure reason, one of a closed set of codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The same for a person.
+    /// Explanation of the failure for a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Who resolved its unknown outcome last, and why.
+    /// Latest resolution of its unknown outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
-    /// When it was queued.
+    /// Time when the job was queued.
     #[serde(with = "moment")]
     pub queued_at: DateTime<Utc>,
-    /// When it ended.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// Decision of a user about an execution whose outcome is unknown.
+/// Decision of a user about an execution with an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Resolution {
-    /// The execution.
+    /// Id of the execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// `succeeded`, `failed` or `retry`.
+    /// Decision: `succeeded`, `failed` or `retry`.
     pub resolution: String,
-    /// The principal.
+    /// Id of the principal.
     pub by: String,
     /// Display name of the principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -90,39 +91,40 @@ pub struct Resolution {
     pub at: DateTime<Utc>,
 }
 
-/// One execution of a job.
+/// Execution of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Attempt {
-    /// 1, 2, 3 …
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Its id, the fencing token.
+    /// Id of the execution, which is the fencing token.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// By which runner.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// What it is doing: the name of the last phase.
+    /// Name of the current or last phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// When the runner took it.
+    /// Time of the claim.
     #[serde(with = "moment")]
     pub claimed_at: DateTime<Utc>,
-    /// When the child was started.
+    /// Time when the child process started.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub started_at: Option<DateTime<Utc>>,
-    /// When it ended.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
-    /// How the child exited.
+    /// Exit code of the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// Which signal ended the child.
+    /// Number of the signal that ended the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Its log, once sealed.
+    /// Digest of its log, after the log is finalized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<FinalizedLog>,
-    /// What its runner signed when it ended. Absent: it has not ended by its runner's word, or the runner is of before.
+    /// Statement that the runner signed at the end. Absent if the runner did not report the end, or
+    /// does not sign statements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
     /// Anomalies that changed nothing: `cancel_too_late` (the job had succeeded), `log_diverged` (the runner sent
@@ -131,73 +133,74 @@ pub struct Attempt {
     pub warnings: Vec<String>,
 }
 
-/// How an execution ended in its runner's own words, for who will not take the server's.
+/// Signed statement of the runner about the end of an execution. A reader can verify it without
+/// trust in the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Signed {
-    /// The JSON that was signed ([`crate::runner::Statement`]), byte for byte: the payload of a DSSE envelope of type
-    /// `application/vnd.stead.execution.v1+json`.
+    /// Signed JSON ([`crate::runner::Statement`]), byte for byte. It is the payload of a DSSE
+    /// envelope of type `application/vnd.stead.execution.v1+json`.
     pub statement: String,
-    /// Its digest, as the runner's journal has it.
+    /// Digest of the statement, as in the runner's journal.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// The identity key, hexadecimal.
+    /// Identity key that signed it, hexadecimal.
     pub key: String,
     /// Whether `key` is, or was, the identity key of the runner that executed the job.
     pub key_matches_runner: bool,
-    /// Ed25519 over the envelope's pre-authentication encoding, base64.
+    /// Ed25519 signature of the envelope's pre-authentication encoding, base64.
     pub signature: String,
 }
 
-/// The end of a log.
+/// Length and digest of a finalized log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct FinalizedLog {
-    /// How long it is.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// Of all its bytes.
+    /// SHA-256 of all bytes.
     #[schema(value_type = String)]
     pub sha256: Digest,
-    /// How much of the output was left out in the middle.
+    /// Number of output bytes that were omitted from the middle.
     pub omitted_bytes: u64,
-    /// False: the runner never delivered all of it.
+    /// True if the server has the complete log. False if the runner did not deliver all of it.
     pub complete: bool,
 }
 
-/// Which jobs.
+/// Filters and pagination of jobs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobsQuery {
-    /// For one install: its name or id.
+    /// Filter by install, name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// For one run.
+    /// Filter by run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// In one state: `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`,
+    /// Filter by state: `queued`, `claimed`, `running`, `disconnected`, `outcome_unknown`,
     /// `succeeded`, `failed`, `cancelled` or `lost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// See the list parameters.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// See the list parameters.
+    /// Pagination cursor, the `next` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// See the list parameters.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// Stop a job, or a run.
+/// Request to cancel a job or a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// Why; required.
+    /// Reason. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
-    /// Do not wait for the grace period to pass.
+    /// True to skip the grace period.
     #[serde(default)]
     pub force: bool,
 }
@@ -228,31 +231,31 @@ pub enum ResolveAs {
     Retry,
 }
 
-/// Where in a log to start.
+/// Start of a log read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LogQuery {
-    /// Only records after this number. Not together with `Range`.
+    /// Record number after which to start. Cannot be combined with the `Range` header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_n: Option<u64>,
 }
 
-/// One record of a log: a line of it.
+/// Record of a log, which holds one line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogRecord {
-    /// From 1, without a gap.
+    /// Record number, from 1, without gaps.
     pub n: u64,
-    /// Microseconds since the start, monotonic.
+    /// Microseconds since the start, from a monotonic clock.
     pub t: u64,
-    /// `o` stdout, `e` stderr, `x` the shim.
+    /// Origin of the line: `o` standard output, `e` standard error, `x` the shim.
     pub s: String,
-    /// The phase.
+    /// Name of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<String>,
-    /// The line.
+    /// Text of the line.
     pub m: String,
-    /// True: the line goes on in the next record.
+    /// True if the line continues in the next record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub c: bool,
 }

@@ -1,4 +1,4 @@
-//! Projections: the read side, and how to rebuild and verify it.
+//! Projections (read models), and their rebuild and verification.
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -6,19 +6,19 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::moment;
 
-/// One read model.
+/// Projection of the log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Projection {
-    /// Its name.
+    /// Name of the projection.
     pub name: String,
-    /// `synchronous`: written with the events; `asynchronous`: follows them; `policy`: no rows, what
-    /// the server does by itself because of the events. It cannot be rebuilt.
+    /// Class. `synchronous`: written with the events. `asynchronous`: follows the events. `policy`:
+    /// no rows, only the position of the server's policies, which cannot be rebuilt.
     pub class: String,
-    /// Which version of it is in use.
+    /// Version in use.
     pub version: u32,
-    /// The last position that it includes.
+    /// Last position that it includes.
     pub position: u64,
-    /// How many events it is behind.
+    /// Number of events between this position and the head of the log.
     pub lag: u64,
     /// Positions of its as-of tables, `projection_<name>_at_<position>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -28,98 +28,99 @@ pub struct Projection {
     pub dead_letters: Option<u64>,
 }
 
-/// How to rebuild.
+/// Options of a rebuild.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RebuildQuery {
-    /// How many workers share the streams: 1 to 16. 1 when absent. A rebuild that was begun goes on with as many as
-    /// it was begun with.
+    /// Number of workers that share the streams, 1 to 16. Default: 1. A resumed rebuild keeps its
+    /// original number.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 16)]
     pub parallel: Option<u32>,
-    /// Up to this position, into a table of its own beside the one in use: it is never put into use, and stays until
-    /// it is dropped. Of one projection, with one worker.
+    /// Position at which the rebuild stops. The rows go to a separate as-of table, which is never
+    /// activated and stays until it is dropped. Requires one projection and one worker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub as_of_position: Option<u64>,
-    /// The same up to this moment.
+    /// Time at which the rebuild stops, otherwise as `as_of_position`.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub as_of_time: Option<DateTime<Utc>>,
 }
 
-/// How far a rebuild, a rollback or a verification is. The last one has `state` `done` or `failed`; of a rebuild of
-/// all there is one for each projection before.
+/// Progress of a rebuild, a rollback or a verification. The last message has `state` `done` or
+/// `failed`. A rebuild of all projections first sends such a message for each projection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Progress {
-    /// Of which projection; `all` when they are made together.
+    /// Name of the projection. `all` if they are rebuilt together.
     pub projection: String,
-    /// `replaying`, `swapping`, `comparing`, `done` or `failed`.
+    /// State: `replaying`, `swapping`, `comparing`, `done` or `failed`.
     pub state: String,
-    /// Events taken in.
+    /// Number of events processed.
     pub events: u64,
-    /// Events there are.
+    /// Total number of events.
     pub total: u64,
-    /// Rows there are now.
+    /// Number of rows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<u64>,
-    /// Of a rebuild as of a position: the table that was made.
+    /// Name of the as-of table that the rebuild created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// Verification: rows that differ from what the log says.
+    /// Rows that differ from the log, in a verification.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<String>,
-    /// Why it failed.
+    /// Explanation of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// Which rows, as of when. Of position and moment at most one; without both as of now.
+/// Rows of a projection to read as of a point in time. At most one of `position` and `time` is
+/// allowed. Default: the head of the log.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LookQuery {
-    /// The row of this key only: an id. Absent: all rows.
+    /// Key of the only row to return, an id. Default: all rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// As of this position.
+    /// Position as of which to read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
-    /// As of this moment.
+    /// Time as of which to read.
     #[serde(skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub time: Option<DateTime<Utc>>,
-    /// Wait (at most 5 s) until the answer includes this position.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }
 
-/// A part of a projection as it was. The last one has `state` `done` or `failed`.
+/// Part of a projection as of a position. The last message has `state` `done` or `failed`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct Look {
-    /// `replaying`, `rows`, `done` or `failed`.
+    /// State: `replaying`, `rows`, `done` or `failed`.
     pub state: String,
-    /// Events taken in.
+    /// Number of events processed.
     pub events: u64,
-    /// Events to take in.
+    /// Number of events to process.
     pub total: u64,
-    /// The last position that the rows include.
+    /// Last position that the rows include.
     pub position: u64,
-    /// When that was recorded.
+    /// Recording time of that position.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub recorded_at: Option<DateTime<Utc>>,
-    /// The next rows, in the order of their keys.
+    /// Next rows, sorted by key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rows: Vec<LookedRow>,
-    /// Why it failed.
+    /// Explanation of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
 
-/// One row of a projection.
+/// Row of a projection.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct LookedRow {
-    /// Its key.
+    /// Key of the row.
     pub key: String,
-    /// What it said.
+    /// Content of the row as of the position.
     #[schema(value_type = Object)]
     pub row: Box<RawValue>,
 }

@@ -1,4 +1,4 @@
-//! Runners: the agents in the accounts, and the build runners.
+//! Runners: agents in customers' accounts, and build runners.
 use chrono::{DateTime, Utc};
 use domain::ids::{InstallId, JobId, RunnerId};
 use proof::dsse::Envelope;
@@ -7,73 +7,75 @@ use utoipa::ToSchema;
 
 use crate::moment;
 
-/// One agent.
+/// Runner agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Runner {
-    /// Its id.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub id: RunnerId,
-    /// `install` or `build`.
+    /// Mode: `install` or `build`.
     pub mode: String,
-    /// Of which install.
+    /// Id of its install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// The install's name.
+    /// Name of the install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_name: Option<String>,
-    /// `active`, `disconnected`, `stopped` (it ended in order), `drained`, `disabled` or `revoked`.
+    /// State: `active`, `disconnected`, `stopped` (after an orderly shutdown), `drained`,
+    /// `disabled` or `revoked`.
     pub state: String,
-    /// Who disabled it: `vendor`, `customer`, or both.
+    /// Parties that disabled it: `vendor`, `customer`, or both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_by: Vec<String>,
-    /// Why it is in this state, when somebody said.
+    /// Reason of the state, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The public key that it signs with now, 64 hexadecimal digits.
+    /// Current identity key, 64 hexadecimal digits.
     #[serde(default)]
     pub identity_key: String,
-    /// The version of its program.
+    /// Version of the agent.
     pub version: String,
-    /// Operating system and processor.
+    /// Operating system and processor architecture.
     pub host: String,
-    /// Whether a call of it is parked or was heard within its lease. Known to the server that holds its session.
+    /// True if a long poll of the runner is open, or its last contact is within its lease. Only the
+    /// server that holds its session knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
-    /// Jobs that it holds.
+    /// Ids of the jobs that it has claimed.
     #[schema(value_type = Vec<String>)]
     pub jobs: Vec<JobId>,
-    /// When it enrolled.
+    /// Time of the enrolment.
     #[serde(with = "moment")]
     pub enrolled_at: DateTime<Utc>,
-    /// When it called last; the present moment while a poll is parked. Absent: not since the server that holds its
-    /// session started.
+    /// Time of the last contact. The current time while a long poll is open. Absent if there was
+    /// none since the server with its session started.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub last_contact: Option<DateTime<Utc>>,
-    /// Since when nothing was heard of it.
+    /// Time since which the runner has made no call.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub silent_since: Option<DateTime<Utc>>,
 }
 
-/// The newest signed heads of a runner's journal that the server was told, the newest first: one for each journal that
-/// the runner has begun.
+/// Latest signed heads of a runner's journals, newest first. There is one head for each journal
+/// that the runner began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalHeads {
-    /// The heads.
+    /// Journal heads.
     pub heads: Vec<KeptHead>,
 }
 
-/// One of them.
+/// Stored head of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct KeptHead {
-    /// Of which journal.
+    /// Id of the journal.
     pub journal_id: String,
-    /// How many entries it covers.
+    /// Number of entries that the head covers.
     pub entries: u64,
     /// Time at which the server received it.
     #[serde(with = "moment")]
     pub received_at: DateTime<Utc>,
-    /// DSSE around a [`crate::runner::JournalHead`], signed by the runner.
+    /// DSSE envelope around a [`crate::runner::JournalHead`], signed by the runner.
     #[schema(value_type = Object)]
     pub head: Envelope,
 }

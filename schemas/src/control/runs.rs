@@ -1,4 +1,4 @@
-//! Runs: orchestrated operations on an install, and the plans that people approve.
+//! Runs, the orchestrated operations on an install, and the plans that users approve.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -10,168 +10,171 @@ use utoipa::{IntoParams, ToSchema};
 use super::Waiting;
 use crate::moment;
 
-/// Ask for an operation on an install.
+/// Request for an operation on an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestRun {
-    /// What.
+    /// Operation.
     pub kind: RunAsked,
-    /// `deploy`: these components and what depends on them; absent: all. Others: absent.
+    /// Components for `deploy`, which also includes their dependents. Default: all. Not allowed for
+    /// other operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
-    /// `action`: its name.
+    /// Name of the action for `action`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
 }
 
-/// The operations that a person can ask for directly. Input updates and moves to another config
-/// version come from a change of the install.
+/// Operations that a user can request directly. Input updates and moves to another config version
+/// result from a change of the install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunAsked {
-    /// The sandbox, then every component.
+    /// Provisions the sandbox, then every component.
     Provision,
-    /// The same again, on what is there.
+    /// Provisions the existing sandbox and components again.
     Reprovision,
-    /// Some components, or all.
+    /// Deploys some components, or all.
     Deploy,
-    /// Destroy the components, in reverse order.
+    /// Destroys the components, dependents first.
     Teardown,
-    /// Destroy the components and the sandbox.
+    /// Destroys the components and the sandbox.
     Deprovision,
-    /// Run one action now.
+    /// Runs one action.
     Action,
 }
 
-/// A run that was admitted.
+/// Admitted run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunRequested {
-    /// The run. Absent: a deprovision of an install of which nothing was left.
+    /// Id of the run. Absent if a deprovision found nothing to destroy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub run: Option<RunId>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// A run in a list.
+/// Run in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummary {
-    /// Its id.
+    /// Id of the run.
     #[schema(value_type = String)]
     pub id: RunId,
-    /// On which install.
+    /// Id of the install.
     #[schema(value_type = String)]
     pub install: InstallId,
-    /// The install's name.
+    /// Name of the install.
     pub install_name: String,
-    /// What: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`, `action`,
-    /// `teardown` or `deprovision`. An upgrade or a rollback is to `config_version`.
+    /// Operation: `provision`, `reprovision`, `deploy`, `upgrade`, `rollback`, `input_update`,
+    /// `action`, `teardown` or `deprovision`. An upgrade or rollback moves to `config_version`.
     pub kind: String,
-    /// Which action, where it runs one.
+    /// Name of the action, for an action run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied`, `expired` or `cancelled`.
+    /// State: `running`, `waiting_for_approval`, `cancelling`, `succeeded`, `failed`, `denied`,
+    /// `expired` or `cancelled`.
     pub state: String,
-    /// By whom: an actor.
+    /// Actor that requested the run.
     pub requested_by: String,
-    /// What they are called.
+    /// Display name of the requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requested_by_name: Option<String>,
-    /// Why, in their words.
+    /// Reason that the requester gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// On which config version.
+    /// Config version of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_version: Option<u32>,
-    /// How many steps it has.
+    /// Number of steps.
     pub steps: u64,
-    /// How many of them are over.
+    /// Number of finished steps.
     pub steps_ended: u64,
-    /// When it was asked for.
+    /// Time of the request.
     #[serde(with = "moment")]
     pub requested_at: DateTime<Utc>,
-    /// When it finished.
+    /// Time of the end.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
 }
 
-/// A run with its steps.
+/// Run with its steps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Run {
-    /// What the list says of it.
+    /// Run as in the list.
     #[serde(flatten)]
     pub run: RunSummary,
-    /// Its steps: what a step depends on comes before it.
+    /// Steps in topological order: a step follows its dependencies.
     pub dag: Vec<Step>,
-    /// Which run it is the retry of.
+    /// Id of the run that this run retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub retry_of: Option<RunId>,
-    /// The last position that this answer includes.
+    /// Last position that the response includes.
     pub position: u64,
 }
 
-/// One node of a run's DAG.
+/// Step of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Step {
-    /// Its id.
+    /// Id of the step.
     #[schema(value_type = String)]
     pub id: StepId,
-    /// What it does: `deploy`, `destroy`, `sandbox`, `action` …
+    /// Kind: `deploy`, `destroy`, `sandbox`, `action` …
     pub kind: String,
-    /// To what: a component's or an action's name, or `sandbox`.
+    /// Name of the component or action, or `sandbox`.
     pub name: String,
-    /// Steps that must be over first.
+    /// Ids of the steps that must finish first.
     #[schema(value_type = Vec<String>)]
     pub depends_on: Vec<StepId>,
-    /// The longest way to it from a step without dependencies: 0, 1, 2 …
+    /// Length of the longest dependency path to the step, from 0.
     pub layer: u32,
-    /// `pending`, `planning`, `waiting_for_approval`, `applying`, `succeeded`, `failed`, `skipped` …
+    /// State: `pending`, `planning`, `waiting_for_approval`, `applying`, `succeeded`, `failed`,
+    /// `skipped` …
     pub state: String,
-    /// The job that works on it now, or did last.
+    /// Id of the current or last job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// What would be, or was, applied.
+    /// Plan of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Who said yes or no, and why.
+    /// Decision on the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// Who resolved the unknown outcome of its last job, and why.
+    /// Resolution of the unknown outcome of its last job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<super::jobs::Resolution>,
-    /// What it waits for.
+    /// Condition that it waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Why it failed or was skipped.
+    /// Reason of a failure or a skip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// A plan, by the digest that an approval is on.
+/// Plan with the digest that an approval covers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Plan {
-    /// What is approved.
+    /// Digest that an approval covers.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// True: it changes nothing and its apply is skipped.
+    /// True if the plan has no changes. If so, its apply is skipped.
     pub noop: bool,
-    /// Things it would make.
+    /// Number of resources to create.
     pub add: u64,
-    /// Things it would change.
+    /// Number of resources to change.
     pub change: u64,
-    /// Things it would destroy.
+    /// Number of resources to destroy.
     pub destroy: u64,
-    /// Who made it, where that is known: a tool and its version.
+    /// Name and version of the tool that made the plan, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// The blob of its redacted summary.
+    /// Digest of the blob with the redacted summary.
     #[schema(value_type = String)]
     pub summary: Digest,
 }
@@ -179,71 +182,73 @@ pub struct Plan {
 /// Approval or denial of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
-    /// `approved` or `denied`.
+    /// Decision: `approved` or `denied`.
     pub decision: String,
-    /// An actor: a principal, or the policy that approves by itself.
+    /// Actor: a principal, or the policy that approves automatically.
     pub by: String,
-    /// What they are called.
+    /// Display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// In their words.
+    /// Reason of the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When.
+    /// Time of the decision.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
 }
 
-/// Say yes to a plan, by its digest.
+/// Approval of a plan, by its digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRun {
-    /// Which step.
+    /// Id of the step.
     #[schema(value_type = String)]
     pub step: StepId,
-    /// The digest of the plan that was read. Another one by now: refused.
+    /// Digest of the plan that the user reviewed. The server rejects the approval if the step has
+    /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Why; required.
+    /// Reason. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
 
-/// Say no to a plan, by its digest.
+/// Denial of a plan, by its digest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DenyRun {
-    /// Which step.
+    /// Id of the step.
     #[schema(value_type = String)]
     pub step: StepId,
-    /// The digest of the plan that was read. Another one by now: refused.
+    /// Digest of the plan that the user reviewed. The server rejects the denial if the step has
+    /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Why; required.
+    /// Reason. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
 
-/// Which runs.
+/// Filters and pagination of runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct RunsQuery {
-    /// On one install: its name or id.
+    /// Filter by install, name or id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub install: Option<String>,
-    /// In one state: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
+    /// Filter by state: `requested`, `running`, `waiting_for_approval`, `cancelling`, `succeeded`,
     /// `failed`, `cancelled`, `denied` or `expired`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// See the list parameters.
+    /// Maximum number of items, 1 to 200. Default: 50.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 200)]
     pub limit: Option<u32>,
-    /// See the list parameters.
+    /// Pagination cursor, the `next` of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// See the list parameters.
+    /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
 }

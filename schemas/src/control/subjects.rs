@@ -1,30 +1,31 @@
-//! Subjects: whose data is kept.
+//! Data subjects and the erasure of their data.
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::moment;
 
-/// What is kept of a customer, by their install, or of a principal.
+/// Data subject: a customer, identified by the install, or a principal.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Subject {
-    /// The id of the install or principal.
+    /// Id of the install or principal.
     pub subject: String,
-    /// `kept`; `shredded`: nobody reads it any more; `erased`: the server has no copy left that it can reach.
+    /// State. `kept`: readable. `shredded`: the key is deleted, so the data is unreadable.
+    /// `erased`: the server has also erased every copy that it can reach.
     pub state: String,
-    /// Since when nobody reads it.
+    /// Time of the crypto-shredding.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub shredded_at: Option<DateTime<Utc>>,
-    /// Who decided.
+    /// Actor that requested it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// What they are called.
+    /// Display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Why.
+    /// Reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When the last copy was erased.
+    /// Time when the last copy was erased.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub erased_at: Option<DateTime<Utc>>,
 }

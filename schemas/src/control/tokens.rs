@@ -1,4 +1,4 @@
-//! Principals' tokens, and who is asking.
+//! Principals and their tokens.
 use chrono::{DateTime, Utc};
 use domain::ids::{PrincipalId, TokenId};
 use serde::{Deserialize, Serialize};
@@ -6,104 +6,104 @@ use utoipa::ToSchema;
 
 use crate::moment;
 
-/// What a principal may do.
+/// Role of a principal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Everything.
+    /// Full access.
     Owner,
-    /// Read everything; approve and deny.
+    /// Read access to everything. May approve and deny plans.
     Approver,
-    /// Read everything, the log included.
+    /// Read access to everything, including the log.
     Auditor,
-    /// Read apps, installs, runs, jobs and runners.
+    /// Read access to apps, installs, runs, jobs and runners.
     Viewer,
 }
 
-/// Make a principal with one role, and a token for it.
+/// Request to create a principal with one role and a token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// Who it is for, as people say it: shown beside or instead of the principal's id. Kept outside the log;
-    /// it can be changed and forgotten. At most 80 characters, none of them `:`.
+    /// Display name, shown with the principal's id or in place of it. The server stores it outside
+    /// the log, so it can be changed and erased. At most 80 characters, without `:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]
     pub name: Option<String>,
-    /// What it may do.
+    /// Role of the principal.
     pub role: Role,
-    /// For how long. Absent: until revoked.
+    /// Lifetime in seconds. Default: no expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_s: Option<u64>,
 }
 
-/// A token that was made. The secret is shown once; the server keeps only a hash.
+/// Created token. The secret is shown once: the server stores only its hash.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenCreated {
-    /// Names the token; no secret.
+    /// Id of the token. Not secret.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// For whom.
+    /// Id of the principal.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// The secret. Absent when a repeated call repeats the answer.
+    /// Token secret. Absent in the response to a repeated request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// Until when.
+    /// Expiry. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub expires_at: Option<DateTime<Utc>>,
-    /// Visible from here.
+    /// Position after which reads include the change.
     pub position: u64,
 }
 
-/// Call a principal something else.
+/// Change of a principal's display name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamePrincipal {
-    /// The new name. Absent: what it was called is forgotten.
+    /// New display name. Absent: erases the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]
     pub name: Option<String>,
 }
 
-/// A token in a list.
+/// Token in a list.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Token {
-    /// Names the token.
+    /// Id of the token.
     #[schema(value_type = String)]
     pub id: TokenId,
-    /// For whom.
+    /// Id of the principal.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// What the principal is called.
+    /// Display name of the principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What they may do.
+    /// Roles of the principal.
     pub roles: Vec<String>,
-    /// `active`, `expired` or `revoked`.
+    /// State: `active`, `expired` or `revoked`.
     pub state: String,
-    /// When it was issued.
+    /// Issue time.
     #[serde(with = "moment")]
     pub issued_at: DateTime<Utc>,
-    /// Until when.
+    /// Expiry. Absent: never.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub expires_at: Option<DateTime<Utc>>,
 }
 
-/// Who is asking, and whom.
+/// Caller and server of the request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
-    /// The caller.
+    /// Id of the calling principal.
     #[schema(value_type = String)]
     pub principal: PrincipalId,
-    /// What the caller is called.
+    /// Display name of the calling principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What they may do.
+    /// Roles of the calling principal.
     pub roles: Vec<String>,
-    /// The log of this server: `stead/<log id>`.
+    /// Origin of the server's log, `stead/<log id>`.
     pub log: String,
-    /// The version of the server.
+    /// Version of the server.
     pub version: String,
-    /// The last position of the log.
+    /// Position of the head of the log.
     pub position: u64,
 }

@@ -1,4 +1,4 @@
-//! How a runner comes to be known: enrol once, then short tokens.
+//! Identity of a runner: enrolment, access tokens and key replacement.
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -11,89 +11,98 @@ use utoipa::ToSchema;
 use super::{Host, RunnerMode};
 use crate::moment;
 
-/// `POST /runner/v1/enrol`: 200 [`Enrolled`]; 401 the token is unknown, used up or expired; 409 it was used
-/// with another key; 422 the mode is not the token's.
+/// Request of `POST /runner/v1/enrol`.
+///
+/// Responses: 200 [`Enrolled`]; 401 for an unknown, used or expired token; 409 for a token that was
+/// used with another key; 422 if the token is for another mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrol {
-    /// The single-use enrolment token.
+    /// Single-use enrolment token.
     pub token: String,
-    /// What the runner was started for.
+    /// Mode that the agent was started in.
     pub mode: RunnerMode,
-    /// Ed25519 public key, 64 hexadecimal digits.
+    /// Ed25519 public key of the runner, 64 hexadecimal digits.
     pub identity_key: String,
-    /// The install's X25519 public key, 64 hexadecimal digits; absent for a build runner.
+    /// X25519 public key of the install, 64 hexadecimal digits. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption_key: Option<String>,
-    /// The agent's version.
+    /// Version of the agent.
     pub version: String,
-    /// Facts of the host.
+    /// Description of the host.
     pub host: Host,
-    /// What the customer's stack gave out: account, region … Texts, lists and objects; a number is given as a text.
+    /// Outputs of the customer's stack, such as account and region: strings, lists and objects.
+    /// Numbers are sent as strings.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub stack_outputs: BTreeMap<String, Value>,
 }
 
-/// The answer to [`Enrol`]; the same token and key get it again until the token expires.
+/// Response to [`Enrol`]. A repeated request with the same token and key returns it again until the
+/// token expires.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrolled {
-    /// Who the runner is from now on.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// What it is for.
+    /// Mode of the runner.
     pub mode: RunnerMode,
-    /// The install that it belongs to.
+    /// Id of its install.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
-    /// The log that it will be a witness of.
+    /// Id of the log that the runner will witness.
     pub log_id: String,
-    /// The signed list of the server's keys ([`crate::keys::KeyList`]).
+    /// Signed list of the server's keys ([`crate::keys::KeyList`]).
     #[schema(value_type = Object)]
     pub keys: Envelope,
-    /// The server's clock.
+    /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
-/// `POST /runner/v1/rekey`: 200 [`Rekeyed`]; 401 not signed by both keys, or too old; 403 the runner was revoked;
-/// 409 it had this key before.
+/// Request of `POST /runner/v1/rekey`.
+///
+/// Responses: 200 [`Rekeyed`]; 401 if a signature is missing or too old; 403 if the runner was
+/// revoked; 409 if the runner had this key before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RekeyAsk {
-    /// A [`crate::token::Rekey`], signed by the identity key that is to be replaced.
+    /// Assertion ([`crate::token::RekeyAssertion`]), signed by the old identity key.
     pub assertion: String,
-    /// The same, signed by the new one.
+    /// The same assertion, signed by the new identity key.
     pub proof: String,
 }
 
-/// The answer to [`RekeyAsk`]; the same new key gets it again.
+/// Response to [`RekeyRequest`]. A repeated request with the same new key returns it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rekeyed {
-    /// Who it is.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// The key that it signs with from now on, 64 hexadecimal digits.
+    /// New identity key, 64 hexadecimal digits.
     pub identity_key: String,
-    /// The server's clock.
+    /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
-/// `POST /runner/v1/token`: 200 [`TokenAnswer`]; 401 not signed by the runner's key, too old, or used
-/// before; 403 the runner was revoked.
+/// Request of `POST /runner/v1/token`.
+///
+/// Responses: 200 [`TokenResponse`]; 401 if the assertion has a wrong signature, is too old or was
+/// used before; 403 if the runner was revoked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenAsk {
-    /// A [`crate::token::Assertion`], signed by the identity key.
+    /// Assertion ([`crate::token::TokenAssertion`]), signed by the identity key.
     pub assertion: String,
 }
 
-/// The answer to [`TokenAsk`]. A 401 because of the clock carries `server_time` too, in the problem.
+/// Response to [`TokenRequest`]. A 401 that is caused by a wrong clock also carries `server_time`
+/// in the problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct TokenAnswer {
-    /// For `Authorization: Bearer`.
+    /// Access token for the header `Authorization: Bearer`.
     pub access_token: String,
-    /// Seconds from now.
+    /// Remaining lifetime in seconds.
     pub expires_in_s: u64,
-    /// The server's clock.
+    /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }

@@ -1,29 +1,31 @@
-//! A job's log: records on lines, sent as bytes by offset.
+//! Job logs: newline-delimited records, uploaded as byte ranges.
 //!
-//! `PATCH /runner/v1/jobs/{job}/log` with `Execution`, `Content-Range: bytes A-B/*`, [`super::REPR_DIGEST`]
-//! and `Content-Encoding` (`zstd`, `gzip` or none): 202 `Range: bytes=0-B` and [`LogAnswer`]; 416 `Range: bytes=0-N`, go back to
-//! N + 1 (no `Range`: to 0); 409 `log_divergence`; 413 the chunk is too long; 429 and 503 `Retry-After`;
-//! 507 the quota is used up.
+//! A runner sends `PATCH /runner/v1/jobs/{job}/log` with `Execution`, `Content-Range: bytes A-B/*`,
+//! [`super::REPR_DIGEST`] and `Content-Encoding` (`zstd`, `gzip` or none).
+//!
+//! Responses: 202 with `Range: bytes=0-B` and [`LogResponse`]. 416 with `Range: bytes=0-N`, to
+//! continue at N + 1 (at 0 without `Range`). 409 `log_divergence`. 413 for a chunk that is too
+//! long. 429 and 503 with `Retry-After`. 507 if the quota is used up.
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::PendingCancel;
 
-/// The most bytes of one chunk, before compression.
+/// Maximum size of an uncompressed chunk, in bytes.
 pub const CHUNK_BYTES: u64 = 256 * 1024;
-/// What is kept of a log's beginning.
+/// Maximum number of stored bytes from the beginning of a log.
 pub const HEAD_BYTES: u64 = 48 * 1024 * 1024;
-/// What is kept of a log's end when the beginning is full.
+/// Maximum number of stored bytes from the end of a log whose beginning is full.
 pub const TAIL_BYTES: u64 = 16 * 1024 * 1024;
-/// The most bytes of one line's text; what is longer goes on in the next record.
+/// Maximum size of one record's text, in bytes. A longer line continues in the next record.
 pub const LINE_BYTES: usize = 64 * 1024;
 
-/// How to send logs.
+/// Settings for sending logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LogSettings {
-    /// Milliseconds between chunks.
+    /// Delay between chunks, in milliseconds.
     pub interval_ms: u64,
-    /// Bytes after which a chunk is sent at once.
+    /// Number of pending bytes that triggers an immediate chunk.
     pub chunk_bytes: u64,
 }
 
@@ -33,39 +35,40 @@ impl Default for LogSettings {
     }
 }
 
-/// The answer to a chunk that was kept.
+/// Response to a stored chunk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogAnswer {
     /// Log bytes that the server has stored durably.
     pub committed_bytes: u64,
-    /// A cancel that waits for this execution.
+    /// Cancel request for this execution, if one is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,
 }
 
-/// One record: one line of output, or a part of one.
+/// Record of a log, which holds one line of output or a part of one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct LogRecord {
-    /// From 1 per execution. Record 1 is the shim's, and its text is when the job started.
+    /// Record number in the execution, from 1. Record 1 comes from the shim and holds the start
+    /// time.
     pub n: u64,
-    /// Microseconds since then, on a clock that never goes back.
+    /// Microseconds since the start time, from a monotonic clock.
     pub t: u64,
-    /// Where the line came from.
+    /// Origin of the line.
     pub s: LogStream,
-    /// The phase.
+    /// Name of the phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p: Option<String>,
-    /// The line, without its newline.
+    /// Text of the line, without its newline.
     pub m: String,
-    /// The line goes on in the next record.
+    /// True if the line continues in the next record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub c: bool,
-    /// Bytes that were left out here.
+    /// Number of bytes that were omitted here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
 }
 
-/// Where a line came from.
+/// Origin of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum LogStream {
     /// Standard output.
@@ -74,7 +77,7 @@ pub enum LogStream {
     /// Standard error.
     #[serde(rename = "e")]
     Err,
-    /// The shim.
+    /// Shim of the execution.
     #[serde(rename = "x")]
     Shim,
 }

@@ -1,4 +1,4 @@
-//! One life of an agent process, and its one idle call.
+//! Sessions, one per agent process, and the long poll of a session.
 use chrono::{DateTime, Utc};
 use domain::ids::{ExecutionId, JobId, SessionId};
 use proof::dsse::Envelope;
@@ -8,31 +8,37 @@ use utoipa::ToSchema;
 use super::{FailureReason, JobKind, LogSettings, Outcome};
 use crate::moment;
 
-/// `POST /runner/v1/sessions`: 200 [`SessionOpened`], also when it is asked again; 401 not signed by the
-/// runner's key, or too old; 426 with `protocol`, the range that the server speaks. The newest session wins; the former one gets 409 `session_superseded` on its next call. `DELETE /runner/v1/sessions/{id}` closes one.
+/// Request of `POST /runner/v1/sessions`. A repeated request returns the same session.
+///
+/// Responses: 200 [`SessionOpened`]; 401 if the signature is wrong or too old; 426 with the
+/// supported range in `protocol`.
+///
+/// The newest session wins. The next call of an older session gets 409 `session_superseded`.
+/// `DELETE /runner/v1/sessions/{id}` closes a session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct OpenSession {
-    /// A [`crate::token::Opening`], signed by the identity key: it names the session.
+    /// Assertion ([`crate::token::SessionAssertion`]) with the session id, signed by the identity
+    /// key.
     pub assertion: String,
-    /// The agent's process.
+    /// Process id of the agent.
     pub pid: u32,
-    /// The agent's version.
+    /// Version of the agent.
     pub version: String,
-    /// What the agent speaks.
+    /// Protocol versions that the agent supports.
     pub protocol: ProtocolRange,
-    /// The kinds that it takes. What a later version of the runner takes besides is left out here.
+    /// Kinds of jobs that the runner accepts. An unknown kind of a later version is skipped.
     #[serde(deserialize_with = "known")]
     #[schema(value_type = Vec<String>)]
     pub capabilities: Vec<JobKind>,
-    /// How many jobs at once.
+    /// Maximum number of concurrent jobs.
     pub slots: u32,
-    /// Every execution that is not done and reported.
+    /// Executions that are not both finished and reported.
     #[serde(default)]
     pub journal: Vec<JournalEntry>,
-    /// The last signed checkpoint that this runner has seen.
+    /// Latest signed checkpoint that this runner has verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// DSSE around a [`super::JournalHead`]: the server keeps the newest one.
+    /// DSSE envelope around a [`super::JournalHead`]. The server stores the newest one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub journal_head: Option<Envelope>,
@@ -43,281 +49,285 @@ fn known<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<JobKind>, D::Error> {
     Ok(all.into_iter().filter_map(|kind| serde_json::from_value(kind).ok()).collect())
 }
 
-/// Versions of the protocol, both ends included.
+/// Range of protocol versions, both ends inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProtocolRange {
-    /// The oldest.
+    /// Oldest version.
     pub min: u32,
-    /// The newest.
+    /// Newest version.
     pub max: u32,
 }
 
-/// What the journal knows of one claim.
+/// Entry of the runner's journal about one claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalEntry {
-    /// The job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// The execution; absent when the claim's answer never arrived.
+    /// Id of the execution. Absent if the response to the claim never arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<ExecutionId>,
-    /// The claim's key.
+    /// Idempotency key of the claim.
     pub claim_id: String,
-    /// What became of it.
+    /// State of the execution.
     pub state: ExecutionState,
-    /// Log bytes on the runner's disk.
+    /// Bytes of the log on the runner's disk.
     pub log_len: u64,
-    /// How it ended, when it did.
+    /// Result, if the execution has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
 }
 
-/// What a runner can say of an execution.
+/// State of an execution that a runner can report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExecutionState {
-    /// The shim lives.
+    /// The shim is running.
     Alive,
-    /// The shim wrote how it ended.
+    /// The shim recorded the result.
     Exited,
-    /// The journal proves that nothing was ever started.
+    /// The journal shows that no process was started.
     NeverSpawned,
-    /// It was started, and nobody can say how it ended; or this version cannot read what is said of it.
+    /// A process was started and its result is unknown, or this version cannot read the reported
+    /// state.
     #[serde(other)]
     Unknown,
 }
 
-/// How a child ended.
+/// Result of a child process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Exit {
-    /// In one word.
+    /// Outcome of the execution.
     pub outcome: Outcome,
-    /// The child's exit code.
+    /// Exit code of the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Number of the signal that ended the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why, when it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
 }
 
-/// The answer to [`OpenSession`].
+/// Response to [`OpenSession`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SessionOpened {
-    /// This life's name.
+    /// Id of the session.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Grows with every session of the runner.
+    /// Generation, greater for every later session of the runner.
     pub generation: u64,
-    /// For `Authorization: Bearer`, as long as this session is the newest.
+    /// Access token for the header `Authorization: Bearer`, valid while the session is the newest.
     pub access_token: String,
-    /// Seconds from now until it ends; `POST /runner/v1/token` gives another one.
+    /// Remaining lifetime of the access token in seconds. `POST /runner/v1/token` returns a new
+    /// one.
     pub expires_in_s: u64,
-    /// Seconds to park an idle poll.
+    /// Duration of a long poll in seconds.
     pub wait_s: u64,
-    /// Seconds of silence after which executions count as disconnected.
+    /// Seconds without contact after which executions become disconnected.
     pub lease_s: u64,
-    /// How to send logs.
+    /// Settings for sending logs.
     pub log: LogSettings,
-    /// What to do with each entry of the journal.
+    /// Instruction for each entry of the journal.
     #[serde(default)]
     pub resume: Vec<Resume>,
-    /// The server's clock.
+    /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
 }
 
-/// What to do with one entry of the journal.
+/// Instruction for one entry of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Resume {
-    /// The job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// The execution, when the entry named one.
+    /// Id of the execution, if the entry had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<ExecutionId>,
-    /// What.
+    /// Instruction.
     pub action: ResumeAction,
 }
 
-/// What to do with an execution after a restart.
+/// Instruction for an execution after a restart of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ResumeAction {
-    /// It is still the current one: go on.
+    /// The execution is current: continue it.
     Resume,
-    /// It ended here: report what is left to report.
+    /// The execution ended on the runner: send the remaining reports.
     Report,
-    /// It is no longer ours: stop it, keep its files, say nothing more.
+    /// The runner no longer owns the execution: stop it, keep its files and send no more reports.
     Abandon,
 }
 
-/// `POST /runner/v1/poll?wait=50`: 200 [`PollAnswer`], or 204 after `wait` seconds without news; 409
+/// Request of `POST /runner/v1/poll?wait=50`.
+///
+/// Responses: 200 [`PollResponse`], or 204 after `wait` seconds without directives; 409
 /// `session_superseded`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Poll {
-    /// The session.
+    /// Id of the session.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Its generation.
+    /// Generation of the session.
     pub generation: u64,
-    /// How many more jobs it would take now; 0 while draining or disabled.
+    /// Number of further jobs that the runner accepts now. 0 while it is draining or disabled.
     pub free_slots: u32,
-    /// Directives that were carried out or are not needed.
+    /// Ids of directives that were applied or have no effect.
     #[serde(default)]
     pub ack: Vec<String>,
-    /// What runs now.
+    /// Running executions.
     #[serde(default)]
     pub running: Vec<Running>,
-    /// How full the host is.
+    /// Disk usage of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pressure: Option<Pressure>,
-    /// Why the customer switched the runner off on the spot; absent: it is on.
+    /// Reason why the customer disabled the runner locally. Absent while it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<String>,
 }
 
-/// One execution that runs.
+/// Running execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Running {
-    /// The job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// The execution.
+    /// Id of the execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// The phase it is in.
+    /// Name of its current phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Log bytes on the runner's disk.
+    /// Bytes of the log on the runner's disk.
     pub log_len: u64,
 }
 
-/// How full the host is.
+/// Disk usage of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Pressure {
-    /// Bytes that wait to be sent.
+    /// Bytes that are waiting to be sent.
     pub spool_bytes: u64,
-    /// Bytes that are free on the data disk.
+    /// Free bytes on the data disk.
     pub disk_free: u64,
 }
 
-/// What a poll brings.
+/// Response to [`Poll`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PollAnswer {
-    /// The server's clock.
+    /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
-    /// In order; sent again until acknowledged.
+    /// Directives, in order. The server sends each one again until the runner acknowledges it.
     #[serde(default)]
     pub directives: Vec<SentDirective>,
-    /// What is left of each running execution's lease.
+    /// Remaining lease of each running execution.
     #[serde(default)]
     pub leases: Vec<Lease>,
-    /// When to come back.
+    /// Timing of the next poll.
     #[serde(default)]
     pub next: Next,
 }
 
-/// A directive and its name.
+/// Directive with its id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SentDirective {
-    /// Opaque and unique; to be acknowledged.
+    /// Opaque, unique id for the acknowledgement.
     pub id: String,
-    /// What is wanted.
+    /// Directive to apply.
     #[serde(flatten)]
     pub directive: Directive,
 }
 
-/// What the server wants of a runner. Applying one twice is harmless.
+/// Message from the server to a runner. Directives are idempotent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Directive {
-    /// There is a job to claim.
+    /// Offers a job to claim.
     Offer {
-        /// The job.
+        /// Id of the job.
         #[schema(value_type = String)]
         job: JobId,
-        /// Its kind, one of the session's capabilities.
+        /// Kind of the job, one of the session's capabilities.
         kind: JobKind,
-        /// Until when the offer stands.
+        /// Time when the offer expires.
         #[serde(with = "moment")]
         deadline: DateTime<Utc>,
     },
-    /// Stop this execution.
+    /// Cancels an execution.
     Cancel {
-        /// The job.
+        /// Id of the job.
         #[schema(value_type = String)]
         job: JobId,
-        /// The execution.
+        /// Id of the execution.
         #[schema(value_type = String)]
         execution: ExecutionId,
-        /// Why, for people.
+        /// Reason, for display to a user.
         reason: String,
-        /// Seconds from SIGTERM to SIGKILL.
+        /// Seconds between SIGTERM and SIGKILL.
         grace_s: u64,
-        /// A second request: shorten the grace.
+        /// True to shorten the grace period. Set by a second request.
         #[serde(default)]
         force: bool,
     },
-    /// Somebody reads along, or no longer does.
+    /// Starts or stops low-latency log delivery for a reader.
     Tail {
-        /// The job.
+        /// Id of the job.
         #[schema(value_type = String)]
         job: JobId,
-        /// Whether.
+        /// True if a reader follows the log.
         on: bool,
     },
-    /// Take nothing new.
+    /// Stops the acceptance of new jobs.
     Drain {
-        /// Why, for people.
+        /// Reason, for display to a user.
         reason: String,
     },
-    /// Take new work again.
+    /// Resumes the acceptance of new jobs.
     Resume,
-    /// A newer agent is there.
+    /// Announces a newer agent.
     Upgrade {
-        /// Its version.
+        /// Version of the newer agent.
         version: String,
-        /// Its digest.
+        /// Digest of the newer agent.
         digest: String,
-        /// Until when it should be done.
+        /// Time by which the upgrade should be done.
         #[serde(with = "moment")]
         by: DateTime<Utc>,
     },
-    /// Make a new identity key.
+    /// Requests a new identity key.
     Rekey,
-    /// Other settings from now on.
+    /// Changes settings.
     Config {
-        /// How to send logs.
+        /// Settings for sending logs.
         log: LogSettings,
     },
-    /// A directive of a later version: acknowledged and left alone.
+    /// Unknown directive of a later version. The runner acknowledges and ignores it.
     #[serde(other)]
     Unknown,
 }
 
-/// What is left of a lease.
+/// Remaining time of a lease.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Lease {
-    /// The job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// Milliseconds.
+    /// Remaining time in milliseconds.
     pub remaining_ms: u64,
 }
 
-/// When to come back.
+/// Timing of the next poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Next {
-    /// Seconds to park the next poll; absent: as the session said.
+    /// Duration of the next long poll in seconds. Default: the session's `wait_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_s: Option<u64>,
-    /// Milliseconds to stay away before it.
+    /// Delay before the next poll in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
 }

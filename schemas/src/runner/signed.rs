@@ -1,6 +1,7 @@
-//! What a runner signs with its identity key, as payloads of DSSE envelopes in RFC 8785 JSON.
+//! Documents that a runner signs with its identity key: payloads of DSSE envelopes in RFC 8785
+//! JSON.
 //!
-//! Whoever reads one verifies the bytes that arrived and never writes them anew.
+//! A reader verifies the received bytes and never serializes them again.
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use chrono::{DateTime, Utc};
 use domain::{
@@ -20,74 +21,75 @@ pub const JOURNAL_HEAD_TYPE: &str = proof::journal::HEAD;
 /// DSSE payload type of a [`Statement`].
 pub const STATEMENT_TYPE: &str = proof::report::STATEMENT;
 
-/// So many entries a runner's journal has, and everything in them in one hash. Whoever keeps it elsewhere sees whether
-/// the journal's end was cut off later.
+/// Number of entries in a runner's journal, with one hash over all of them. A copy elsewhere shows
+/// whether the end of the journal was removed later.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalHead {
-    /// 1.
+    /// Format version, always 1.
     pub version: u32,
-    /// Whose journal.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// Its name: another one when the former was lost.
+    /// Id of the journal. A new journal after a loss has a new id.
     pub journal_id: String,
-    /// The number of the last entry.
+    /// Number of the last entry.
     pub entries: u64,
-    /// The link after it.
+    /// Chain hash after the last entry.
     #[schema(value_type = String)]
     pub chain: Digest,
-    /// When it was signed, by the runner's clock.
+    /// Time of the signature, by the runner's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
 }
 
-/// How an execution ended, in its runner's own words.
+/// Signed result of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Statement {
-    /// 1.
+    /// Format version, always 1.
     pub version: u32,
-    /// Who says so.
+    /// Id of the runner.
     #[schema(value_type = String)]
     pub runner: RunnerId,
-    /// Of which job.
+    /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
-    /// The one execution that this is about.
+    /// Id of the execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// In one word.
+    /// Outcome of the execution.
     pub outcome: Outcome,
-    /// Why, when it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// The child's exit code.
+    /// Exit code of the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Number of the signal that ended the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// The payload of the manifest that was verified; absent when none could be.
+    /// Digest of the payload of the verified manifest. Absent if the runner could not verify one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub manifest: Option<Digest>,
-    /// The payload of the grant that permitted it; absent when none could be verified.
+    /// Digest of the payload of the verified grant. Absent if the runner could not verify one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub grant: Option<Digest>,
-    /// The whole log as it is sent; absent when the runner did not begin.
+    /// Complete log, as the runner sends it. Absent if the execution did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<StatedLog>,
-    /// RFC 8785 JSON of all outputs that were reported, by name; absent when there were none.
+    /// Digest of the RFC 8785 JSON of all reported outputs, by name. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub outputs: Option<Digest>,
-    /// Processes of the job that could not be ended, as the report names them.
+    /// Processes of the job that the runner could not end, as in the report.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ended: Vec<String>,
 }
 
 impl Statement {
-    /// What was said in this JSON, if this key signed it: both hexadecimal and base64 as events have them.
+    /// Returns the statement in `json` if `key` signed it. The key is hexadecimal and the signature
+    /// base64, as in events.
     pub fn open(json: &str, key: &str, signature: &str) -> Option<Statement> {
         let key: [u8; 32] = hex::decode(key).ok()?.try_into().ok()?;
         let key = VerifyingKey::from_bytes(&key).ok()?;
@@ -101,14 +103,14 @@ impl Statement {
     }
 }
 
-/// A log as its runner has it.
+/// Length and digest of a log, as its runner has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct StatedLog {
-    /// How long it is.
+    /// Length in bytes.
     pub length_bytes: u64,
-    /// Of all its bytes.
+    /// SHA-256 of all bytes.
     #[schema(value_type = String)]
     pub sha256: Digest,
-    /// What was left out of the middle.
+    /// Number of bytes that were omitted from the middle.
     pub omitted_bytes: u64,
 }

@@ -1,4 +1,4 @@
-//! From the claim to the last word: what a runner gets and what it reports.
+//! Claims and reports of a runner, from the claim of a job to its result.
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
@@ -11,74 +11,77 @@ use utoipa::ToSchema;
 use super::{Artifact, FailureReason, LogSettings, PlanReport, RefusedBy};
 use crate::{manifest::StateVersion, moment};
 
-/// `PUT /runner/v1/jobs/{job}/claim`: 200 [`Claimed`], the same for the same session and `claim_id`; 409
-/// `claimed_by_other` or `session_superseded`; 410 `cancelled` or `expired`; 403 `not_offered`.
+/// Request of `PUT /runner/v1/jobs/{job}/claim`. A repeated request with the same session and
+/// `claim_id` returns the same claim.
+///
+/// Responses: 200 [`Claimed`]; 409 `claimed_by_other` or `session_superseded`; 410 `cancelled` or
+/// `expired`; 403 `not_offered`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Claim {
-    /// The session.
+    /// Id of the session.
     #[schema(value_type = String)]
     pub session_id: SessionId,
-    /// Its generation.
+    /// Generation of the session.
     pub generation: u64,
-    /// Random, in the journal before it is sent.
+    /// Random id. The runner writes it to its journal before the request.
     pub claim_id: String,
-    /// The last signed checkpoint that this runner has seen.
+    /// Latest signed checkpoint that this runner has verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }
 
-/// A job, and the proof that it is ours.
+/// Claimed job, with the proof of the claim.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Claimed {
-    /// The fencing token of everything that follows.
+    /// Id of the execution, the fencing token of every later call.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// From 1.
+    /// Number from 1.
     pub attempt: u32,
-    /// Seconds of silence after which it counts as disconnected.
+    /// Seconds without contact after which the execution becomes disconnected.
     pub lease_s: u64,
-    /// The deadline, as in the grant.
+    /// Deadline, as in the grant.
     #[serde(with = "moment")]
     pub deadline: DateTime<Utc>,
-    /// The server's clock, from which the deadline is counted down.
+    /// Time on the server. The runner measures the deadline from it.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
-    /// DSSE around a [`crate::manifest::Manifest`].
+    /// DSSE envelope around a [`crate::manifest::Manifest`].
     #[schema(value_type = Object)]
     pub manifest: Envelope,
-    /// DSSE around a [`crate::manifest::Grant`].
+    /// DSSE envelope around a [`crate::manifest::Grant`].
     #[schema(value_type = Object)]
     pub grant: Envelope,
-    /// For the registry and for tools that cannot send our header.
+    /// Token for the registry and for tools that cannot send the `Execution` header.
     pub job_token: String,
-    /// How to send the log.
+    /// Settings for sending the log.
     pub log: LogSettings,
-    /// A signed checkpoint that includes the claim.
+    /// Signed checkpoint that includes the claim.
     pub checkpoint: String,
-    /// That the claim is in the checkpoint's log.
+    /// Inclusion proof of the claim in the checkpoint's log.
     pub inclusion: Inclusion,
-    /// That this log still holds all of the log that the runner saw; absent when it has seen none.
+    /// Consistency proof from the runner's checkpoint to this one. Absent if the runner had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
 }
 
-/// Proof that `job.claimed` stands at a position of the checkpoint's tree.
+/// Proof that `job.claimed` is at a position of the checkpoint's tree.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Inclusion {
-    /// The position; leaf index is one less.
+    /// Position of the event. Its leaf index is one less.
     pub position: u64,
-    /// The leaf's entry (`canonical` of event-log §7), hexadecimal.
+    /// Canonical RFC 6962 entry of the leaf, hexadecimal.
     pub entry: String,
-    /// RFC 6962 audit path, each 64 hexadecimal digits, from the leaf upwards.
+    /// RFC 6962 audit path from the leaf upwards, each hash as 64 hexadecimal digits.
     pub path: Vec<String>,
 }
 
-/// Proof that a checkpoint's tree continues an older one.
+/// Proof that the tree of a checkpoint is a continuation of an older one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Consistency {
     /// Size of the older tree.
     pub from: u64,
-    /// RFC 6962 consistency path, each 64 hexadecimal digits.
+    /// RFC 6962 consistency path, each hash as 64 hexadecimal digits.
     pub path: Vec<String>,
 }
 
@@ -87,53 +90,56 @@ pub struct Consistency {
 /// `log_mismatch`; 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
-    /// Whose report.
+    /// Id of the execution.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// From 1, without gaps.
+    /// Sequence number of the report, from 1, without gaps.
     pub seq: u64,
-    /// What happened: `type` and `payload`.
+    /// Type and payload of the report.
     #[serde(flatten)]
     pub body: ReportBody,
-    /// Log bytes on the runner's disk at that moment.
+    /// Bytes of the log on the runner's disk at the time of the report.
     pub log_len: u64,
-    /// The runner's signature, with a report that ends the job. Runners of before send none.
+    /// Signature of the runner, in a report that ends the job. Absent from runners that do not sign
+    /// results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<SignedEnd>,
 }
 
-/// What a runner signs when a job is over.
+/// Documents that a runner signs at the end of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct SignedEnd {
-    /// DSSE around a [`super::Statement`].
+    /// DSSE envelope around a [`super::Statement`].
     #[schema(value_type = Object)]
     pub statement: Envelope,
-    /// DSSE around a [`super::JournalHead`] of a journal that has the statement's digest.
+    /// DSSE envelope around a [`super::JournalHead`] of a journal that contains the statement's
+    /// digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub journal_head: Option<Envelope>,
 }
 
-/// The most bytes of a job's outputs together, names and values as JSON: half of what an event holds, for they are
-/// written once more beside what they are of. The runner withholds the rest, and so does the server.
+/// Maximum size of a job's outputs as JSON, names and values together, in bytes. It is half of an
+/// event's limit, because the outputs are stored again with their component. The runner and the
+/// server drop the rest.
 pub const OUTPUTS_BYTES: usize = 32 * 1024;
 
-/// What can be reported. Over 64 KiB goes to `PUT /runner/v1/blobs/{sha256}` first.
+/// Body of a report. Content over 64 KiB is uploaded to `PUT /runner/v1/blobs/{sha256}` first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all = "snake_case")]
 pub enum ReportBody {
-    /// The plugin runs.
+    /// The plugin has started.
     Started {},
-    /// It entered a phase.
+    /// The plugin has entered a phase.
     Phase {
-        /// Its name.
+        /// Name of the phase.
         name: String,
     },
     /// A plan was made.
     Plan(PlanReport),
-    /// The component's outputs.
+    /// The component has outputs.
     Outputs {
-        /// By name, redacted.
+        /// Outputs by name, redacted.
         #[schema(value_type = Object)]
         outputs: BTreeMap<String, Value>,
     },
@@ -141,73 +147,75 @@ pub enum ReportBody {
     State(StateVersion),
     /// An artifact was pushed.
     Artifact(Artifact),
-    /// The runner does not do this job.
+    /// The runner refuses the job.
     Refused {
-        /// Who refused.
+        /// Source of the refusal.
         by: RefusedBy,
-        /// The rule, in one word.
+        /// Name of the violated rule.
         rule: String,
-        /// For people.
+        /// Explanation for a user.
         detail: String,
     },
-    /// A cancel is on its way.
+    /// The runner is cancelling the execution.
     CancelProgress {
-        /// The signal that was sent last.
+        /// Last signal that was sent.
         signal: String,
     },
-    /// The last word.
+    /// The execution has ended.
     Finished(Finished),
 }
 
-/// The last word on an execution.
+/// Final report of an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Finished {
-    /// In one word.
+    /// Outcome of the execution.
     pub outcome: Outcome,
-    /// The child's exit code.
+    /// Exit code of the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Number of the signal that ended the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why, when it failed.
+    /// Reason of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<FailureReason>,
-    /// For people.
+    /// Explanation for a user.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
-    /// A cancel that needed SIGKILL.
+    /// True if a cancel required SIGKILL.
     #[serde(default)]
     pub forced: bool,
-    /// Bytes of the whole log as it is sent.
+    /// Size of the complete log in bytes.
     pub log_len: u64,
-    /// SHA-256 of the whole log as it is sent, 64 hexadecimal digits.
+    /// SHA-256 of the complete log, 64 hexadecimal digits.
     pub log_sha256: String,
-    /// Bytes that were left out of the middle, as the log itself says.
+    /// Number of bytes that were omitted from the middle of the log.
     #[serde(default)]
     pub omitted: u64,
-    /// Processes of the job that could not be ended, at most [`NOT_ENDED`]: `name (pid 7)`.
+    /// Processes of the job that the runner could not end, at most [`NOT_ENDED`], each as `name
+    /// (pid 7)`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ended: Vec<String>,
 }
 
-/// The most entries of [`Finished::not_ended`]; the last one may count the rest.
+/// Maximum number of entries in [`Finished::not_ended`]. The last entry may give the number of the
+/// others.
 pub const NOT_ENDED: usize = 16;
 
-/// How an execution ended.
+/// Outcome of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// The work said so.
+    /// The child process succeeded.
     Succeeded,
-    /// The work said so, or could not be done.
+    /// The child process failed, or could not run.
     Failed,
-    /// Somebody asked, and it was stopped.
+    /// The execution was stopped by a cancel.
     Cancelled,
 }
 
 impl Outcome {
-    /// The word on the wire.
+    /// Returns the value on the wire.
     pub fn word(self) -> &'static str {
         match self {
             Outcome::Succeeded => "succeeded",
@@ -217,28 +225,28 @@ impl Outcome {
     }
 }
 
-/// The answer to a report.
+/// Response to a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ReportAnswer {
-    /// The job's state in one word.
+    /// State of the job.
     #[serde(default)]
     pub job_state: String,
     /// Log bytes that the server has stored durably, while it waits for more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_bytes: Option<u64>,
-    /// A cancel that waits for this execution.
+    /// Cancel request for this execution, if one is pending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<PendingCancel>,
 }
 
-/// A cancel that waits for an execution.
+/// Cancel request for an execution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PendingCancel {
-    /// Why, for people.
+    /// Reason, for display to a user.
     pub reason: String,
-    /// Seconds from SIGTERM to SIGKILL.
+    /// Seconds between SIGTERM and SIGKILL.
     pub grace_s: u64,
-    /// A second request: shorten the grace.
+    /// True to shorten the grace period. Set by a second request.
     #[serde(default)]
     pub force: bool,
 }

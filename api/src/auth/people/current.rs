@@ -1,5 +1,6 @@
-//! Age of the server's knowledge of principals and revocations. A server that cannot read the log does not learn that a
-//! token was revoked elsewhere, so it rejects all callers until it can read the log again.
+//! Age of the server's knowledge of principals and revocations. A server that cannot read the log
+//! misses revocations by other servers. It therefore rejects all callers until it can read the log
+//! again.
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
@@ -35,8 +36,9 @@ struct Sample {
 }
 
 impl People {
-    /// Age of the knowledge of callers. Must be called after each change of the position, which under load rarely
-    /// reaches the head of the log.
+    /// Age of the cache: time since it was last known to be up to date. Call this after each change
+    /// of the position. Under load the position rarely reaches the head, so each call may take a
+    /// new sample of the head.
     pub fn age(&self, log: &EventLog) -> Duration {
         let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
         let position = self.position();
@@ -55,7 +57,7 @@ impl People {
         known.known_at.elapsed()
     }
 
-    /// Reject while the last successful read of the log is too old.
+    /// Rejects the request if the last successful read of the log is too old.
     ///
     /// # Errors
     /// 503 `log_stale`.
@@ -66,14 +68,16 @@ impl People {
         }
         let (age, most) = (age.as_secs(), MAX_AGE.as_secs());
         let detail = format!(
-            "the call was rejected: this server last read the log {age} s ago (limit {most} s) and may not know of \
-             revoked tokens; check its connection to the database, or call another server"
+            "the request was rejected: this server last read the log {age} s ago (limit {most} s) \
+             and may have missed revoked tokens; check its connection to the database, or use \
+             another server"
         );
         Err(Problem::new(Code::LogStale, detail).retry_after(2))
     }
 }
 
-/// Middleware that rejects every call while the log is stale. Probes, metrics and documents are outside of it.
+/// Middleware that rejects every request while the log is stale. Probes, metrics and documents are
+/// exempt.
 pub async fn require_current(
     State(app): State<App>,
     request: Request,

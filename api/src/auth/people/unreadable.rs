@@ -47,9 +47,9 @@ impl fmt::Display for CallerId {
 /// Callers with an unreadable event, and the runners whose streams were read.
 #[derive(Default)]
 pub(super) struct Unreadable {
-    /// The position of the event.
+    /// Position of the event by caller.
     callers: HashMap<CallerId, u64>,
-    /// Runners whose streams were read once. From then on the tail of the log keeps them current.
+    /// Runners whose streams were read once. After that, the tail of the log keeps them up to date.
     read: HashSet<RunnerId>,
 }
 
@@ -62,8 +62,9 @@ impl Unreadable {
         let caller = caller.into();
         let Some(position) = self.callers.get(&caller) else { return Ok(()) };
         let detail = format!(
-            "{caller} was rejected: this server cannot read event {position} of its history; upgrade the server to the \
-             release that wrote it, put a missing archive back, or repair the log (`stead audit doctor` shows the event)"
+            "{caller} was rejected: this server cannot read event {position} of its history; \
+             upgrade the server to the release that wrote the event, restore a missing archive, \
+             or repair the log (`stead audit doctor` shows the event)"
         );
         Err(Problem::new(Code::CallerUnreadable, detail).retry_after(30))
     }
@@ -80,23 +81,28 @@ impl People {
         tables.unreadable.callers.contains_key(&caller.into())
     }
 
-    /// Reject a caller from now on.
+    /// Rejects a caller from now on.
     pub(super) fn reject(&self, caller: impl Into<CallerId>, error: &LogError) {
         let caller = caller.into();
         let position = match error {
             LogError::Damaged { position, .. } => *position,
             LogError::Archived { first, .. } => *first,
-            // No other error is about one event.
+            // No other error refers to a single event.
             _ => self.position(),
         };
         let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
         if tables.unreadable.callers.insert(caller, position).is_none() {
-            tracing::warn!(caller = %caller, position, error = %error, "Cannot read an event: its principal or runner is rejected");
+            tracing::warn!(
+                caller = %caller,
+                position,
+                error = %error,
+                "Cannot read an event; its principal or runner is rejected"
+            );
         }
     }
 
-    /// Reject a runner with an unreadable event. Reads its stream when the runner calls this server for the first time and
-    /// nobody has read it yet.
+    /// Rejects a runner with an unreadable event. Reads its stream when the runner first calls this
+    /// server, unless it was read before.
     ///
     /// # Errors
     /// 503 `caller_unreadable`, or an error of reading the stream.
@@ -124,7 +130,7 @@ impl People {
                 }
                 let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
                 tables.unreadable.read.insert(runner);
-                // The tail may have brought an unreadable event meanwhile.
+                // The tail may have delivered an unreadable event in the meantime.
                 tables.unreadable.check(runner)
             }
             Err(error @ LogError::Damaged { .. }) => {
@@ -135,9 +141,11 @@ impl People {
         }
     }
 
-    /// Read the streams of rejected callers again. Returns the runners that are accepted from now on.
+    /// Reads the streams of rejected callers again. Returns the runners that are accepted from now
+    /// on.
     ///
-    /// No events may be taken in meanwhile: an event between the read and its result would be lost.
+    /// The caller must not apply events concurrently: an event between the read and its result
+    /// would be lost.
     pub async fn read_again(&self, log: &EventLog) -> Vec<Loaded<Runner>> {
         let callers: Vec<CallerId> = {
             let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +171,7 @@ impl People {
             }
             let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
             tables.unreadable.callers.remove(&caller);
-            tracing::info!(caller = %caller, "All events can be read: the principal or runner is accepted");
+            tracing::info!(caller = %caller, "Events are readable again; their principal or runner is accepted");
         }
         runners
     }
@@ -172,10 +180,10 @@ impl People {
 /// Logs an event of a stream that belongs to no principal or runner, so that no caller is rejected.
 pub(super) fn warn_of_stream(stored: &Stored) {
     let (stream, position) = (&stored.stream, stored.position);
-    tracing::warn!(stream = %stream, position, "Skipped an event: the stream's id is not valid");
+    tracing::warn!(stream = %stream, position, "Skipped an event whose stream has an invalid id");
 }
 
-/// The same of a stream that began in an archive.
+/// Logs a stream that begins in an archive and belongs to no principal or runner.
 pub(super) fn warn_of_id(kind: &str, id: &str) {
-    tracing::warn!(kind, id, "Skipped a stream: its id is not valid");
+    tracing::warn!(kind, id, "Skipped a stream with an invalid id");
 }

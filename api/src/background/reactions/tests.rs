@@ -1,4 +1,4 @@
-//! A mistake in one fact, and what it leaves alone.
+//! Isolation of a reaction that fails.
 use std::sync::Arc;
 
 use domain::ids::{InstallId, RunnerId};
@@ -10,7 +10,7 @@ use super::*;
 use crate::{background::policies::CONSUMER, server::testing::Started, state::system_clock};
 
 tokio::task_local! {
-    /// Whether this task's clock is broken.
+    /// Set in a task whose clock panics.
     static BROKEN: ();
 }
 
@@ -22,7 +22,7 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
     });
     let started = Started::by(clock).await;
     let app = started.app();
-    // given a fact that something follows from
+    // given an event with a reaction
     let stream = StreamId::new("install", InstallId(Ulid::new()).to_string());
     let payload =
         json!({"type": "stack_outputs_reported", "runner": RunnerId(Ulid::new()), "outputs": {}});
@@ -41,7 +41,7 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
     let place = Place::of(held);
     // when its reaction panics
     let panicked = BROKEN.scope((), to(app, &place, &event)).await.unwrap_err();
-    // then it is parked and tried again like any other mistake
+    // then it becomes a dead letter and is retried like any other internal error
     assert_eq!(weigh(panicked.code), Weight::Broken);
     to(app, &place, &event).await.unwrap();
     started.server.stop().await;

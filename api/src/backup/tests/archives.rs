@@ -1,4 +1,4 @@
-//! Archives in a backup.
+//! Tests of archives in a backup.
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,7 +38,7 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     let verified = event_log::verify::verify(whole, 0, |_| {}).await.unwrap();
     assert_eq!(verified.size, manifest.position);
 
-    // One with a spoiled archive would take the place of one that is whole, and the running server hears of it as well.
+    // A damaged archive must not replace an intact one, and the running server detects it as well.
     let events = directory.join("1-256/events.ndjson.zst");
     let whole = fs::read(&events).unwrap();
     let mut spoiled = whole.clone();
@@ -46,7 +46,7 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     fs::write(&events, spoiled).unwrap();
     let other = place.path().join("other");
     let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
-    let why = "events.ndjson.zst are not those that were written";
+    let why = "events.ndjson.zst does not match";
     assert!(refused.to_string().contains(why), "{refused}");
     assert!(!other.exists() && !place.path().join("other.partial").exists());
     let found = tokio::time::timeout(std::time::Duration::from_secs(30), async {
@@ -62,7 +62,7 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     assert!(found.to_string().contains("are not those that were written"), "{found}");
     fs::write(&events, whole).unwrap();
 
-    // A backup without one that is needed would be of half a log.
+    // A backup must contain every archive whose events have no rows.
     fs::rename(directory.join("1-256"), directory.join("away")).unwrap();
     let refused = create((data, &directory), &access, &other, now, &quiet).await.unwrap_err();
     assert!(refused.to_string().contains("positions 1 to 256 are only in"), "{refused}");

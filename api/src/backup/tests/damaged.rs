@@ -1,4 +1,4 @@
-//! Backups that are not whole, or of another program.
+//! Tests of incomplete or damaged backups, and of those of another program version.
 use super::*;
 
 #[tokio::test]
@@ -24,7 +24,8 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name() {
         assert!(refused(&out).contains(&name), "{name} missing");
         fs::write(&path, &whole).unwrap();
     }
-    // Written anew by this test, as a copy would be: keys that others can read are not believed.
+    // The test wrote these files with the default mode, like a careless copy. Keys that others can
+    // read are rejected.
     assert!(refused(&out).contains("can be read by others"));
     for entry in fs::read_dir(out.join("keys")).unwrap() {
         let private = fs::Permissions::from_mode(0o600);
@@ -53,7 +54,7 @@ async fn one_file_comes_back_like_a_directory_and_the_beginning_of_one_never() {
         let path = place.path().join(format!("cut-{cut}.tar"));
         fs::write(&path, &whole[..cut]).unwrap();
         let said = refused(&path);
-        let told = said.contains("is not a whole backup") || said.contains("damaged");
+        let told = said.contains("is not a complete backup") || said.contains("damaged");
         assert!(told, "{cut} of {}: {said}", whole.len());
     }
     started.server.stop().await;

@@ -1,7 +1,7 @@
-//! Beginnings of a backup.
+//! Tests of interrupted backups.
 use super::*;
 
-/// The order in which files come, and what is there after each: only the last makes it a backup.
+/// Removes files in the reverse order of their creation: only the last one completes a backup.
 #[tokio::test]
 async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     let (started, place) = served().await;
@@ -13,7 +13,7 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     assert_eq!(mode(&out), 0o700);
     assert_eq!(mode(&out.join("database.dump")), 0o600);
 
-    // As kill -9 leaves it, a moment before the end: all is there, and may not be on the disk.
+    // State after kill -9 just before the end: all files exist, but may not be on the disk.
     fs::rename(&out, &partial).unwrap();
     let said = refused(&partial);
     assert!(said.contains("without `.partial`"), "{said}");
@@ -26,7 +26,7 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     for last in ["manifest.sha256", "manifest.json", "database.dump"] {
         fs::remove_file(half.join(last)).unwrap();
         let said = refused(&half);
-        assert!(said.contains("is not a whole backup"), "{last}: {said}");
+        assert!(said.contains("is not a complete backup"), "{last}: {said}");
     }
     fs::rename(&half, &partial).unwrap();
     backed_up(&started, &out).await;
@@ -40,7 +40,7 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     let named = named.unwrap_err();
     assert!(matches!(named, BackupError::Reserved { .. }), "{named}");
 
-    // One that fails leaves nothing, above all no keys.
+    // A failed backup leaves no files, and above all no keys.
     let nowhere = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&nowhere.url).unwrap();
     let other = place.path().join("other");
@@ -51,7 +51,7 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
     started.server.stop().await;
 }
 
-/// Others could read the dump in it, or have another directory emptied.
+/// Others could read the dump, or a symbolic link could make the backup empty another directory.
 #[tokio::test]
 async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is() {
     let place = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is
     fs::create_dir(&elsewhere).unwrap();
     fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(elsewhere.join("kept"), "x").unwrap();
-    // Neither is asked for.
+    // Neither is accessed.
     let (data, now) = (place.path().join("data"), crate::state::system_clock()());
     let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
     for kind in ["link", "file", "open"] {
@@ -74,7 +74,7 @@ async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is
         }
         let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
         assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
-        assert!(error.to_string().contains("backup.partial is there already"), "{kind}: {error}");
+        assert!(error.to_string().contains("backup.partial already exists"), "{kind}: {error}");
         if kind == "open" {
             assert!(partial.join("kept").exists());
         } else {

@@ -1,4 +1,4 @@
-//! A backup of a server that works, and what comes back of it.
+//! Tests of a backup of a running server, and of its restore.
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -11,7 +11,7 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
     app.log().seal(app.keys.current().checkpoints()).await.unwrap();
     let out = place.path().join("backup");
     let acknowledged = app.log().position();
-    // Appends go on until the backup is there.
+    // Appends continue until the backup is complete.
     let (manifest, during) = {
         let making = backed_up(&started, &out);
         tokio::pin!(making);
@@ -31,7 +31,7 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
     assert!(end.size > manifest.position);
 
     let (_scratch, source) = opened(&out).unwrap();
-    // What a runner kept: one from before, one from later, and one that nobody of ours signed.
+    // Checkpoints of witnesses: an earlier one, a later one, and one with another root.
     let key = app.keys.current();
     let notes = [
         ("before", Checkpoint { size: 5, root: app.log().root(5).await.unwrap(), ..end.clone() }),
@@ -63,10 +63,10 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
     assert_eq!(there, leaves(&app.pool, manifest.position).await);
     assert_eq!(there.len() as u64, manifest.position);
 
-    // Into the same database once more.
+    // Restores into the same database again.
     let again = fill_database(&source, &access, &[], &quiet).await.unwrap_err().to_string();
     assert!(again.contains("the database is not empty"), "{again}");
-    // One that was forged is named, whatever the log says of itself.
+    // A forged checkpoint is reported, although the log is consistent in itself.
     let other = fresh_empty_database().await.unwrap();
     let access = Access::of_url(&other.url).unwrap();
     let forked =

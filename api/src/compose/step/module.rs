@@ -1,4 +1,4 @@
-//! What a component or the sandbox is given: its inputs, its environment, its role.
+//! Inputs, environment and role of a component or the sandbox.
 use app_config::{
     Origin, Text,
     model::{Module, RolePurpose},
@@ -35,21 +35,21 @@ impl Scene {
                 inputs["terraform_version"] = json!(wanted);
             }
         }
-        // A runner without its state would plan as if nothing of it were there.
+        // Without this, a runner that has lost the state would plan as if the target did not exist.
         if self.present {
             inputs["present"] = json!(true);
         }
         let plugin = self.plugin(&module.kind);
         let role = self.module_role(name, module, operation)?;
-        // A component says how long its deploy may take, or how long anything of it may.
+        // A component can limit its deploys, or all of its operations.
         let options = &module.options;
         let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
         let deadline_ms = deadline_ms.map_or(DEADLINE_MS, |own| own.clamp(1000, LONGEST_MS));
         Ok(Parts { plugin, inputs, env, role, deadline_ms })
     }
 
-    /// The role that the part names for this operation, or `operation_roles.toml` does, or the part
-    /// for all; else the app's for such operations.
+    /// Role of an operation, in this order: the component's for this operation, that of
+    /// `operation_roles.toml`, the component's for all operations, and the app's default.
     fn module_role(
         &self,
         name: &str,
@@ -85,7 +85,7 @@ impl Scene {
         }
     }
 
-    /// The role that `operation_roles.toml` names for what is done to a part, or with an action.
+    /// Role in `operation_roles.toml` for an operation of a component or an action.
     pub(super) fn ruled(&self, principal: &str, operation: &str) -> Option<&Text> {
         let mut rules = self.config.app.operation_roles.iter().flat_map(|roles| &roles.rules);
         let rule = rules.find(|rule| {
@@ -94,7 +94,7 @@ impl Scene {
         rule.map(|rule| &rule.role)
     }
 
-    /// Every text in a plugin's own settings, at any depth.
+    /// Renders every text in a plugin's settings, at any depth.
     fn rendered(&self, settings: &Value) -> Result<Value, String> {
         Ok(match settings {
             Value::String(value) => {

@@ -1,4 +1,4 @@
-//! Which config a step is composed from.
+//! Rendering of steps: config version, settings, environment and role.
 use domain::{
     actor::Actor,
     ids::{BuildId, ComponentId, StepId},
@@ -80,7 +80,7 @@ fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
     assert_eq!(version(&has, &Target::Action { name: "seed".into() }, Operation::Execute), 3);
 }
 
-/// A scene about an install of an app that has these files.
+/// Context of an install whose app has these files.
 fn scene(files: &[(&str, &str)]) -> Scene {
     let mut tree = app_config::Tree::default();
     for (path, text) in files {

@@ -1,4 +1,4 @@
-//! `/v1/audit/diff`: what changed of one thing between two points, and what happened meanwhile.
+//! `/v1/audit/diff`: compares an aggregate at two points and lists the events between them.
 use std::collections::HashSet;
 
 use axum::{Json, extract::State};
@@ -23,7 +23,7 @@ use crate::{
     state::App,
 };
 
-/// The most fields that are listed.
+/// Maximum number of listed fields.
 const FIELDS: usize = 2_000;
 
 /// What changed between two points: the fields that differ, and by run who asked, who approved, what ran
@@ -41,26 +41,28 @@ pub async fn diff(State(app): State<App>, Query(which): Query<BetweenQuery>) -> 
     Ok(Json(of_stream(&app, &stream, range).await?))
 }
 
-/// The two positions that are meant.
+/// Resolves the two points to positions.
 pub(super) async fn range(
     app: &App,
     from: (Option<u64>, Option<Timestamp>),
     to: (Option<u64>, Option<Timestamp>),
 ) -> Result<(u64, u64), Problem> {
     if from == (None, None) {
-        let detail = "say since when: from_position or from_time";
+        let detail = "from_position or from_time is required";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let from = position(app, from.0, from.1).await?;
     let to = position(app, to.0, to.1).await?;
     if from > to {
-        let detail = format!("the first point is position {from}, after the second, position {to}");
+        let detail = format!(
+            "the first point (position {from}) is after the second (position {to}); swap them"
+        );
         return Err(Problem::new(Code::BadRequest, detail));
     }
     Ok((from, to))
 }
 
-/// What changed of one stream between two positions.
+/// Compares one stream at two positions.
 pub(super) async fn of_stream(
     app: &App,
     stream: &StreamId,
@@ -71,7 +73,7 @@ pub(super) async fn of_stream(
     if after.sequence == 0 {
         return Err(states::unborn(app, stream, to).await?);
     }
-    // What was not there had no fields, whatever an empty state says.
+    // An aggregate that did not exist has no fields, although its default state has some.
     let was = if before.sequence == 0 { Value::Null } else { before.state };
     let mut changes = differences(&was, &after.state);
     let more_changes = changes.len().saturating_sub(FIELDS) as u64;
@@ -108,7 +110,7 @@ async fn history(app: &App, stream: &StreamId, range: (u64, u64)) -> Result<Hist
     })
 }
 
-/// Everybody who is spoken of and has a name.
+/// Principals in this history, for their names.
 fn people(history: &History) -> HashSet<PrincipalId> {
     let mut all: Vec<&Actor> = history.others.iter().map(|event| &event.actor).collect();
     for run in &history.runs {

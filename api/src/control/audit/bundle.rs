@@ -1,4 +1,4 @@
-//! `GET /v1/audit/bundle`: what somebody needs who has no server, written piece by piece.
+//! `GET /v1/audit/bundle`: streams a bundle that can be verified without a server.
 mod asked;
 mod collect;
 
@@ -32,16 +32,16 @@ use crate::{
     state::App,
 };
 
-/// How many events of the stream are proven at a time.
+/// Number of events of the stream that are read with their proofs at a time.
 const EVENTS: u32 = 200;
-/// How many entries of other streams are read at a time.
+/// Number of entries of other streams that are read at a time.
 const ENTRIES: u32 = 1000;
-/// Events of a history that are so close to each other are read together.
+/// Maximum distance between events of a history that are read in one query.
 const SPAN: u64 = 1000;
 
-/// A bundle that proves an event, a stream, or an install with its runs, jobs and builds, to whoever has no server
+/// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
 ///
-/// What is in it, and what it proves: docs/audit.md.
+/// The bundle can be verified offline. docs/audit.md lists its content and what it proves.
 #[utoipa::path(
     get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
     responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
@@ -89,22 +89,22 @@ pub async fn bundle(
 type Others = (u64, Vec<Base64<Hash>>);
 type Chosen = Result<(Source, Subject, Option<Others>, Option<Annotations>), Problem>;
 
-/// What is written, as far as it is known before the first byte.
+/// Parts of a bundle that are known before its first byte is sent.
 struct Made {
     head: Checkpoint,
-    /// Without events.
+    /// Bundle without events.
     bundle: Bundle,
     source: Source,
     hashes: bool,
-    /// From which position on the rest of the log is shown, and what is before it.
+    /// First position of the other entries, and the tree edge before it.
     others: Option<Others>,
 }
 
-/// Which events go into a bundle.
+/// Events of a bundle.
 enum Source {
     Event(u64),
     Stream(StreamId),
-    /// All events of these streams: their positions, ascending.
+    /// All events of these streams, with their positions in ascending order.
     History {
         streams: HashSet<StreamId>,
         positions: Vec<u64>,
@@ -150,7 +150,7 @@ impl Made {
                     Made::event(app, which, position, head.size).await?
                 }
                 _ => {
-                    let detail = "send one of install, stream, position and event";
+                    let detail = "send exactly one of install, stream, position and event";
                     return Err(Problem::new(Code::BadRequest, detail));
                 }
             };
@@ -172,7 +172,7 @@ impl Made {
 
     async fn event(app: &App, which: &BundleQuery, position: u64, size: u64) -> Chosen {
         if !(1..=size).contains(&position) {
-            let there = format!("position {position} (the log has 1 to {size})");
+            let there = format!("position {position} (the log has positions 1 to {size})");
             return Err(Problem::not_found(there));
         }
         let annotations = collect::of_event(app, which, position).await?;
@@ -204,8 +204,9 @@ impl Made {
         let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
-        // From the earliest end of a stream, so that the end of each is shown; but no more than a bundle may have, and
-        // then of the streams that ended before only the sequences are shown.
+        // Starts after the earliest last event of a stream, to prove that every stream ended. A
+        // bundle has a size limit. If the limit moves the start, the streams that ended before it
+        // are covered by their sequence numbers only.
         let earliest = found.streams.values().min().copied().unwrap_or(size);
         let last = found.streams.get(&own).copied().unwrap_or(size);
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
@@ -221,7 +222,8 @@ impl Made {
         Ok((source, subject, others, found.annotations))
     }
 
-    /// The next events after a sequence, or in a history after a position, each with its proof; and where to go on.
+    /// Returns the next events with their inclusion proofs, and the point to continue from. That
+    /// point is a sequence for a stream and a position for a history.
     async fn events(&self, app: &App, after: u64) -> Result<(Vec<Event>, Option<u64>), Problem> {
         let log = app.log();
         let (page, last) = match &self.source {
@@ -234,7 +236,7 @@ impl Made {
             Source::History { positions, .. } => {
                 let left = &positions[positions.partition_point(|position| *position <= after)..];
                 let Some(first) = left.first() else { return Ok((vec![], None)) };
-                // As many of them as are close together: they are read with what is between them.
+                // One query reads the events that are close together, including those between them.
                 let near = left.iter().take_while(|position| **position - first < SPAN);
                 let Some(last) = near.take(EVENTS as usize).last() else {
                     return Ok((vec![], None));
@@ -252,7 +254,7 @@ impl Made {
         Ok((events?, last))
     }
 
-    /// The next entries of other streams, and up to which position.
+    /// Returns the next entries of other streams, and the position that the search reached.
     async fn entries(&self, app: &App, after: u64) -> Result<(Vec<Vec<u8>>, u64), Problem> {
         let page = app.log().read(after, ENTRIES).await?;
         let page = page.iter().take_while(|event| event.position <= self.head.size);
@@ -295,5 +297,8 @@ fn event(stored: &Stored, path: Vec<Hash>, hashes: bool) -> Result<Event, Proble
 }
 
 fn unread(stored: &Stored) -> Problem {
-    Problem::internal(format!("the version of the event at {} is no number", stored.position))
+    Problem::internal(format!(
+        "the event at position {} has a version that is not a number",
+        stored.position
+    ))
 }

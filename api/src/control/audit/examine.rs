@@ -26,15 +26,16 @@ use crate::{
     state::App,
 };
 
-/// How many events are read at a time.
+/// Number of events that are read at a time.
 const PAGE: u32 = 2_000;
-/// How many events that cannot be read are told of.
+/// Maximum number of reported unreadable events.
 const TOLD: usize = 100;
 
-/// Look at everything that is stored, with today's code
+/// Check the log and the projections
 ///
-/// Leaves, chain, tree, stream versions and head; what runners signed; published checkpoints; every event as the rules
-/// read it; every row of every projection. Nothing is written. One at a time on each server: it reads everything.
+/// Verifies the leaves, the chain, the tree, the stream versions and the head. Also checks the
+/// runners' signatures, published checkpoints, every event and every projection row. Writes
+/// nothing. Only one check runs on each server at a time, because it reads everything.
 #[utoipa::path(
     post, path = "/v1/audit/doctor", tag = "audit",
     responses((status = 200, body = Examined, content_type = "text/event-stream")),
@@ -61,7 +62,8 @@ pub async fn examine(
         let _ = look.said.send(state);
     };
     let events = async_stream::stream! {
-        // A listener that goes away ends it: there is nothing half done.
+        // If the client disconnects, the check stops. It writes nothing, so nothing is left
+        // incomplete.
         let mut looking = std::pin::pin!(looking);
         let mut over = false;
         loop {
@@ -81,7 +83,8 @@ pub async fn examine(
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
-/// It is no fault of the log: a runner of before signs nothing.
+/// Describes job results without a runner's signature. They are not findings, because older runners
+/// sign nothing.
 fn unsigned(Tally { unsigned, first_unsigned, .. }: &Tally) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
@@ -90,7 +93,7 @@ fn unsigned(Tally { unsigned, first_unsigned, .. }: &Tally) -> Option<String> {
     })
 }
 
-/// Whether a table has other columns, or is not there.
+/// Returns true if the table is missing or has other columns.
 fn is_other(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "42703" | "42P01"))
@@ -100,7 +103,7 @@ struct Look {
     said: UnboundedSender<Examined>,
     total: u64,
     findings: Vec<String>,
-    /// That it is the only one.
+    /// Permit for one check at a time.
     only: Arc<OwnedSemaphorePermit>,
 }
 
@@ -146,7 +149,8 @@ impl Look {
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
         let (said, mut told) = (self.said.clone(), self.at("log", "running"));
         let (log, only) = (app.log().clone(), self.only.clone());
-        // Its parts are tasks that no listener ends by going away: until they are over it is the only one.
+        // The verification tasks continue after the client disconnects, so they hold the permit
+        // until they finish.
         let verified = tokio::spawn(async move {
             let _only = only;
             let progress = move |events| {
@@ -171,7 +175,8 @@ impl Look {
     }
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
-        // Whoever could rewrite log and checkpoints could name a key of their own in the database.
+        // Uses the keys of the server, not those in the database. An attacker who changes the log
+        // and its checkpoints could also add a key there.
         let keys = app.keys.current().seal_keys();
         let mut findings = match app.log().check_seals(&keys).await {
             Ok(_) => vec![],
@@ -193,7 +198,7 @@ impl Look {
         let (mut at, mut findings) = (0, vec![]);
         while at < self.total && findings.len() < TOLD {
             let page = match app.log().read(at, PAGE).await {
-                // Bytes that are not even an event; what comes after them cannot be looked at.
+                // These bytes are not an event, and the log cannot be read past them.
                 Err(LogError::Damaged { position, what }) => {
                     findings.push(format!("position {position}: {what}"));
                     break;
@@ -221,7 +226,8 @@ impl Look {
         Ok(())
     }
 
-    /// Earlier rows of a projection. What they say is not told: they may be of before an erasure.
+    /// Checks earlier rows of a projection. Reports only keys, because the rows may hold data that
+    /// was erased since.
     async fn copy(
         &mut self,
         app: &App,
@@ -239,9 +245,12 @@ impl Look {
                 let keys = keys.take(5).collect::<Vec<_>>().join(", ");
                 vec![format!("rows differ from the log (first: {keys}); {remedy}")]
             }
-            // It was dropped meanwhile, or has the columns of another version.
+            // The table was dropped in the meantime, or another version created it with other
+            // columns.
             Err(RebuildError::Log(LogError::Database(error))) if is_other(&error) => {
-                vec![format!("it cannot be compared: another version made it; {remedy}")]
+                vec![format!(
+                    "cannot compare the rows: another version created the table; {remedy}"
+                )]
             }
             Err(RebuildError::Log(LogError::Damaged { position, what })) => {
                 vec![format!("position {position}: {what}")]

@@ -1,4 +1,4 @@
-//! `/v1/audit/diff/installs`: what changed between two points in every install.
+//! `/v1/audit/diff/installs`: compares every install at two points.
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, PoisonError},
@@ -26,20 +26,19 @@ use crate::{
     state::App,
 };
 
-/// Number of installs of a page without a limit.
+/// Default limit.
 const USUAL: u32 = 20;
-/// The highest limit: each install is read as of two positions.
+/// Maximum limit. Each install is read as of two positions.
 const MOST: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVED: u32 = 2_000;
-/// Number of ranges whose installs are kept for the next page.
+/// Number of cached ranges.
 const KEPT: usize = 8;
 
-/// Two positions.
 type Range = (u64, u64);
 
-/// The installs that changed in the ranges that were asked for last: what happened in a range is the same for ever, so
-/// only the first page reads it.
+/// Cache of the installs that changed in recently requested ranges. A range of the log never
+/// changes, so only the first page reads its events.
 #[derive(Debug, Default)]
 pub struct Ranges(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
 
@@ -57,9 +56,10 @@ impl Ranges {
     }
 }
 
-/// What changed between two points in every install: the fields that differ, and by run who asked, who approved, what ran
+/// Compare every install at two points
 ///
-/// Has each install of which, or of a run of which, an event was recorded in between.
+/// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
+/// each install that has an event in between, or whose run has one.
 #[utoipa::path(
     get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsBetweenQuery),
     responses((status = 200, body = InstallsBetween)),
@@ -70,9 +70,14 @@ pub async fn installs_diff(
 ) -> Answer<InstallsBetween> {
     let limit = which.limit.unwrap_or(USUAL);
     if limit == 0 || limit > MOST {
-        return Err(Problem::new(Code::BadRequest, format!("limit takes 1 to {MOST}")));
+        return Err(Problem::new(Code::BadRequest, format!("limit must be between 1 and {MOST}")));
     }
-    let bad = |_| Problem::new(Code::InvalidCursor, "pass `next` of the answer before as it is");
+    let bad = |_| {
+        Problem::new(
+            Code::InvalidCursor,
+            "the cursor is invalid; pass `next` of the previous page unchanged",
+        )
+    };
     let after: Option<InstallId> =
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);
@@ -97,7 +102,7 @@ pub async fn installs_diff(
     Ok(Json(InstallsBetween { from, to, items, next }))
 }
 
-/// The installs of which, or of a run of which, an event was recorded in between.
+/// Returns the installs that have an event in between, or whose run has one.
 async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
     let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
     let mut take = |kind: &str, id: &str| {
@@ -121,7 +126,7 @@ async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Pr
     for row in &rows {
         take(row.try_get(0)?, row.try_get(1)?);
     }
-    // What is older than the rows is in archives.
+    // Events before the oldest row are in archives.
     let (mut at, floor) = (from, floor_of(&mut connection, &rows).await?.min(to));
     while at < floor {
         let archives = app.log().archives();
@@ -135,7 +140,7 @@ async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Pr
     let ids: Vec<RunId> = runs.into_iter().collect();
     let known: HashMap<RunId, InstallId> = runs::installs_of(&app.pool, &ids).await?;
     for run in ids.iter().filter(|run| !known.contains_key(run)) {
-        // The view has not come to it yet.
+        // The projection has not processed this run yet.
         let state = app.log().reload::<Run>(&run.to_string()).await?.state;
         installs.extend(state.request.as_ref().map(|request| request.install));
     }

@@ -1,4 +1,5 @@
-//! `GET /v1/audit/range`: every event of a part of the log, behind one line that says what they come to.
+//! `GET /v1/audit/range`: exports a range of the log, preceded by a line that proves its
+//! completeness.
 use axum::{
     body::Body,
     extract::State,
@@ -25,9 +26,10 @@ use crate::{
     state::App,
 };
 
-/// Every event of a part of the log, one per line, and before them what proves that none is missing
+/// Export a range of the log with a proof of completeness
 ///
-/// The first line has the signed checkpoint and the proofs; the others are as in an export. docs/audit.md has both.
+/// The first line has the signed checkpoint and the proofs. Each further line is an event, as in an
+/// export. docs/audit.md describes both.
 #[utoipa::path(
     get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -69,18 +71,17 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
     let checkpoint = log.head();
     let (since, until) = (which.since, which.until);
     let moments = EventsQuery { since, until, ..EventsQuery::default() };
-    // Times become positions where filters do.
+    // Times are converted to positions as for the filters of events.
     let within = records::Wanted::of(app, &moments).await?;
     let from = which.from.unwrap_or(1).max(within.after + 1);
     let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
     if from > to || which.from == Some(0) || which.to.is_some_and(|to| to > checkpoint.size) {
         let asked_to = which.to.unwrap_or(to);
         let asked = match (since, until) {
-            (None, None) => format!("from {} to {asked_to}", which.from.unwrap_or(1)),
-            _ => "between those moments".into(),
+            (None, None) => format!("from position {} to {asked_to}", which.from.unwrap_or(1)),
+            _ => "in that time range".into(),
         };
-        let detail =
-            format!("there is nothing {asked}: the log has positions 1 to {}", checkpoint.size);
+        let detail = format!("no events {asked}: the log has positions 1 to {}", checkpoint.size);
         return Err(Problem::new(Code::NotFound, detail));
     }
     let before = match from {

@@ -1,4 +1,4 @@
-//! Events by what an auditor asks for, byte for byte.
+//! Selects events by the filters of an auditor, byte for byte as stored.
 use std::collections::HashSet;
 
 use chrono::TimeDelta;
@@ -22,10 +22,10 @@ use crate::{
 
 mod archived;
 
-/// How many positions one statement looks at, where no index helps: a rare filter must not read the whole
-/// log at once.
+/// Number of positions that one statement scans without an index. Bounds the work of a filter that
+/// matches few events.
 const WINDOW: u64 = 100_000;
-/// The longest text of a filter.
+/// Maximum length of a filter, in bytes.
 const FILTER_BYTES: usize = 200;
 
 const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_id, \
@@ -38,16 +38,17 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
     and ($6::text is null or starts_with(event_type, $6)) \
     and ($7::text is null or metadata ->> 'actor' = $7) \
     and ";
-/// One stream has an index of its own: all of it at once, however long the log is. Both must be said plainly,
-/// or a plan that is made for every question cannot use it.
+/// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
+/// window. The two statements are separate because a generic plan for an optional condition cannot
+/// use the index.
 const OF_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
 const OF_ANY: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
 
-/// What is asked for, between two positions.
+/// Filters and range of positions of a query.
 pub struct Wanted {
-    /// Not this one, only later ones.
+    /// Exclusive start.
     pub after: u64,
-    /// This one and no later ones.
+    /// Inclusive end.
     pub until: u64,
     aggregate_type: Option<String>,
     aggregate_id: Option<String>,
@@ -56,22 +57,25 @@ pub struct Wanted {
     actor: Option<String>,
 }
 
-/// Whether streams are of this type at all: a mistyped filter would find nothing, as if nothing had happened.
+/// Checks an aggregate type. A misspelled filter would return an empty list that looks valid.
 fn known(filter: &str, kind: &str) -> Result<(), Problem> {
     if states::KINDS.contains(&kind) {
         return Ok(());
     }
     let kinds = states::KINDS.join(", ");
-    let detail = format!("`{filter}`: {kind:?} is no aggregate type; there are {kinds}");
+    let detail = format!("`{filter}`: {kind:?} is not an aggregate type; allowed: {kinds}");
     Err(Problem::new(Code::BadRequest, detail))
 }
 
 impl Wanted {
-    /// Times become positions: they never go backwards along the log.
+    /// Validates the query and converts times to positions. Times never decrease along the log.
     pub async fn of(app: &App, query: &EventsQuery) -> Result<Wanted, Problem> {
         let texts = [&query.stream, &query.event_type, &query.actor];
         if texts.into_iter().flatten().any(|text| text.len() > FILTER_BYTES) {
-            return Err(Problem::new(Code::BadRequest, "a filter has more than 200 bytes"));
+            return Err(Problem::new(
+                Code::BadRequest,
+                "a filter is longer than 200 bytes; shorten it",
+            ));
         }
         let log = app.engine.log();
         let just_before = |time: Timestamp| time - TimeDelta::microseconds(1);
@@ -101,8 +105,10 @@ impl Wanted {
         let named = query.event_type.clone();
         if let Some(named) = &named {
             let Some((kind, _)) = named.split_once('.') else {
-                let detail =
-                    format!("`type`: {named:?} is no event type; all of an aggregate are `run.`");
+                let detail = format!(
+                    "`type`: {named:?} is not an event type; for all events of an \
+                             aggregate, use a prefix such as `run.`"
+                );
                 return Err(Problem::new(Code::BadRequest, detail));
             };
             known("type", kind)?;
@@ -119,7 +125,7 @@ impl Wanted {
         Ok(Wanted { after, until, aggregate_type, aggregate_id, event_type, event_prefix, actor })
     }
 
-    /// The next ones after a position, and up to where the log was searched for them.
+    /// Returns the next events after a position, and the position up to which the log was scanned.
     pub async fn next(
         &self,
         app: &App,
@@ -163,7 +169,7 @@ impl Wanted {
     }
 }
 
-/// Say what actors are called today: for a page that is read, never for an export that is kept.
+/// Adds the current names of actors. For pages only: exports must stay identical over time.
 pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
@@ -174,7 +180,8 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
     Ok(())
 }
 
-/// Say what is sealed, as it is read today: for a page that is read, never for an export that is kept.
+/// Adds decrypted payloads, upcast to the current version. For pages only: exports must stay
+/// identical over time.
 pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());

@@ -1,4 +1,4 @@
-//! Any aggregate, folded up to a position.
+//! Folds any aggregate up to a position.
 use std::{fmt::Display, str::FromStr};
 
 use chrono::SecondsFormat;
@@ -26,7 +26,7 @@ use crate::{
     usecases::{apps, installs},
 };
 
-/// The types that streams are of.
+/// Aggregate types that have streams.
 pub const KINDS: [&str; 11] = [
     AppState::NAME,
     Install::NAME,
@@ -41,18 +41,18 @@ pub const KINDS: [&str; 11] = [
     Subject::NAME,
 ];
 
-/// What a stream's events make, up to a position.
+/// State of an aggregate as of a position.
 pub struct Folded {
-    /// How many of them; 0: there was none yet.
+    /// Number of applied events; 0 if the aggregate did not exist.
     pub sequence: u64,
-    /// What they make.
+    /// State as JSON.
     pub state: Value,
 }
 
-/// The stream that is meant: `<aggregate type>/<aggregate id>`, or an app's or an install's name for the id.
+/// Parses `<aggregate type>/<aggregate id>`. Apps and installs can also be given by name.
 pub async fn stream(app: &App, text: &str) -> Result<StreamId, Problem> {
     let (kind, id) = text.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "a stream is <aggregate type>/<aggregate id>")
+        Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
     })?;
     match kind {
         AppState::NAME => Ok(StreamId::of::<AppState>(apps::find(app, id).await?)),
@@ -74,13 +74,13 @@ fn by_id<D: Decider, I: FromStr<Err: Display> + Display>(id: &str) -> Result<Str
     let id: I = id.parse().map_err(|error: I::Err| {
         let kind = D::NAME;
         let detail =
-            format!("{error}; only an install and an app are found by name, a {kind} by its id");
+            format!("{error}; only installs and apps can be given by name, a {kind} by its id");
         Problem::new(Code::BadRequest, detail)
     })?;
     Ok(StreamId::of::<D>(id))
 }
 
-/// The state of a stream as of a position.
+/// Returns the state of a stream as of a position.
 pub async fn as_of(app: &App, stream: &StreamId, position: u64) -> Result<Folded, Problem> {
     let id = &stream.aggregate_id;
     match &*stream.aggregate_type {
@@ -105,15 +105,16 @@ async fn fold<D: Decider>(app: &App, id: &str, position: u64) -> Result<Folded, 
     Ok(Folded { sequence: loaded.version, state })
 }
 
-/// That a stream had no event yet at a position, and since when it has one.
+/// Problem for a stream without events at this position. Names the stream's first event, if there
+/// is one.
 pub async fn unborn(app: &App, stream: &StreamId, position: u64) -> Result<Problem, Problem> {
     let first = app.log().read_page(stream, (0, u64::MAX), 1).await?;
     let detail = match first.first() {
         Some(first) => {
             let at = first.recorded_at.to_rfc3339_opts(SecondsFormat::Secs, true);
             format!(
-                "{stream} did not exist at position {position}: its first event is at position {}, recorded {at}; ask \
-                 for a later point",
+                "{stream} did not exist at position {position}: its first event is at position \
+                 {}, recorded {at}; use a later point",
                 first.position
             )
         }

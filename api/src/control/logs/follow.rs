@@ -1,4 +1,4 @@
-//! A log as it grows, record by record, to its seal.
+//! Streams a log record by record until it is finalized.
 use std::{convert::Infallible, time::Duration};
 
 use axum::response::{
@@ -15,16 +15,16 @@ use serde::Deserialize;
 use super::CHUNK;
 use crate::{auth::Who, problem::Problem, state::App};
 
-/// How often it is asked whether the log is sealed, when nothing comes.
+/// Interval at which the state of an idle log is checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// What is read of a record: the rest is passed on as it is.
+/// Record number. The rest of a record is passed on unparsed.
 #[derive(Deserialize)]
 struct Numbered {
     n: u64,
 }
 
-/// Where the records after number `n` begin.
+/// Byte offset of the first record after number `n`.
 pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u64, Problem> {
     let length = app.logs.length(execution).await?;
     let (mut at, mut lines) = (0, Lines::default());
@@ -45,7 +45,7 @@ pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u
     Ok(length)
 }
 
-/// Every record after number `after`, as it comes.
+/// Streams the records after number `after`, as they arrive.
 pub async fn follow(
     app: App,
     who: Who,
@@ -60,10 +60,12 @@ pub async fn follow(
         let mut lines = Lines::default();
         loop {
             if let Err(refused) = who.still(&app) {
-                yield Ok::<_, Infallible>(Event::default().event("end").data(refused.code.word()));
+                let code = refused.code.as_str();
+                yield Ok::<_, Infallible>(Event::default().event("end").data(code));
                 break;
             }
-            // The seal first, the length then: what came before the seal is read before the end.
+            // Checks for finalization before it reads the length. Records that arrived before the
+            // finalization are then sent before the end.
             let sealed = sealed(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
             while at < length {
@@ -99,7 +101,7 @@ pub async fn follow(
     Ok(Sse::new(events).keep_alive(keep).into_response())
 }
 
-/// The job's runner sends often for as long as this lives.
+/// Registers a reader of the job's log while it lives. The runner then sends log bytes more often.
 struct Tailed {
     app: App,
     job: JobId,
@@ -118,13 +120,13 @@ impl Drop for Tailed {
     }
 }
 
-/// Whether nothing more can come.
+/// Returns true if the log is finalized, so that no bytes can follow.
 async fn sealed(app: &App, job: JobId, execution: ExecutionId) -> bool {
     let loaded = app.engine.load::<Job>(job).await;
     loaded.is_ok_and(|job| job.logs.iter().any(|log| log.execution == execution))
 }
 
-/// Whole lines out of chunks that end anywhere.
+/// Splits chunks of arbitrary size into lines.
 #[derive(Default)]
 struct Lines {
     held: BytesMut,
@@ -136,7 +138,7 @@ impl Lines {
             let end = self.held.iter().position(|byte| *byte == b'\n')?;
             let line = self.held.split_to(end).freeze();
             self.held.advance(1);
-            // A line without a number is none of ours and is passed over.
+            // Skips lines without a record number: Stead did not write them.
             if let Ok(Numbered { n }) = serde_json::from_slice(&line) {
                 return Some((n, line));
             }

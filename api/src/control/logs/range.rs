@@ -1,12 +1,12 @@
-//! One byte range of RFC 9110; several at once are not for logs.
+//! A single byte range (RFC 9110). Multiple ranges are not supported.
 use std::ops::Range;
 
 use crate::problem::{Code, Problem};
 
-/// `bytes=0-99`, `bytes=100-`, `bytes=-100`, within what there is.
+/// Parses `bytes=0-99`, `bytes=100-` or `bytes=-100`, limited to the length of the log.
 pub fn of(text: &str, length: u64) -> Result<Range<u64>, Problem> {
     let wrong = || {
-        let detail = format!("{text:?} is no range of a log of {length} bytes");
+        let detail = format!("{text:?} is not a valid range: the log has {length} bytes");
         let range = format!("bytes */{length}");
         Problem::new(Code::RangeNotSatisfiable, detail)
             .header(axum::http::header::CONTENT_RANGE, range)

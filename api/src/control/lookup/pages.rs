@@ -1,4 +1,4 @@
-//! What a page of a list says of others, read before it is asked for: one statement for all of a kind.
+//! Prefetches the rows that a page of a list refers to, in one statement per type.
 use std::{collections::HashSet, fmt::Display, hash::Hash, sync::Arc};
 
 use domain::{actor::Actor, build::State, run::Target};
@@ -22,7 +22,7 @@ use crate::auth::names;
 type Read = Result<(), sqlx::Error>;
 
 impl Lookup<'_> {
-    /// Read at once what a page of builds asks for one by one.
+    /// Prefetches the rows for a page of builds.
     pub async fn for_builds(&mut self, rows: &[builds::Row]) -> Read {
         fill::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app)).await?;
         let jobs = rows.iter().filter_map(|row| match row.state {
@@ -34,7 +34,7 @@ impl Lookup<'_> {
         fill::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
     }
 
-    /// Read at once what a page of runs asks for one by one.
+    /// Prefetches the rows for a page of runs.
     pub async fn for_runs(&mut self, rows: &[runs::Row]) -> Read {
         let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
         let installs = requests().map(|request| request.install);
@@ -42,7 +42,7 @@ impl Lookup<'_> {
         self.for_actors(requests().map(|request| &request.by)).await
     }
 
-    /// Read at once what the steps of a run ask for one by one.
+    /// Prefetches the rows for the steps of a run.
     pub async fn for_run(&mut self, row: &runs::Row) -> Read {
         let builds = row.state.steps.iter().filter_map(|step| match &step.spec.target {
             Target::Sandbox { build } | Target::Component { build, .. } => Some(*build),
@@ -55,7 +55,7 @@ impl Lookup<'_> {
         self.for_actors(asked.chain(row.decisions.values().map(|said| &said.by))).await
     }
 
-    /// Read at once what a page of installs asks for one by one.
+    /// Prefetches the rows for a page of installs.
     pub async fn for_installs(&mut self, rows: &[installs::Row]) -> Read {
         let apps = rows.iter().filter_map(|row| row.state.app);
         fill::<Apps, _>(self.pool, &mut self.apps, apps).await?;
@@ -67,27 +67,27 @@ impl Lookup<'_> {
         fill::<Runners, _>(self.pool, &mut self.runners, runners).await
     }
 
-    /// Read at once what these are called.
+    /// Prefetches the names of actors.
     pub async fn for_actors<'r>(&mut self, actors: impl IntoIterator<Item = &'r Actor>) -> Read {
         let principals: HashSet<_> = actors.into_iter().filter_map(principal).collect();
         self.names.extend(names::of(self.pool, principals).await?);
         Ok(())
     }
 
-    /// Read at once what a page of runners asks for one by one.
+    /// Prefetches the rows for a page of runners.
     pub async fn for_runners(&mut self, rows: &[runners::Row]) -> Read {
         let installs = rows.iter().filter_map(runners::Row::install);
         fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.read_held(rows.iter().map(|row| row.runner).collect()).await
     }
 
-    /// Read at once what a page of jobs asks for one by one.
+    /// Prefetches the rows for a page of jobs.
     pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> Read {
         let builds = rows.iter().filter_map(jobs::Row::build);
         fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
         fill::<Runs, _>(self.pool, &mut self.runs, runs).await?;
-        // Only of what is not over is said what it waits for.
+        // Only unfinished jobs show what they wait for.
         let open = rows.iter().filter(|row| row.ended_at.is_none());
         let installs = open.filter_map(jobs::Row::install);
         fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
@@ -98,7 +98,7 @@ impl Lookup<'_> {
     }
 }
 
-/// Read at once those that are not known yet.
+/// Reads the rows that the cache does not have yet.
 async fn fill<P: Projection, Id: Copy + Eq + Hash + Display>(
     pool: &PgPool,
     known: &mut Known<Id, P::Row>,

@@ -1,4 +1,5 @@
-//! The answer of a command whose server died before it kept one: made again from what it wrote.
+//! Recovers the response to a command from its events, if the server failed before it stored the
+//! response.
 use event_log::Stored;
 use schemas::control::{
     Done,
@@ -14,11 +15,11 @@ use crate::{
     state::App,
 };
 
-/// What the command was answered, as far as its events say it. `first` is behind `last` when there are
-/// none.
+/// Response to a command, as far as its events contain it. `first` is greater than `last` if there
+/// are no events.
 ///
 /// # Errors
-/// 409 where an answer says more than the log: what was done, and where it is to be seen.
+/// 409 if the response contained more than the events. The problem names the position.
 pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Value, Problem> {
     let count = u32::try_from((last + 1).saturating_sub(first)).unwrap_or(u32::MAX);
     let events = match count {
@@ -30,13 +31,13 @@ pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Val
         return Ok(said);
     }
     let detail = format!(
-        "this was done, up to position {last}, and its answer was lost with a server; do not send it \
-         under another key, `stead audit events` shows what was done"
+        "the change was made, up to position {last}, but its response was lost with a server; do \
+         not send it again with another key; `stead audit events` shows its events"
     );
     Err(Problem::new(Code::Conflict, detail).with("position", last))
 }
 
-/// Everything that any answer says and the events know.
+/// Collects all members of a response that the events contain.
 fn told(events: &[Stored], last: u64) -> Result<Map<String, Value>, Problem> {
     let mut said = Map::new();
     said.insert("position".into(), last.into());
@@ -69,7 +70,7 @@ fn told(events: &[Stored], last: u64) -> Result<Map<String, Value>, Problem> {
     Ok(said)
 }
 
-/// Whether it is an answer of this route.
+/// Returns true if the value is a valid response of this route.
 fn fits(route: &str, said: &Value) -> bool {
     fn is<T: DeserializeOwned>(said: &Value) -> bool {
         serde_json::from_value::<T>(said.clone()).is_ok()
@@ -82,7 +83,7 @@ fn fits(route: &str, said: &Value) -> bool {
         "/v1/installs/{install}/enrolment-tokens" | "/v1/runners/enrolment-tokens" => {
             is::<EnrolmentIssued>(said)
         }
-        // What they answer is more than what they write.
+        // These responses contain more than their events.
         "/v1/apps/{app}/sync" | "/v1/builds/{build}/retry" => false,
         _ => is::<Done>(said),
     }

@@ -1,4 +1,4 @@
-//! The rows of a projection as of a position, in a table of their own.
+//! As-of tables: the rows of a projection as of a position, in a separate table.
 use axum::{Json, extract::State};
 use projections::RebuildError;
 use schemas::control::{
@@ -14,14 +14,14 @@ use crate::{
     state::App,
 };
 
-/// Make it, apart from the connection: it is there whole or not at all.
+/// Creates an as-of table in a separate task, completely or not at all.
 pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<Telling, Problem> {
     let refused = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
-        return refused("a rebuild as of a position is of one projection");
+        return refused("an as-of rebuild covers one projection: name it instead of all");
     }
     if how.parallel.is_some_and(|parallel| parallel != 1) {
-        return refused("a rebuild as of a position has one worker: leave parallel out");
+        return refused("an as-of rebuild uses one worker: omit parallel");
     }
     known(&app, &name).await?;
     let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;
@@ -35,12 +35,12 @@ pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<Telling, 
     }))
 }
 
-/// Drop the table that a rebuild as of a position made
+/// Drop the table of an as-of rebuild
 #[utoipa::path(
     delete, path = "/v1/projections/{name}/as-of/{position}", tag = "projections",
     params(
         ("name" = String, Path, description = "The projection's name"),
-        ("position" = u64, Path, description = "As of which position"),
+        ("position" = u64, Path, description = "Position of the as-of table"),
     ),
     responses((status = 200, body = Done)),
 )]

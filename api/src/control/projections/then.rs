@@ -1,4 +1,4 @@
-//! `GET /v1/projections/{name}/rows`: the rows of a projection as they were.
+//! `GET /v1/projections/{name}/rows`: as-of rows of a projection.
 use std::{convert::Infallible, time::Duration};
 
 use axum::{
@@ -19,17 +19,18 @@ use crate::{
     state::App,
 };
 
-/// How many rows go into one message.
+/// Maximum number of rows in one message.
 const ROWS: u32 = 200;
-/// How often it is said how far it is.
+/// Interval of progress messages.
 const EVERY: Duration = Duration::from_millis(250);
-/// The longest key.
+/// Maximum length of a key.
 const KEY_BYTES: usize = 200;
 
-/// The rows of a projection as of a position or a moment, as server-sent events
+/// Get the rows of a projection as of a position or a time, as server-sent events
 ///
-/// They are made by the fold that makes the projection itself, from the log: of one key from its stream alone. Messages
-/// with progress, then with rows in the order of their keys, then the last one. Whoever goes away ends it.
+/// The server folds the log with the code of the projection. With a key, it reads only the events
+/// of that key. Sends messages with progress, then messages with rows in the order of their keys,
+/// then a final message. Stops if the client disconnects.
 #[utoipa::path(
     get, path = "/v1/projections/{name}/rows", tag = "projections",
     params(("name" = String, Path, description = "The projection's name"), LookQuery),
@@ -43,11 +44,11 @@ pub async fn rows(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     known(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > KEY_BYTES) {
-        return Err(Problem::new(Code::BadRequest, "key has more than 200 bytes"));
+        return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
     }
-    // Each keeps a connection for as long as it takes.
+    // Each as-of query holds a database connection until it ends.
     let one_of_few = app.looking_back.clone().try_acquire_owned().map_err(|_| {
-        let detail = "others look at the past here; ask again when they are done";
+        let detail = "too many as-of queries are in progress on this server; try again later";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
     let position = audit::position(&app, which.position, which.time).await?;

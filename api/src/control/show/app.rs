@@ -1,10 +1,10 @@
-//! Apps and their config versions.
+//! Converts apps and their config versions.
 use projections::views::{apps, config_versions};
 use schemas::control::apps::{App, ConfigVersion, VersionComponent};
 
 use crate::control::lookup::Lookup;
 
-/// An app, with its newest version.
+/// Converts an app with its newest version.
 pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64) -> App {
     App {
         id: row.app,
@@ -16,7 +16,7 @@ pub fn app(row: &apps::Row, newest: Option<&config_versions::Row>, installs: u64
     }
 }
 
-/// One config version, with who published it when.
+/// Converts a config version with its publisher.
 pub fn version(look: &Lookup<'_>, row: &config_versions::Row) -> ConfigVersion {
     let components = row.published.components.iter().map(|part| VersionComponent {
         id: part.component,

@@ -1,4 +1,4 @@
-//! What differs between two configs.
+//! Converts the differences between two config versions.
 use app_config::{
     AppConfig,
     diff::{Change as Was, PartChange, Why},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::usecases::reach::Reached;
 
-/// Inputs, sandbox, components, actions: those that are not the same.
+/// Lists the inputs, sandbox, components and actions that differ.
 pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
     let nothing = AppConfig::default();
     let difference = app_config::diff(before.map_or(&nothing, |(_, config)| config), after);
@@ -23,7 +23,7 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
     Diff { from: before.map(|(version, _)| version), to, changes, ..Diff::default() }
 }
 
-/// The same, with what it would lead to in installs.
+/// Adds the impact on installs to a diff.
 pub fn reached(diff: Diff, (reached, more): (Vec<Reached>, u64)) -> Diff {
     let remaining_installs = Some(more).filter(|more| *more > 0);
     Diff { impact: reached.into_iter().map(reach).collect(), remaining_installs, ..diff }
@@ -59,7 +59,7 @@ fn change(what: &str, part: &PartChange) -> Option<Change> {
 }
 
 fn field(why: &Why) -> FieldChange {
-    // Neither before nor after: other bytes, of which nobody wants to read.
+    // Changed content without readable values.
     let other = |field: String| FieldChange { field, before: None, after: None };
     match why {
         Why::Source => other("source".into()),

@@ -1,4 +1,4 @@
-//! What happened between two points, with people by their names.
+//! Converts the history between two points, with the names of principals.
 use std::collections::HashMap;
 
 use domain::{actor::Actor, ids::PrincipalId};
@@ -9,14 +9,14 @@ use schemas::control::history::{
 
 use super::word;
 
-/// Tells it, with the names of those who are spoken of.
+/// Converter that knows the names of the principals.
 pub struct History<'a> {
-    /// What they are called today.
+    /// Current names.
     pub names: &'a HashMap<PrincipalId, String>,
 }
 
 impl History<'_> {
-    /// What a run did.
+    /// Converts the history of a run.
     pub fn run(&self, run: RunHistory) -> RunTold {
         let request = run.request;
         let by = request.as_ref().map_or(&Actor::System, |request| &request.by);
@@ -37,7 +37,7 @@ impl History<'_> {
         }
     }
 
-    /// One event.
+    /// Converts one event.
     pub fn event(&self, event: Happened) -> EventTold {
         EventTold {
             position: event.position,

@@ -1,4 +1,4 @@
-//! Installs, and what a customer runs.
+//! Converts installs and their enrolment tokens.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -20,10 +20,10 @@ use crate::{
     usecases::{enrolments::Issued, installs::passed},
 };
 
-/// The type of what is there although the config does not know it any more.
+/// Type of a deployed component that the config version no longer declares.
 const LEFT: &str = "no longer in the config";
 
-/// An install, with its components as the config version that it is on has them.
+/// Converts an install with the components of its config version.
 pub async fn install(
     app: &App,
     look: &mut Lookup<'_>,
@@ -32,7 +32,7 @@ pub async fn install(
     let state = &row.state;
     let Some(app_id) = state.app else { return Ok(None) };
     let config = look.config(app_id, state.config_version).await?;
-    // Values that the config no longer takes are shown as they were given.
+    // Values that the config no longer accepts are shown as entered.
     let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
     let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
@@ -98,7 +98,7 @@ pub async fn install(
     }))
 }
 
-/// Settings of the install's config version that this release reads and does not act on.
+/// Settings of the install's config version that this release parses but ignores.
 pub async fn not_acted_on(
     look: &mut Lookup<'_>,
     row: &installs::Row,
@@ -108,13 +108,13 @@ pub async fn not_acted_on(
     Ok(unacted(&config))
 }
 
-/// Settings of a config version that this release reads and does not act on.
+/// Settings of a config version that this release parses but ignores.
 pub fn unacted(config: &config::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }
 
-/// Whether an apply was brought to its end, in one word.
+/// State of a component: deployed, or incomplete after a failed apply.
 fn brought(is_whole: bool) -> &'static str {
     if is_whole { "deployed" } else { "incomplete" }
 }
@@ -143,7 +143,7 @@ fn component(
     }
 }
 
-/// What lets one runner in, and the command that uses it.
+/// Converts a new enrolment token, with the command that uses it.
 pub fn enrolment(app: &App, issued: Issued, mode: &str) -> Enrolment {
     let Issued { id, token, expires_at } = issued;
     let (server_key, runner_url) = (app.keys.fingerprint(), app.config.runner_url.clone());
@@ -151,8 +151,8 @@ pub fn enrolment(app: &App, issued: Issued, mode: &str) -> Enrolment {
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }
 }
 
-/// Without the token, which it asks for: a line that is typed is in the shell's history, and its arguments are seen
-/// by everybody on the machine.
+/// Command that reads the token from standard input. An argument would be visible in the shell
+/// history and in the process list.
 fn command(mode: &str, config: &Config, key: &str) -> String {
     let url = &config.runner_url;
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));

@@ -1,4 +1,4 @@
-//! Jobs and their attempts.
+//! Converts jobs and their attempts.
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
@@ -8,7 +8,7 @@ use schemas::control::{
 use super::{waiting, word};
 use crate::control::lookup::Lookup;
 
-/// A job, what it is for, and what it waits for.
+/// Converts a job with its purpose and what it waits for.
 pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
@@ -43,7 +43,7 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
         job.attempts.push(Attempt { signed, ..attempt(row) });
     }
     if cancel.is_some_and(|cancel| cancel.unconfirmed) {
-        job.detail = Some("asked to stop, and the runner has not confirmed it".into());
+        job.detail = Some("cancellation requested; the runner has not confirmed it yet".into());
     }
     if let Some(build) = row.build() {
         let build = look.build(build).await?;
@@ -63,7 +63,8 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
     Ok(job)
 }
 
-/// The decision of a user about an unknown outcome. The caller has read the name of the user.
+/// Converts the resolution of an unknown outcome. The caller has already read the name of its
+/// author.
 pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,
@@ -75,11 +76,11 @@ pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resol
     }
 }
 
-/// Not disconnected yet, but nobody should believe that all is well.
+/// Shows missing contact before the job counts as disconnected.
 fn silent(row: &jobs::Row) -> Waiting {
     Waiting {
         on: "runner".into(),
-        detail: "nothing was heard of the runner for a while; it may be back at any moment".into(),
+        detail: "no contact with the runner for a while; it may reconnect at any time".into(),
         job: Some(row.job),
         run: None,
         install: row.install(),

@@ -1,4 +1,4 @@
-//! Runs and their steps.
+//! Converts runs and their steps.
 use std::collections::{BTreeMap, HashMap};
 
 use domain::{
@@ -14,7 +14,7 @@ use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 use super::{waiting, word};
 use crate::control::lookup::Lookup;
 
-/// A run in a list; nothing before it is requested.
+/// Converts a run of a list. Returns `None` for a run without a request.
 pub async fn summary(
     look: &mut Lookup<'_>,
     row: &runs::Row,
@@ -39,7 +39,7 @@ pub async fn summary(
     }))
 }
 
-/// A run with its steps; nothing before it is requested.
+/// Converts a run with its steps. Returns `None` for a run without a request.
 pub async fn run(
     look: &mut Lookup<'_>,
     row: &runs::Row,
@@ -88,7 +88,7 @@ pub async fn run(
     Ok(Some(Run { run: head, dag, retry_of, position }))
 }
 
-/// What each step waits for.
+/// Returns what each step waits for.
 async fn waits(
     look: &mut Lookup<'_>,
     row: &runs::Row,
@@ -115,7 +115,7 @@ async fn waits(
     Ok(row.state.steps.iter().filter_map(step).collect())
 }
 
-/// The action that a run begins with: all of a run that is for one.
+/// Name of the action in the first step. A run of kind action has only that step.
 fn action(row: &runs::Row) -> Option<String> {
     match &row.state.steps.first()?.spec.target {
         Target::Action { name } => Some(name.clone()),

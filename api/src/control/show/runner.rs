@@ -1,11 +1,11 @@
-//! Runners.
+//! Converts runners.
 use projections::views::runners;
 use schemas::control::runners::Runner;
 
 use super::word;
 use crate::control::lookup::Lookup;
 
-/// A runner and the jobs that it holds; nothing before it is enrolled.
+/// Converts a runner with its claimed jobs. Returns `None` before enrolment.
 pub async fn runner(
     look: &mut Lookup<'_>,
     row: &runners::Row,

@@ -1,4 +1,4 @@
-//! What is asked of a log whose older ranges are in archives only: the same answers.
+//! Queries to a log whose older partitions exist only as archives: responses must not change.
 use std::fs;
 
 use cli::client::{server_events, take};
@@ -34,7 +34,7 @@ use crate::{
 
 fn quiet(_: String) {}
 
-/// What is asked, each at points that stay.
+/// Queries with fixed positions.
 fn questions(install: InstallId) -> Vec<String> {
     let at = |path: &str| format!("/v1/{path}");
     vec![
@@ -73,7 +73,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     let (started, owner, acme) = with_install().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
-    // A runner that was revoked long ago, in a stream that no row will tell of.
+    // A revoked runner whose stream has no rows after archiving.
     let gone = RunnerId(ulid::Ulid::new());
     let revoked =
         RunnerEvent::Revoked { by: domain::actor::Actor::System, reason: "stolen".into() };
@@ -93,19 +93,18 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     let questions = questions(acme.id);
     let before = answers(&started, &questions).await;
     let directory = app.log().archives().directory().unwrap().to_path_buf();
-    // when the first two ranges are archived and dropped beneath the running server
+    // When the first two partitions are archived and dropped while the server runs.
     let made = archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
     let ranges: Vec<_> = made.archives.iter().map(|one| (one.first, one.last)).collect();
     assert_eq!(ranges, [(1, 256), (257, 512)]);
     assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
     let dropped = archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
     assert_eq!(dropped, ranges);
-    // then
     let after = answers(&started, &questions).await;
     for ((question, before), after) in questions.iter().zip(&before).zip(&after) {
         assert_eq!(before, after, "{question}");
     }
-    // What is handed out proves itself.
+    // A range across archives and rows verifies.
     let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
     let which = RangeQuery { from: Some(200), to: Some(550), ..RangeQuery::default() };
     let text = owner.range(&which).await.unwrap().text().await.unwrap();
@@ -123,11 +122,11 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
         let bytes = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
         proof::bundle::Bundle::read(&bytes).unwrap().check(&keys, None).unwrap();
     }
-    // Who starts now learns who was revoked.
+    // A server that starts now loads the revocation.
     let people = People::default();
     people.load(app.log(), &app.pool).await.unwrap();
     assert!(people.is_revoked(gone));
-    // Everything folded again is what there is, and the log is what it says it is.
+    // Rebuilt projections equal the live ones, and the log verifies.
     let views: Vec<_> = projections::list(&mut app.pool.acquire().await.unwrap())
         .await
         .unwrap()
@@ -144,7 +143,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     let last = looks.collect::<Vec<_>>().await.pop().unwrap().unwrap();
     let examined: Examined = serde_json::from_str(&last.data).unwrap();
     assert_eq!((&*examined.state, examined.findings), ("done", vec![]));
-    // An archive that is not there is said, with what to do: a server whose open jobs are in it does not start.
+    // A server whose open jobs are in a missing archive does not start, and reports the fix.
     let (there, away) = (directory.join("257-512"), directory.join("away"));
     fs::rename(&there, &away).unwrap();
     let said = Started::try_beside(&started).await.err().unwrap().to_string();
@@ -162,7 +161,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     started.server.stop().await;
 }
 
-/// Events of names that nobody asks for.
+/// Appends events of streams that no query reads.
 async fn fill(started: &Started, until: u64) {
     let app = started.app();
     while app.log().position() < until {
@@ -176,7 +175,8 @@ async fn fill(started: &Started, until: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_policies_continue() {
-    // given an install of which the first events are in an archive only, and one of which no event is
+    // Given an install whose first events exist only in an archive, and one without archived
+    // events.
     let (started, owner, _) = with_install().await;
     in_partitions_of(&started.app().pool, 256).await.unwrap();
     fill(&started, 300).await;
@@ -191,28 +191,29 @@ async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_pol
     let gamma = owner.create_install(&super::new_install("gamma")).await.unwrap().id;
     archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
     archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
-    // and a dead letter that is in the archive
+    // And a dead letter in the archive.
     let dead = "insert into log_dead_letter (position, reason, attempts, created_at) values (400, 'x', 1, now())";
     sqlx::query(dead).execute(&app.pool).await.unwrap();
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     let (there, away) = (directory.join("257-512"), directory.join("away"));
     let Started { server, data, http, database } = started;
     server.stop().await;
-    // when the archive is missing and both can be provisioned
+    // When the archive is missing and both installs can be provisioned.
     fs::rename(&there, &away).unwrap();
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app().clone();
     enrolled(&app, beta).await;
     enrolled(&app, gamma).await;
-    // then the one that needs no archive has its run, and the other one is a dead letter
+    // Then the install that needs no archive has its run. The event of the other one is a dead
+    // letter.
     run_of(&app, gamma).await;
     let dead_letters = async |app: &App| parked::progress(&app.pool).await.unwrap().parked;
     until(async || (dead_letters(&app).await == 2).then_some(())).await;
     let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
     assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
-    // and when the archive is back, so has it
+    // And when the archive is restored, the other one has its run, too.
     let Started { server, data, http, database } = started;
     server.stop().await;
     fs::rename(&away, &there).unwrap();

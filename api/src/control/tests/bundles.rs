@@ -1,4 +1,4 @@
-//! What is handed out of a real log, checked as whoever has no server checks it.
+//! Bundles of a log, verified without the server.
 use cli::client::{Client, take};
 use domain::{decider::Decider, install::Install};
 use proof::{
@@ -59,7 +59,7 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
     let found = bundle(&owner, &whole).await;
     let proven = found.check(&keys, Some(&kept)).unwrap();
     assert_eq!(proven.complete, Complete::Whole);
-    // Everything that is said of others is an entry: of which stream, which type, when.
+    // The entries reveal only the stream, type and time of other events.
     let others = &found.others.unwrap().entries;
     assert_eq!(others.len() as u64 + found.events.len() as u64, proven.checkpoint.size);
     assert!(others.iter().all(|entry| Leaf::read(&entry.0).is_some()));
@@ -126,7 +126,7 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
     checked(&part, &keys, None).unwrap();
     let uncompared = checked(&part, &keys, Some(&kept.note)).unwrap_err();
     assert!(matches!(uncompared, BundleError::Uncompared { .. }), "{uncompared}");
-    // Any other byte of an event is found, and where; also a letter that is large instead of small.
+    // Any changed byte of an event is detected with its position, even a changed case.
     for (at, bit) in (0..part[2].len()).flat_map(|at| [(at, 1), (at, 0x20)]) {
         let mut changed = part.clone();
         let mut line = changed[2].clone().into_bytes();
@@ -144,7 +144,7 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
     let short = checked(&part[..4], &keys, None).unwrap_err();
     assert!(matches!(short, BundleError::Count { expected: 4, found: 3, .. }));
 
-    // A row that was changed in the database is what the server then hands out, and is found as well.
+    // The server exports a row that was changed in the database, and verification detects it.
     let spoil = "update log_event set payload = replace(payload::text, 'acme', 'acne')::json \
                  where event_type = 'install.created'";
     assert_eq!(sqlx::query(spoil).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
@@ -155,7 +155,7 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
     assert!(matches!(found, BundleError::At { wrong: Wrong::Included(_), .. }), "{found}");
 }
 
-/// The server's own signature, keys and proofs, by code that is not ours.
+/// Verifies the server's signature, keys and proofs with third-party libraries.
 #[tokio::test]
 async fn a_real_log_is_verified_without_our_code() {
     use signed_note::{Note, StandardVerifier, VerifierList};

@@ -1,4 +1,4 @@
-//! Real directories, all of them, into one running server.
+//! Syncs all directories of the corpus to one server.
 use std::{
     collections::BTreeMap,
     fs,
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::{new_install, owner, packed, refused};
 use crate::server::testing::Started;
 
-/// Without the corpus a test says so and passes; under CI it fails.
+/// Directory of the corpus. Without it, the test is skipped, or fails in CI.
 fn corpus() -> Option<PathBuf> {
     let found = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|dir| dir.is_dir());
     if found.is_none() {
@@ -23,7 +23,7 @@ fn corpus() -> Option<PathBuf> {
     found
 }
 
-/// Every file below a directory.
+/// Adds all files below a directory.
 fn tree(top: &Path, below: &str, into: &mut Tree) {
     for entry in fs::read_dir(top).unwrap() {
         let entry = entry.unwrap();
@@ -43,7 +43,7 @@ fn directory(top: &Path) -> Tree {
     found
 }
 
-/// A directory, and the bundle that a sync makes of it with the repositories that are here.
+/// App directory, and the bundle that a sync makes of it with the repositories of the corpus.
 fn bundle(corpus: &Path, app: &str) -> (Tree, Tree) {
     let of = directory(&corpus.join("apps").join(app));
     let surveyed = survey(&of, &[]).config;
@@ -53,7 +53,7 @@ fn bundle(corpus: &Path, app: &str) -> (Tree, Tree) {
         if place.is_dir() {
             sources.insert(name.to_owned(), directory(&place));
         } else if surveyed.lacks_plugin(name).is_none() {
-            // One app's modules are in a repository of which the corpus has nothing.
+            // The corpus lacks the repository with the modules of one app.
             let mut module = Tree::default();
             module.insert("main.tf", File::default()).unwrap();
             sources.insert(name.to_owned(), module);
@@ -82,7 +82,7 @@ async fn every_real_directory_is_taken_whole_once_and_shown_as_inspect_shows_it(
         let first = first.unwrap_or_else(|error| panic!("{app}: {error}"));
         assert_eq!((first.version, first.unchanged), (1, false), "{app}");
         assert_eq!(first.bundle, bundle.digest().unwrap(), "{app}");
-        // The same bytes are the same digest and no other version.
+        // The same bytes have the same digest and create no version.
         let again = owner.sync(app, bytes.clone(), false).await.unwrap();
         assert_eq!((again.version, again.unchanged, &again.bundle), (1, true, &first.bundle));
         let would = owner.sync(app, bytes, true).await.unwrap();
@@ -100,7 +100,7 @@ async fn every_real_directory_is_taken_whole_once_and_shown_as_inspect_shows_it(
         }
         taken += 1;
 
-        // What is secret is declared, and is no value that anybody could give.
+        // Secrets are declared, but cannot be set as inputs.
         let with = |name: &str| CreateInstall {
             app: app.clone(),
             inputs: BTreeMap::from([(name.to_owned(), "hunter2".to_owned())]),
@@ -117,7 +117,7 @@ async fn every_real_directory_is_taken_whole_once_and_shown_as_inspect_shows_it(
         }
     }
     assert_eq!(taken, facts.len());
-    // What is refused is refused whole: no app comes of it, nor a version of one that is there.
+    // An invalid bundle creates neither an app nor a version.
     let (mut broken, of) = (bundle(&corpus, "kitchen-sink").1, "kitchen-sink");
     let typo = b"name = \"other\"\ntype = \"helm_chrat\"\n".to_vec();
     let path = "app/components/other.toml";

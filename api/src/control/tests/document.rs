@@ -1,4 +1,5 @@
-//! What every operation of the document has; the document itself is a golden of the router's.
+//! Properties of every operation in the OpenAPI document. The document itself is a golden file of
+//! the router's tests.
 use std::collections::BTreeSet;
 
 use serde_json::Value;

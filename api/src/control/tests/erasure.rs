@@ -1,5 +1,4 @@
-//! What is a customer's or a person's, after its key is shredded: on real Postgres, searched as somebody would who has
-//! all of it.
+//! Erasure of personal data after shredding, checked by a search of the whole database.
 use std::{collections::BTreeMap, time::Duration};
 
 use cli::client::{Client, Target};
@@ -40,7 +39,7 @@ use crate::{
     state::App,
 };
 
-/// What the customer is known by: each as it stands in a dump.
+/// Texts that identify the customer.
 const INPUT: &str = "7313370042";
 const OUTPUT: &str = "ada.lovelace.example";
 const STACK: &str = "account-of-ada";
@@ -53,7 +52,8 @@ fn call() -> Call {
     Call::of(Meta::new(Actor::System, Ulid::new().to_string()))
 }
 
-/// An install of somebody: inputs, a reason, stack outputs, a job with a manifest, outputs, a log and a failure.
+/// Creates an install with personal data: inputs, a reason, stack outputs, and a job with a
+/// manifest, outputs, a log and a failure.
 async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
     let made = CreateInstall { inputs, ..new_install("acme") };
@@ -111,7 +111,8 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
     (install, job)
 }
 
-/// Who enrolled provisions itself; that is taken back, and nothing is left to take down.
+/// Deprovisions an install. First cancels the provision that its enrolment started, so nothing
+/// remains to destroy.
 async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
     let mut cancelled = false;
     for _ in 0..400 {
@@ -132,11 +133,11 @@ async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
     done.await.unwrap();
 }
 
-/// Everything that the database has, as text; bytes as hexadecimal.
+/// Dump of the whole database as text; bytes are hexadecimal.
 async fn dump(url: &str) -> String {
     let mut dump = Binaries::find().unwrap().command("pg_dump");
     dump.args(["--inserts", "--dbname", url]);
-    // It may wait for a lock of the server, which runs in this thread.
+    // The dump may wait for a lock of the server, which runs on this thread.
     let done = tokio::task::spawn_blocking(move || dump.output()).await.unwrap().unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).unwrap()
@@ -155,7 +156,7 @@ async fn erased(client: &Client, subject: SubjectId) -> Subject {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("the copies of {subject} were never erased");
+    panic!("timeout: the copies of {subject} are not erased");
 }
 
 fn why() -> Because {
@@ -169,7 +170,7 @@ async fn started() -> (Started, Client) {
     (started, owner)
 }
 
-/// The rows of every view are what the log says now.
+/// Checks that the rows of every projection match the log.
 async fn views_are_true(client: &Client) {
     let said = client.examine().await.unwrap().text().await.unwrap();
     assert!(
@@ -184,7 +185,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     let app = started.app();
     let (install, job) = of_ada(app, &owner).await;
     let subject = SubjectId::Install(install);
-    // The log itself never had it in clear; what was folded from it has.
+    // The log never has it in clear text, unlike the projections.
     let log = "select string_agg(payload::text, '') from log_event";
     let log: String = sqlx::query_scalar(log).fetch_one(&app.pool).await.unwrap();
     assert_eq!(found(&log, &ALL), Vec::<&str>::new());
@@ -196,7 +197,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
         there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
         "{there:?}"
     );
-    // What somebody kept from before.
+    // Evidence from before the shredding.
     let kept = owner.checkpoint().await.unwrap();
     let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
@@ -205,7 +206,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     deprovisioned(app, &owner, install).await;
     assert!(owner.shred(subject, &why()).await.unwrap().changed);
     assert!(!owner.shred(subject, &why()).await.unwrap().changed);
-    // From the answer on, while its copies are still erased.
+    // Effective from the response, while copies are still being erased.
     let then = AsOfQuery {
         stream: "install/acme".into(),
         position: Some(kept.size),
@@ -228,7 +229,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "[erased]");
     views_are_true(&owner).await;
     assert_eq!(verify::verify(&app.pool, 0, |_| {}).await.unwrap().size, app.log().position());
-    // The bundle of before verifies as before; and one of now, against the checkpoint of before.
+    // The earlier bundle still verifies, and so does a new one against the earlier checkpoint.
     let keys = vec![kept.verifier_key.parse().unwrap()];
     Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
     let which = BundleQuery { prior_checkpoint: Some(kept.note.clone()), ..which };
@@ -254,7 +255,7 @@ async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
     erased(&owner, subject).await;
     let dump = dump(&started.database).await;
     assert_eq!(found(&dump, &[REASON, "Ada Lovelace"]), Vec::<&str>::new());
-    // The customer's own is still there.
+    // The customer's data remains.
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
     views_are_true(&owner).await;
@@ -266,7 +267,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
     let (started, owner) = started().await;
     let (install, _) = of_ada(started.app(), &owner).await;
     deprovisioned(started.app(), &owner, install).await;
-    // Two servers have one `keys` directory.
+    // Two servers share one `keys` directory.
     let data = tempfile::tempdir().unwrap();
     std::fs::create_dir(data.path().join("keys")).unwrap();
     for entry in std::fs::read_dir(started.data.path().join("keys")).unwrap() {
@@ -278,7 +279,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
     let second = Server::start(options(data.path(), &started.database)).await.unwrap();
     let id = install.to_string();
     assert_eq!(second.app.engine.load::<Install>(&id).await.unwrap().inputs["size"], INPUT);
-    // All servers are stopped; the decision is in the log, and nothing else was done.
+    // All servers stop. The log has the decision, but nothing is erased.
     let database = started.database.clone();
     let token = started.owner_token();
     second.stop().await;
@@ -292,7 +293,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
     log.append(commit).await.unwrap();
     let key = "select wrapped is not null from subject_key where subject = $1";
     let key = sqlx::query_scalar::<_, bool>(key).bind(&id).fetch_one(log.pool()).await.unwrap();
-    assert!(key, "its key is there yet");
+    assert!(key, "the key still exists");
 
     let first = Server::start(options(started.data.path(), &database)).await.unwrap();
     let second = Server::start(options(data.path(), &database)).await.unwrap();
@@ -308,7 +309,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
         assert_eq!(state.inputs["size"], "[erased]");
     }
     assert_eq!(found(&dump(&database).await, &ALL), Vec::<&str>::new());
-    // And while both are at it: what one decides the other obeys, as soon as it hears of it.
+    // With both servers running, each applies a shredding by the other.
     let of_first = Client::new(&target(&first)).unwrap();
     let inputs = BTreeMap::from([("size".to_owned(), INPUT.to_owned())]);
     let made = CreateInstall { inputs, ..new_install("initech") };

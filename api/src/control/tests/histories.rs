@@ -1,4 +1,4 @@
-//! The history of installs: as a bundle, and of all of them between two points.
+//! History of installs: as a bundle, and as a diff of all installs.
 use std::collections::BTreeSet;
 
 use cli::client::{Client, ClientError, proven_history};
@@ -51,7 +51,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     let step = owner.run(run).await.unwrap().dag[0].id;
     let word = ApproveRun { step, digest: digest(2), reason: REASON.into() };
     let approved = owner.approve(run, &word).await.unwrap().position;
-    // The apply job is queued: nothing is added to the history from here on.
+    // The apply job is queued. From here on, nothing is added to the history.
     first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
     let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
 
@@ -68,7 +68,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     assert_eq!(proven.streams.len(), streams.len());
     let complete = |of: &Complete| matches!(of, Complete::FromSequences { .. });
     assert!(proven.streams.iter().all(|stream| complete(&stream.complete)), "{proven:?}");
-    // It leaves the vendor: nothing that is a person's goes with it.
+    // The bundle leaves the vendor, so it contains no personal data.
     assert!(!text.contains(REASON) && !text.contains("Ann Lee"), "{text}");
 
     let which = BundleQuery { names: Some(true), reasons: Some(true), ..of_install("acme") };
@@ -78,7 +78,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     let names = added.names.as_ref().unwrap();
     assert_eq!(names.get(&me.principal.to_string()).map(String::as_str), Some("Ann Lee"));
     assert_eq!(added.reasons.as_ref().unwrap()[&approved], REASON);
-    // One flag is not the other, and neither goes with hashes.
+    // The flags are independent, and neither is valid with hashes only.
     let which = BundleQuery { names: Some(true), ..of_install("acme") };
     assert!(!bundle(&owner, &which).await.1.contains(REASON));
     let which = BundleQuery { hashes_only: Some(true), ..which };
@@ -91,7 +91,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     let (found, _) = bundle(&owner, &hashes).await;
     assert_eq!(found.check(&keys, None).unwrap().streams.len(), streams.len());
     assert_eq!(proven_history(&found), Ok(None));
-    // The install's own stream alone is still there to be asked for.
+    // The stream of the install alone can still be requested.
     let own = BundleQuery { stream: Some("install/acme".into()), ..BundleQuery::default() };
     assert!(matches!(bundle(&owner, &own).await.0.subject, Subject::Stream(_)));
     assert_eq!(refused(owner.bundle(&of_install("nobody")).await.map(drop)).0, 404);
@@ -126,7 +126,7 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     let which = InstallsBetweenQuery { cursor: page.next, ..which };
     let page = owner.installs_between(&which).await.unwrap();
     assert_eq!((ids(&page), page.next), (names[2..].to_vec(), None));
-    // The second page reads no range again.
+    // The second page uses the cached range.
     let which = InstallsBetweenQuery {
         to_position: Some(page_end),
         cursor: Some(acme.id.to_string()),
@@ -135,7 +135,7 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     let known = BTreeSet::from([acme.id, globex.id]);
     started.app().changed.keep((start, page_end), known.into());
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
-    // Only those of which something was recorded in between.
+    // Lists only installs with events in the range.
     let which = InstallsBetweenQuery { to_position: Some(globex.position), ..from(start) };
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
     assert!(acme.position <= start);
@@ -161,7 +161,7 @@ async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     let events = app.log().read_stream(&StreamId::of::<Run>(run), 0).await.unwrap();
-    // Only an event of the run is in between.
+    // The range contains one event, which belongs to the run.
     let requested = events[0].position;
     let which = InstallsBetweenQuery {
         from_position: Some(requested - 1),

@@ -1,4 +1,4 @@
-//! A change that is sent twice is done once.
+//! Idempotency keys: a repeated change is made once.
 use reqwest::StatusCode;
 use schemas::control::installs::EnrolmentIssued;
 use serde_json::{Value, json};
@@ -101,7 +101,7 @@ async fn a_caller_that_goes_away_parts_no_change_from_its_answer() {
     }
 }
 
-/// Wait until the answer is kept.
+/// Waits until the response is stored.
 async fn kept(started: &Started, key: &str) {
     until(async || {
         let kept = "select response is not null from log_command where idempotency_key = $1";

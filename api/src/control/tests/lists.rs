@@ -1,4 +1,4 @@
-//! A list asks the database as often for many things as for few.
+//! The number of statements of a list does not depend on its length.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -13,11 +13,11 @@ use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
 use super::{new_install, refused, with_install};
 
-/// Counts what is asked of views and of the log, by whatever this thread does.
+/// Counts the statements of this thread that read projections or the log.
 #[derive(Clone, Default)]
 struct Statements(Arc<AtomicUsize>);
 
-/// What `sqlx` says of a statement.
+/// Visitor for the statement in an event of `sqlx`.
 struct IsRead(bool);
 
 impl Visit for IsRead {
@@ -55,7 +55,7 @@ async fn a_page_costs_as_many_statements_as_a_row() {
     }
     let statements = Statements::default();
     let _heard = tracing::subscriber::set_default(statements.clone());
-    // What the server does by itself is counted too, now and then: the least of a few is the call's own.
+    // Background tasks may add to the counts, so the minimum of several attempts is taken.
     let least = async |limit: u32| {
         let mut counts = vec![];
         for _ in 0..5 {
@@ -70,11 +70,11 @@ async fn a_page_costs_as_many_statements_as_a_row() {
         counts.into_iter().min().unwrap()
     };
     let (few, many) = (least(1).await, least(4).await);
-    assert!(few >= 3, "statements are heard: {few}");
+    assert!(few >= 3, "statements are not counted: {few}");
     assert_eq!(few, many);
 }
 
-/// The status and the code of a refusal, and whether its detail says this.
+/// Status and code of a problem, after a check of its detail.
 fn says<T: std::fmt::Debug>(answer: Result<T, ClientError>, detail: &str) -> (u16, String) {
     let said = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
     assert!(said.contains(detail), "{said:?} does not contain {detail:?}");
@@ -122,7 +122,7 @@ async fn a_filter_with_an_id_that_nothing_has_is_not_answered_with_an_empty_list
         assert_eq!(says(owner.events(&by(&actor)).await, &actor), missing);
     }
     let bad = (400, "bad_request".to_owned());
-    assert_eq!(says(owner.events(&by("ann")).await, "names no actor"), bad);
+    assert_eq!(says(owner.events(&by("ann")).await, "invalid actor"), bad);
     assert_eq!(says(owner.events(&by("policy:x")).await, "run_goes_on"), bad);
     assert_eq!(
         says(owner.events(&by("timer:x")).await, "approval_expiry, auto_retry, liveness"),

@@ -1,4 +1,4 @@
-//! Installs that are moved between versions and given inputs, and runs that are asked for again.
+//! Upgrades, rollbacks and input changes of installs, and retries of runs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use cli::client::Client;
@@ -27,7 +27,7 @@ use ulid::Ulid;
 use super::{bundle_of, bundle_with, new_install, refused, with_install};
 use crate::{execute::Call, server::testing::Started};
 
-/// The install has a runner and both components, of version 1.
+/// Records a runner and both components at version 1.
 async fn is_there(started: &Started, install: InstallId) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = started.app().engine.transact(&call, move |unit| {
@@ -89,14 +89,14 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     is_there(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
 
-    // Version 2 wants an input that version 1 does not know: they are given together.
+    // Version 2 requires an input that version 1 lacks. Both must be set in one request.
     assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
     assert_eq!(refused(owner.update_install("acme", &give("zones", Some("3"))).await).0, 422);
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     let run = moved.run.unwrap();
     assert_eq!(owner.run(run).await.unwrap().run.kind, "upgrade");
 
-    // What the run renders stands still while it goes on.
+    // The values that a run renders cannot change while it is in progress.
     let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();
     assert!(excluded.contains(&run.to_string()), "{excluded}");
     let excluded = owner.update_install("acme", &give("zones", Some("4"))).await;
@@ -104,14 +104,15 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
     assert_eq!((again.changed, again.run), (false, None));
 
-    // It came to nothing, so the same words ask for the same again.
+    // The run changed nothing, so the same request starts another one.
     end(&owner, run).await;
     let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"zones": "3"}));
     end(&owner, again.run.unwrap()).await;
 
-    // Back: what version 1 does not know is kept and not passed, what it wants is still there.
+    // Rollback: inputs that version 1 does not declare are kept but not used, and its own inputs
+    // are still set.
     let back = owner.update_install("acme", &to(1, &[])).await.unwrap().run.unwrap();
     assert_eq!(owner.run(back).await.unwrap().run.kind, "rollback");
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
@@ -192,7 +193,7 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
         })
     });
     done.await.unwrap();
-    // What the policy asks for when a stack was reported.
+    // The policy calls this after a runner reported the stack outputs.
     crate::usecases::runs::provision(app, &system(), install).await.unwrap();
     let state = app.engine.load::<Install>(install).await.unwrap();
     assert!(state.components.is_empty() && state.runs.is_empty(), "{:?}", state.runs);
@@ -234,12 +235,12 @@ async fn what_a_version_brought_keeps_the_inputs_that_it_is_destroyed_with() {
     owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
     let less = to(2, &[("zones", Some("3")), ("size", None)]);
     let said = owner.update_install("acme", &less).await.unwrap_err().to_string();
-    assert!(said.contains("base came with version 1"), "{said}");
+    assert!(said.contains("base was deployed by version 1"), "{said}");
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     assert!(moved.run.is_some());
 }
 
-/// The install has a runner, and an apply of one component was begun and failed.
+/// Records a runner, and a failed apply of one component.
 async fn half_done(started: &Started, install: InstallId, name: &'static str) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = started.app().engine.transact(&call, move |unit| {
@@ -285,7 +286,7 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
         let shown = owner.install("acme").await.unwrap();
         shown.components.into_iter().find(|part| part.name == "shop").unwrap()
     };
-    // What was told beside the API is seen a moment later.
+    // These commands bypass the API, so no request waits for their projection.
     for _ in 0..100 {
         if shop().await.state != "absent" {
             break;
@@ -307,7 +308,7 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
     assert_eq!(names(over).await, ["shop"]);
 }
 
-/// Every step of this run fails, and the install knows that the run failed.
+/// Fails every step of this run and finishes it on the install.
 async fn fail(started: &Started, install: InstallId, run: RunId) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = started.app().engine.transact(&call, move |unit| {
@@ -327,7 +328,7 @@ async fn fail(started: &Started, install: InstallId, run: RunId) {
     done.await.unwrap();
 }
 
-/// The state of the install, as soon as it is this one.
+/// Waits until the install has this state.
 async fn becomes(owner: &Client, state: &str) {
     for _ in 0..200 {
         if owner.install("acme").await.unwrap().state == state {
@@ -350,7 +351,7 @@ async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
     fail(&started, made.id, run).await;
     becomes(&owner, "failed").await;
 
-    // The rollback shows what was different at version 1, and what of it the rollback keeps.
+    // The diff shows which inputs differed at version 1 and would be kept.
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
     let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
     let shown = owner.diff("shop", &which).await.unwrap().impact;
@@ -406,7 +407,7 @@ async fn the_impact_on_one_install_names_no_other() {
     assert_eq!(all.impact.len(), 2);
 }
 
-/// An apply of version 2 of this component waits for a runner.
+/// Queues an apply of version 2 of this component.
 async fn queued_apply(started: &Started, install: InstallId, name: &'static str) -> JobId {
     let job = JobId(Ulid::new());
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));

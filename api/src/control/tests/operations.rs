@@ -1,4 +1,4 @@
-//! What an operator sees: approvals in advance, resolutions, failures and what waits.
+//! Views for operators: advance approvals, resolutions, failures and waiting work.
 use domain::{
     actor::Actor,
     ids::{ExecutionId, RunnerId, SessionId, TokenId},
@@ -103,7 +103,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
     assert!(text.contains("stead_approvals_oldest_seconds 0\n"), "{text}");
     assert!(text.contains("stead_runners_disconnected 0\n"), "{text}");
     assert!(text.contains("stead_runs_failed_total{kind=\"provision\"} 0\n"), "{text}");
-    // given a plan that waits, and a run whose input is no number by now
+    // Given a plan that waits for approval, and a run whose input is not a number.
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     enrolled(app, beta.id).await;
@@ -113,7 +113,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
     built(&started).await;
     plan_is_made(app, run).await;
     first(app, run, waiting).await;
-    // then both are seen
+    // Then the metrics count both.
     until(async || {
         let text = metrics(&started).await;
         let failed = text.contains("stead_runs_failed_total{kind=\"provision\"} 1\n");
@@ -122,7 +122,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
     .await;
 }
 
-/// A runner of builds, told these things.
+/// Build runner that has handled these commands.
 async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
@@ -162,14 +162,15 @@ async fn runners_that_are_silent_without_a_reason_are_a_metric() {
     let app = started.app();
     let silent = |stopped| RunnerCommand::Disconnect { last_contact_at: app.now(), stopped };
     let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "gone".into() };
-    // given two that are silent, one that ended in order, one that was revoked, and one that is there
+    // Given two disconnected runners, one that stopped, one that was revoked, and one that is
+    // connected.
     let (first, _) =
         (runner(app, vec![silent(false)]).await, runner(app, vec![silent(false)]).await);
     runner(app, vec![silent(true)]).await;
     runner(app, vec![silent(false), revoke]).await;
     runner(app, vec![]).await;
     until(async || says(&started, "stead_runners_disconnected 2\n").await).await;
-    // when one of them is back
+    // When one of them reconnects.
     tell(app, first, vec![RunnerCommand::Reconnect]).await;
     until(async || says(&started, "stead_runners_disconnected 1\n").await).await;
 }

@@ -1,4 +1,4 @@
-//! Who said what to which plan: people by their names, plans by their digests.
+//! Approvals and denials, with the names of principals and the digests of plans.
 use std::{collections::BTreeSet, time::Duration};
 
 use cli::client::Client;
@@ -27,7 +27,7 @@ fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-/// A run of one step, the plan of which waits for a word; asked for by this principal.
+/// Run of this principal with one step, whose plan waits for approval.
 async fn plan_that_waits(
     started: &Started,
     install: InstallId,
@@ -81,13 +81,13 @@ async fn plan_that_waits(
         })
     });
     done.await.unwrap();
-    // No client was told of this position, so none would ask for it.
+    // No client knows this position, so none would request it.
     let app = started.app();
     app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     (run, step)
 }
 
-/// Somebody of this name who may approve.
+/// Approver with this name.
 async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId, Client) {
     let ask = CreateToken { name: Some(name.into()), role: Role::Approver, expires_in_s: None };
     let made = owner.create_token(&ask).await.unwrap();
@@ -98,7 +98,7 @@ async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId
 async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() {
     let (started, owner, made) = with_install().await;
     let me = owner.whoami().await.unwrap();
-    assert_eq!(me.name.as_deref(), Some("owner"), "who was made at the first start");
+    assert_eq!(me.name.as_deref(), Some("owner"), "name of the first owner");
     let (ann, as_ann) = approver(&started, &owner, "Ann Lee").await;
     assert_eq!(as_ann.whoami().await.unwrap().name.as_deref(), Some("Ann Lee"));
     let all = owner.tokens(&Listing::default()).await.unwrap().items;
@@ -117,14 +117,14 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     let versions = owner.versions("shop", &Listing::default()).await.unwrap().items;
     assert_eq!(versions[0].published_by_name.as_deref(), Some("owner"));
 
-    // An auditor reads the name beside the id; what is exported, and proven, knows only the id.
+    // An auditor sees the name next to the id. Exports and proofs have only the id.
     let which = EventsQuery { event_type: Some("run.approved".into()), ..Default::default() };
     let event = owner.events(&which).await.unwrap().items.remove(0);
     assert_eq!((&event.actor, event.actor_name.as_deref()), (&ann.to_string(), Some("Ann Lee")));
     let export = owner.export(&EventsQuery::default()).await.unwrap().text().await.unwrap();
     assert!(export.contains(&ann.to_string()) && !export.contains("Ann Lee"));
 
-    // Another name is shown from now on, of what was done before too; then none.
+    // A new name also applies to earlier actions. Then the name is removed.
     let name = |name: Option<&str>| NamePrincipal { name: name.map(str::to_owned) };
     assert!(owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
     assert!(!owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
@@ -135,7 +135,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     assert_eq!(refused(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
     let nobody = PrincipalId(Ulid::new());
     assert_eq!(refused(owner.name_principal(nobody, &name(Some("x"))).await).0, 404);
-    // A name that was kept for one who was never made can be forgotten all the same.
+    // The name of a principal that was never created can be removed.
     names::keep(&started.app().pool, nobody, "Bo", started.app().now()).await.unwrap();
     assert!(owner.name_principal(nobody, &name(None)).await.unwrap().changed);
     assert_eq!(refused(owner.name_principal(nobody, &name(None)).await).0, 404);
@@ -152,7 +152,7 @@ async fn a_no_is_on_the_plan_that_was_read_and_on_no_other() {
     let position = started.app().log().position();
     let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
     let said = owner.deny(run, &deny(9)).await.unwrap_err().to_string();
-    assert!(said.contains(&digest(1).to_string()), "which plan waits: {said}");
+    assert!(said.contains(&digest(1).to_string()), "no digest of the current plan: {said}");
     assert_eq!(refused(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
     let waits = owner.run(run).await.unwrap();
     assert_eq!(waits.dag[0].state, "waiting_for_approval", "{waits:?}");

@@ -1,4 +1,4 @@
-//! What an auditor can find out without believing the server.
+//! Checks that an auditor can make without trusting the server.
 use cli::client::{Client, Verifier, lines, server_events};
 use futures::{StreamExt, pin_mut};
 use proof::{Hash, checkpoint::Checkpoint, tree};
@@ -127,7 +127,7 @@ async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
             assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
         }
     }
-    // All at once, by several workers: each is told of, then all.
+    // Rebuilds all projections with several workers: reports each one, then the total.
     let told = worked(&owner, "all", "rebuild", Some(3)).await;
     let done: Vec<_> = told.iter().filter(|one| one.state == "done").collect();
     assert_eq!(done.len(), all.len() + 1);
@@ -205,7 +205,7 @@ async fn one_examination_goes_on_at_a_time() {
 
 #[tokio::test]
 async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_are_over() {
-    // given one that reads the log, which takes long
+    // Given a check whose read of the log is blocked.
     let (started, _, _) = with_install().await;
     let app = started.app();
     let mut long = app.pool.begin().await.unwrap();
@@ -222,19 +222,19 @@ async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_a
         "select count(*) from pg_locks where not granted and relation = 'log_event'::regclass";
     let waits = async || sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *long).await.unwrap();
     tokio::select! {
-        _ = listener.next() => panic!("there is nothing to be told yet"),
+        _ = listener.next() => panic!("unexpected progress"),
         () = until(waits, 1) => {}
     }
-    // when the listener goes away, then there is no second one
+    // When the client disconnects, no second check can start.
     drop(listener);
     assert_eq!(app.examining.available_permits(), 0);
-    // and when its part is over, there may be one
+    // When the verification task finishes, another check can start.
     long.rollback().await.unwrap();
     let free = async || i64::try_from(app.examining.available_permits()).unwrap();
     until(free, 1).await;
 }
 
-/// Until that many are counted.
+/// Waits until the count is reached.
 async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
     for _ in 0..400 {
         if count().await >= enough {
@@ -242,7 +242,7 @@ async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
         }
         tokio::time::sleep(std::time::Duration::from_millis(25)).await;
     }
-    panic!("it never came");
+    panic!("timeout");
 }
 
 #[tokio::test]
@@ -257,5 +257,5 @@ async fn an_examination_says_what_it_did_not_look_at() {
     let findings = examined(&owner).await;
     let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
     assert_eq!(of_events.len(), 101);
-    assert!(of_events[100].contains("was not looked at"), "{:?}", of_events[100]);
+    assert!(of_events[100].contains("were not checked"), "{:?}", of_events[100]);
 }

@@ -1,4 +1,4 @@
-//! What a sync would change, and what that would plan in each install.
+//! Impact of a sync on installs.
 use std::collections::BTreeSet;
 
 use app_config::model::TriggerKind;
@@ -20,7 +20,7 @@ use crate::{
     server::testing::Started,
 };
 
-/// Everything that the install's version wants is there, as it wants it.
+/// Records the desired state of the install's version as its actual state.
 pub(super) async fn brought(started: &Started, id: InstallId) {
     let app = started.app();
     let install = app.engine.load::<Install>(id).await.unwrap();
@@ -74,7 +74,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
     done.await.unwrap();
 }
 
-/// Name, version, and what is planned or why nothing can be.
+/// Name, version, and the planned operations or the problem.
 fn said(reach: &[Impact]) -> Vec<String> {
     let one = |reach: &Impact| {
         let plans: Vec<_> =
@@ -96,7 +96,7 @@ async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
     brought(&started, acme.id).await;
     let would = async |bytes| owner.sync_against("shop", bytes, None).await.unwrap();
 
-    // The same: nothing. Another source of `base`: itself, and `shop`, which reads it.
+    // The same bundle has no impact. A new source of `base` affects it and its dependent `shop`.
     assert_eq!(
         said(&would(bundle("1")).await.diff.impact),
         ["acme@1: ", "beta@1 (nothing there): apply base, apply shop"]
@@ -106,19 +106,19 @@ async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
     let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.what, &*c.name)).collect();
     assert_eq!(changed, [("component", "base")]);
     assert_eq!(said(&other.diff.impact)[0], "acme@1: apply base, apply shop");
-    // What goes is destroyed when what read it has moved off.
+    // A removed component is destroyed after its dependents have changed.
     let gone = would(bundle_of("1", "size", None)).await;
     assert_eq!(said(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
-    // An install that cannot follow says why.
+    // An install that cannot use the version has a problem.
     let asks = would(bundle_with("1", "zones", "2")).await;
     assert_eq!(
         said(&asks.diff.impact)[0],
-        "acme@1: the input `zones` is required and was not given"
+        "acme@1: the input `zones` is required but was not given"
     );
     assert_eq!(owner.app("shop").await.unwrap().version, 1);
     assert!(owner.install("acme").await.unwrap().runs.is_empty());
 
-    // Against an older version the changes are others; what is reached hangs on what is there.
+    // The base version determines the differences. The impact depends only on the actual state.
     owner.sync("shop", bundle("2"), false).await.unwrap();
     let newest = would(bundle("2")).await;
     assert!(newest.diff.changes.is_empty());

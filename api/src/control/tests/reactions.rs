@@ -1,4 +1,4 @@
-//! What the server does by itself, and what becomes of it when it cannot.
+//! Reactions of policies, and dead letters.
 use std::time::Duration;
 
 use domain::{
@@ -36,7 +36,7 @@ fn meta() -> Meta {
     Meta::new(domain::actor::Actor::System, Ulid::new().to_string())
 }
 
-/// Wait until it is there.
+/// Waits until the value exists.
 pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = look().await {
@@ -44,10 +44,10 @@ pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("it never came");
+    panic!("timeout");
 }
 
-/// A fact, as it stands in the log.
+/// Appends an event to the stream of an install.
 pub(super) async fn happened(log: &EventLog, install: InstallId, event: &str, fact: Value) {
     let stream = StreamId::new("install", install.to_string());
     let expected = log.version(&stream).await.unwrap();
@@ -72,7 +72,7 @@ pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
         .await
 }
 
-/// The state of the first step, when it is one of these.
+/// Waits until the first step has a matching state.
 pub(super) async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
     until(async || {
         let run = app.engine.load::<Run>(run).await.unwrap();
@@ -86,7 +86,7 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
     Some((*reason, detail.clone()))
 }
 
-/// The build of the app's first component is done, and its runs go on.
+/// Completes the build of the app's first component, so that waiting runs advance.
 pub(super) async fn built(started: &Started) {
     built_of(started, "base").await;
 }
@@ -109,7 +109,7 @@ async fn built_of(started: &Started, component: &str) {
     assert_eq!(done.await.unwrap().answer, 1);
 }
 
-/// A runner takes the job, says this of it, and has done it.
+/// Claims the job, sends this report and completes the job.
 pub(super) async fn worked(app: &App, job: JobId, said: Report) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
@@ -131,7 +131,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
-    // The one that will fail is the first in line.
+    // The run that fails is first in the queue.
     enrolled(app, beta.id).await;
     let beta_run = run_of(app, beta.id).await;
     enrolled(app, acme.id).await;
@@ -147,7 +147,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
     let (reason, detail) = first(app, beta_run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("size"), "{detail}");
-    // Nothing of it is left standing, and the install is free.
+    // The run is finished, and the install can start another.
     let run = app.engine.load::<Run>(beta_run).await.unwrap();
     assert_eq!(run.outcome, Some(Outcome::Failed));
     assert!(app.engine.load::<Install>(beta.id).await.unwrap().runs.is_empty());
@@ -157,7 +157,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 #[tokio::test]
 async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_heard() {
     const INSTALLS: usize = 48;
-    // given installs whose runners were all heard of while no server reacted
+    // Given installs whose runners enrolled while no server ran.
     let (started, owner, _) = with_install().await;
     let mut installs = vec![];
     for number in 0..INSTALLS {
@@ -172,10 +172,10 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
         stack_outputs_reported(&log, *install).await;
     }
     drop(log);
-    // when one starts
+    // When a server starts.
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
-    // then all of them wait for the build, and none was put off for good
+    // Then all runs wait for the build, and there are no dead letters.
     let builds = super::owner(&started).builds(&BuildsQuery::default()).await.unwrap().items;
     let build = builds.iter().find(|build| build.component_name == "base").unwrap().id;
     let app = started.app();
@@ -195,7 +195,7 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
 
 #[tokio::test]
 async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
-    // given an install whose first run, which it asked for itself, has failed, and one whose run goes on
+    // Given an install whose first provision failed, and one whose run is in progress.
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
@@ -208,7 +208,7 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
     happened(app.log(), beta.id, "install.inputs_changed", wrong).await;
     built(&started).await;
     until(async || app.engine.load::<Run>(failed).await.unwrap().outcome).await;
-    // and who could be provisioned now
+    // And the first install could be provisioned now.
     let right = json!({"type": "inputs_changed", "set": {"size": "1"}, "by": by});
     happened(app.log(), beta.id, "install.inputs_changed", right).await;
     let Started { server, data, http, database } = started;
@@ -220,7 +220,7 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
     };
     let before = caused().await;
     assert!(before > 5, "{before}");
-    // when a server starts again with the position that the first one began with
+    // When a server starts with the initial consumer position.
     sqlx::query("update log_consumer set position = 0 where name = 'policies'")
         .execute(&pool)
         .await
@@ -234,15 +234,15 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
         (progress.position == app.log().position()).then_some(())
     })
     .await;
-    // then no run was asked for again, and no job
+    // Then no run and no job is requested twice.
     assert_eq!(caused().await, before);
     started.server.stop().await;
 }
 
 #[tokio::test]
 async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_mended() {
-    // given two runs that wait for one build, and a row of the first, written with its events, that is spoiled
-    // beneath the server
+    // Given two runs that wait for one build, and an invalid row of the first run in an inline
+    // projection.
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
@@ -253,7 +253,7 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
-    // A run that waits for nobody has no row; this one has what no program writes.
+    // A run without timers has no row. Stead never writes this one.
     let spoil =
         sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
     spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
@@ -261,18 +261,19 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
         let server = Server::start(options(data.path(), &database)).await.unwrap();
         Started { server, data, http: http.clone(), database: database.clone() }
     };
-    // when the build is done
+    // When the build completes.
     let started = start(data).await;
     let app = started.app();
     built(&started).await;
-    // then the one run goes on, and the fact is parked for the other one's sake, where people look
+    // Then the second run advances, and the event is listed as a dead letter because of the first
+    // run.
     first(app, other, StepState::job).await;
     until(async || {
         let all = super::owner(&started).projections().await.unwrap().items;
         (all.iter().find_map(|one| one.dead_letters) == Some(1)).then_some(())
     })
     .await;
-    // and what happens afterwards is reacted to
+    // And later events are processed.
     super::owner(&started).sync("other", bundle("2"), false).await.unwrap();
     until(async || {
         let jobs = super::owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
@@ -281,10 +282,10 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     .await;
     let Started { server, data, .. } = started;
     server.stop().await;
-    // when the row is mended
+    // When the row is repaired.
     let mend = sqlx::query("delete from projection_timers where key = $1");
     mend.bind(spoiled.to_string()).execute(&pool).await.unwrap();
-    // then the run goes on, and nothing is parked
+    // Then the run advances, and there is no dead letter.
     let started = start(data).await;
     first(started.app(), spoiled, StepState::job).await;
     until(async || {
@@ -295,7 +296,7 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     started.server.stop().await;
 }
 
-/// A runner has planned the first step of a run: it would make one thing.
+/// Completes the plan job of the run's first step with a plan that adds one resource.
 pub(super) async fn plan_is_made(app: &App, run: RunId) {
     let plan = PlanReport {
         digest: digest(2),
@@ -311,7 +312,7 @@ pub(super) async fn plan_is_made(app: &App, run: RunId) {
     worked(app, first(app, run, StepState::job).await, Report::Plan(plan)).await;
 }
 
-/// The first step of a run is planned, and needs nobody's word: the job that applies it.
+/// Plans the first step of a run that needs no approval. Returns its apply job.
 async fn planned(app: &App, run: RunId) -> JobId {
     plan_is_made(app, run).await;
     first(app, run, |state| {
@@ -323,7 +324,7 @@ async fn planned(app: &App, run: RunId) -> JobId {
 
 #[tokio::test]
 async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
-    // given a component that reads an output of another, which has none of that name
+    // Given a component that reads an output that its dependency lacks.
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
@@ -334,7 +335,7 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
     built_of(&started, "shop").await;
     let outputs = [("name".to_owned(), json!("base"))].into();
     worked(app, planned(app, run).await, Report::Outputs { outputs }).await;
-    // when its step is composed, then file, line, column and variable are in the event
+    // When its step is rendered, the event has the file, line, column and variable.
     until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     let query = EventsQuery {
         event_type: Some("run.step_failed".into()),
@@ -361,7 +362,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
     let run = run_of(app, acme.id).await;
     built(&started).await;
     let applying = planned(app, run).await;
-    // It fits into the job's own event, and not into the install's, which says more.
+    // The outputs fit into the event of the job, but not into the larger event of the install.
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
     worked(app, applying, Report::Outputs { outputs }).await;
     let (reason, detail) = first(app, run, failed).await;
@@ -395,7 +396,7 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
     let app = started.app();
     enrolled(app, acme.id).await;
     owner(&started).sync("other", bundle("2"), false).await.unwrap();
-    // The builds of the other app get their jobs all the same.
+    // The builds of the other app still get their jobs.
     until(async || {
         let jobs = owner(&started).jobs(&JobsQuery::default()).await.unwrap().items;
         (jobs.len() == 4).then_some(())
@@ -410,7 +411,7 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
     assert!(app.engine.load::<Install>(acme.id).await.unwrap().runs.is_empty());
     started.server.stop().await;
 
-    // What was lost is back: what was parked is done.
+    // When the blob is restored, the dead letter is processed.
     sqlx::query("insert into blob (digest, bytes, created_at) values ($1, $2, now())")
         .bind(&lost)
         .bind(bytes)

@@ -1,4 +1,4 @@
-//! What is refused, with which word, and that it changes nothing.
+//! Rejected requests: their codes, and that they change nothing.
 use std::{io::Read as _, time::Duration};
 
 use cli::client::{Client, server_events};
@@ -75,7 +75,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let second = client(&started, &made.token.unwrap());
-    // Both at once: one of them is left.
+    // If both revoke concurrently, one of them remains.
     let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
     let refusals = [both.0, both.1].into_iter().filter(|said| said.is_err()).count();
     assert_eq!(refusals, 1);
@@ -99,11 +99,13 @@ async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
     assert!(!first.revoke_role(made.principal, "auditor").await.unwrap().changed);
     assert_eq!(refused(other.checkpoint().await), (403, "forbidden".into()));
     assert_eq!(other.whoami().await.unwrap().roles, ["approver"]);
-    // Nobody gives a role to themselves, nor to somebody who is not known.
+    // Principals cannot grant roles to themselves, and a role cannot be granted to an unknown
+    // principal.
     assert_eq!(refused(other.grant_role(made.principal, "owner").await).0, 403);
     assert_eq!(refused(first.grant_role(PrincipalId(Ulid::new()), "owner").await).0, 404);
     assert!(matches!(refused(first.grant_role(me, "king").await).0, 400 | 404));
-    // The last owner stays one; of two who take it from each other at once, one does.
+    // The last owner keeps the role. If two owners revoke each other concurrently, one of them
+    // remains.
     assert_eq!(refused(first.revoke_role(me, "owner").await), (409, "rejected".into()));
     first.grant_role(made.principal, "owner").await.unwrap();
     let both =
@@ -130,7 +132,7 @@ async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
     assert_eq!((status, &problem["code"]), (401, &json!("token_revoked")));
     let none = TokenId(Ulid::new());
     assert_eq!(refused(owner.revoke_enrolment_token(none, &why).await).0, 404);
-    // One that was used is not taken back: the runner is.
+    // A used token cannot be revoked. The problem names the runner to revoke instead.
     let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
     let mut body = body;
     body["token"] = json!(another.token);
@@ -162,7 +164,7 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
     assert_eq!(refused(owner.update_install("acme", &nothing).await).0, 422);
     let far = UpdateInstall { config_version: Some(9), ..UpdateInstall::default() };
     assert_eq!(refused(owner.update_install("acme", &far).await).0, 404);
-    // Policies may have written of the builds meanwhile, nobody of the installs.
+    // Policies may have recorded events of builds in the meantime, but none of installs.
     let which = schemas::control::audit::EventsQuery {
         after: Some(position),
         stream: Some("install".into()),

@@ -1,4 +1,4 @@
-//! What the customer's stack gives out: given by the vendor, brought by the runner, missing.
+//! Stack outputs: set by the vendor, reported by the runner, or missing.
 use std::collections::BTreeMap;
 
 use cli::client::Client;
@@ -19,7 +19,8 @@ use super::{
 };
 use crate::server::testing::Started;
 
-/// `net` cannot do without the VPC; `log` asks for a bucket, and can do without; `dns` is where the account is.
+/// App with three components. `net` requires the VPC, `log` reads the bucket optionally, `dns`
+/// reads the location of the account.
 async fn with_stack(outputs: Value) -> (Started, Client, InstallCreated) {
     let started = Started::new().await;
     let owner = owner(&started);
@@ -97,7 +98,7 @@ async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() 
     assert_eq!(stack, expected);
     assert_eq!(account, json!({"aws": {"region": "eu-2", "account_id": "1"}}));
 
-    // The vendor is told that another word of theirs changes nothing.
+    // The vendor's value for an output that the runner reported is rejected.
     let change = async |changes| owner.update_install("acme", &outputs(changes)).await;
     for vain in [json!({"region": "eu-3"}), json!({"account_id": null}), json!({"zone": null})] {
         assert_eq!(refused(change(vain).await).0, 422);
@@ -121,10 +122,10 @@ async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
     let error = &said["errors"][0];
     assert_eq!(error["field"], "stack_outputs.vpc_id");
     assert_eq!((&error["file"], &error["line"]), (&json!("components/net.toml"), &json!(6)));
-    assert_eq!(said["errors"].as_array().unwrap().len(), 1, "the bucket is only asked for: {said}");
+    assert_eq!(said["errors"].as_array().unwrap().len(), 1, "the bucket is optional: {said}");
     let (_, said) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
     assert_eq!(said["errors"][0]["field"], "stack_outputs.region", "{said}");
-    // Nothing of it happened, and the token is as good as before.
+    // Nothing is recorded, and the token can still be used.
     let install = started.app().engine.load::<Install>(made.id).await.unwrap();
     assert_eq!((install.stack.is_none(), install.was_begun), (true, false));
     owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();

@@ -1,4 +1,4 @@
-//! The versions of a component's state: recorded, told to the runner, and replaced by a decision only.
+//! Versions of a component's state: recorded, sent to the runner, and replaced only by a decision.
 use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
     install::Install,
@@ -20,7 +20,7 @@ fn version(serial: u64) -> StateVersion {
     StateVersion { lineage: "lineage-1".into(), serial }
 }
 
-/// A runner plans from the state with this serial.
+/// Completes a plan job that read the state with this serial.
 async fn planned_from(app: &App, job: JobId, serial: u64) {
     let plan = PlanReport {
         digest: digest(2),
@@ -58,14 +58,14 @@ async fn the_newest_state_is_in_the_manifest_and_goes_back_only_by_a_decision_wi
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     built(&started).await;
-    // given a plan that was made from serial 7
+    // Given a plan from the state with serial 7.
     planned_from(app, first(app, run, StepState::job).await, 7).await;
     let applying = first(app, run, |state| match state {
         StepState::Applying { job, .. } => Some(*job),
         _ => None,
     })
     .await;
-    // then the apply's manifest tells the runner
+    // Then the apply's manifest has this version.
     let work = app.engine.load::<Job>(applying).await.unwrap().work.unwrap();
     let kept = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
     let bytes = until(kept).await;
@@ -73,7 +73,7 @@ async fn the_newest_state_is_in_the_manifest_and_goes_back_only_by_a_decision_wi
     let newest = json!({ "lineage": "lineage-1", "serial": 7 });
     assert_eq!(manifest["state"], json!({ "newest": newest }));
 
-    // when a user accepts an older one
+    // When a user accepts an older version.
     let accept = |reason: &str| AcceptState {
         lineage: "lineage-1".into(),
         serial: 3,

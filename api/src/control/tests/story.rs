@@ -1,4 +1,4 @@
-//! What people do, in the order in which they do it.
+//! Workflows of users, in their usual order.
 use cli::client::server_events;
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
@@ -55,7 +55,7 @@ async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
 async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     let (_started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
-    assert!(!enrolment.command.contains(&enrolment.token), "it would be in a shell's history");
+    assert!(!enrolment.command.contains(&enrolment.token), "the shell history would have it");
     assert!(enrolment.command.contains("--data /var/lib/stead-runner --mode install"));
     let end = "--policy /var/lib/stead-runner/policy.toml --token-file -";
     assert!(enrolment.command.ends_with(end), "{}", enrolment.command);
@@ -95,7 +95,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
 #[tokio::test]
 async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried() {
     let (_started, owner, _) = with_install().await;
-    // The builds' jobs are queued by a policy, a moment after the sync.
+    // A policy queues the jobs of the builds shortly after the sync.
     let mut jobs = vec![];
     for _ in 0..100 {
         jobs = owner.jobs(&JobsQuery::default()).await.unwrap().items;
@@ -113,7 +113,7 @@ async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried(
     assert_eq!((gone.state.as_str(), gone.attempts.len()), ("cancelled", 0));
     assert_eq!(refused(owner.log(job.id, 1, 0).await).0, 404);
 
-    // Its build has failed then, a moment later, and is built again as a version of its own.
+    // Its build fails shortly afterwards. A retry publishes another version.
     let build = job.build.unwrap();
     while owner.build(build).await.unwrap().ended_at.is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

@@ -17,7 +17,8 @@ fn component(name: &str, more: &str) -> String {
     format!("{more}name = \"{name}\"\ntype = \"terraform_module\"\n[public_repo]\nrepo = \".\"\n")
 }
 
-/// `web` requires `db`; `cache` stands alone and is off in a new install; `web` and `db` are toggleable.
+/// `web` requires `db`. `cache` has no dependencies and is disabled by default. `web` and `db` are
+/// toggleable.
 fn shop() -> Bytes {
     let inputs = "[[input]]\nname = \"size\"\n";
     let web =
@@ -44,7 +45,7 @@ fn set(components: &[(&str, bool)]) -> UpdateInstall {
     UpdateInstall { components, reason: Some("CHG-7".into()), ..UpdateInstall::default() }
 }
 
-/// The messages of a request that was rejected as invalid.
+/// Messages of a request that was rejected as invalid.
 fn message<T: std::fmt::Debug>(response: Result<T, ClientError>) -> String {
     match response.unwrap_err() {
         ClientError::Problem(problem) => {
@@ -96,11 +97,11 @@ async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_name
     owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
     let told = message(owner.update_install("acme", &set(&[("web", true)])).await);
     assert!(told.contains("web requires db"), "{told}");
-    // What the config does not let installs choose, and what does not exist.
+    // The config does not permit this choice, or the component does not exist.
     let told = message(owner.update_install("acme", &set(&[("base", false)])).await);
     assert!(told.contains("set `toggleable = true` in components/base.toml"), "{told}");
     assert_eq!(refused(owner.update_install("acme", &set(&[("nope", false)])).await).0, 422);
-    // Nothing of a rejected request is recorded.
+    // A rejected request records nothing.
     assert_eq!(disabled(&owner).await, ["cache", "db", "web"]);
 }
 

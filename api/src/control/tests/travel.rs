@@ -1,4 +1,4 @@
-//! Any thing and any projection as it was, and what changed since.
+//! As-of queries of aggregates and projections, and diffs.
 use std::time::Duration;
 
 use cli::client::{Client, ClientError, server_events};
@@ -43,7 +43,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let me = owner.whoami().await.unwrap();
     let named = NamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
-    // given a run whose plan was approved and applied
+    // Given a run whose plan was approved and applied.
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     built(&started).await;
@@ -61,7 +61,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let job = job.await;
     worked(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() }).await;
     first(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(())).await;
-    // when it is asked what changed since the install was made
+    // When the install is compared with its state at creation.
     let told = owner.between(&between("install/acme", since, None)).await.unwrap();
     assert_eq!((told.stream, told.name.as_deref()), (format!("install/{}", acme.id), Some("acme")));
     let path = |path: &str| {
@@ -84,9 +84,11 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let base = &of_run.components[0];
     assert_eq!((base.name.as_str(), &base.before), ("base", &None));
     assert_eq!(base.after.as_ref().unwrap().config_version, 1);
-    assert!(told.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported"));
+    assert!(
+        told.other_events.iter().any(|event| event.event_type == "install.stack_outputs_reported")
+    );
     assert_eq!(told.complete_through, told.to.position);
-    // and of the run alone, since the approval: the same word, and only the apply
+    // The diff of the run since the approval has the same approval, and only the apply job.
     let told = owner.between(&between(&format!("run/{run}"), approved, None)).await.unwrap();
     assert!(told.changes.iter().any(|change| change.path.starts_with("steps[0].state")));
     let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
@@ -102,7 +104,7 @@ async fn of_another_thing_its_own_events_are_told() {
     assert_eq!(told.name.as_deref(), Some("shop"));
     let types: Vec<_> = told.other_events.iter().map(|event| &*event.event_type).collect();
     assert_eq!(types, ["app.created", "app.config_published"]);
-    // Nothing happened to it since: nothing changed.
+    // Without later events, nothing has changed.
     let told = owner.between(&between("app/shop", made.position, None)).await.unwrap();
     assert_eq!((told.changes.len(), told.other_events.len()), (0, 0));
 }
@@ -201,7 +203,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
     let said = owner.look("apps", &LookQuery::default()).await.map(drop);
     assert_eq!(refused(said), (503, "busy".into()));
     drop(taken);
-    // given somebody who looks while the log does not answer
+    // Given a query that waits for the log.
     let mut lock = app.pool.begin().await.unwrap();
     sqlx::raw_sql("lock table log_event in access exclusive mode")
         .execute(&mut *lock)
@@ -211,7 +213,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
         let _ = owner.look("apps", &LookQuery::default()).await;
     });
     until(async || (app.looking_back.available_permits() < all).then_some(())).await;
-    // when they go away, then the next may look, and need not wait for the log
+    // When its client disconnects, another query can start without waiting for the log.
     looking.abort();
     until(async || (app.looking_back.available_permits() == all).then_some(())).await;
     tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();

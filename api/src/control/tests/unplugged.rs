@@ -1,4 +1,4 @@
-//! Components whose type nothing deploys yet: published, shown, and refused when they are to be deployed.
+//! Components without a plugin: published and displayed, but their deploys are rejected.
 use cli::client::{Client, ClientError};
 use domain::{
     ids::RunId,
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::server::testing::Started;
 
-/// A chart from nowhere, and what reads it.
+/// Chart from a remote repository, and an action with a remote script.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\
                      [public_repo]\nrepo = \"acme/charts\"\ndirectory = \"front\"\n";
 const SHELL: &str = "name = \"nightly\"\n[[triggers]]\ntype = \"manual\"\n[[steps]]\nname = \"go\"\n\
@@ -27,7 +27,7 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
     Some((*reason, detail.clone()))
 }
 
-/// It is over as soon as it begins: nobody may ever see it going on.
+/// Returns the run. It fails at once, so it may never appear among the active runs.
 async fn run_of(owner: &Client) -> RunId {
     until(async || Some(owner.runs(&RunsQuery::default()).await.unwrap().items.first()?.id)).await
 }
@@ -57,15 +57,12 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
     let shown: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
     assert_eq!(shown, [("front", "helm_chart", "absent")]);
 
-    // Of itself the install provisions: the step fails with the sentence, and no job was ever made for it.
+    // The install starts its provision. The step fails with a message, and has no job.
     enrolled(app, acme.id).await;
     let run = run_of(&owner).await;
     let (reason, detail) = first(app, run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
-    assert!(
-        detail.contains("`front` is of type `helm_chart`, and the plugin `helm_chart`"),
-        "{detail}"
-    );
+    assert!(detail.contains("cannot deploy `front`: the plugin `helm_chart`"), "{detail}");
     assert!(detail.contains("--plugin helm_chart=PATH"), "{detail}");
     let over = until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     assert_eq!(over, Outcome::Failed);
@@ -75,7 +72,7 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
     })
     .await;
 
-    // Whoever names it is told at once.
+    // A deploy that names the component is rejected immediately.
     let ask = |components: &[&str]| RequestRun {
         kind: RunAsked::Deploy,
         components: components.iter().map(|name| (*name).to_owned()).collect(),
@@ -105,6 +102,6 @@ async fn a_script_that_is_elsewhere_is_refused_when_it_is_to_run() {
     };
     let run = until(async || owner.request_run("acme", &ask).await.ok()?.run).await;
     let (_, detail) = first(app, run, failed).await;
-    assert!(detail.contains("the script of the step `go` is in a repository"), "{detail}");
+    assert!(detail.contains("the script of step `go` is in a repository"), "{detail}");
     started.server.stop().await;
 }

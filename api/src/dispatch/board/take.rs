@@ -1,4 +1,4 @@
-//! What an event changes of what the board knows about its job.
+//! Applies an event to a tracked job.
 use std::time::Duration;
 
 use domain::{decider::Decider as _, ids::ExecutionId, job::JobEvent};
@@ -30,7 +30,7 @@ impl Tracked {
             JobEvent::Failed { execution, .. } | JobEvent::Cancelled { execution, .. } => {
                 self.leave(*execution, now);
             }
-            // A second request, with force, is given its own time.
+            // A second, forced request restarts the timeout.
             JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
             JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
             JobEvent::LogFinalized(log) => {
@@ -51,7 +51,7 @@ impl Tracked {
         self.job.evolve(fact.event);
     }
 
-    /// An execution is over: its log is what is left of it.
+    /// Records the end of an execution, whose log may still be arriving.
     fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
         self.cancel_since = None;
         let known = |execution| self.unsealed.iter().any(|open| open.execution == execution);

@@ -1,4 +1,4 @@
-//! A job is offered to who has room for it, until somebody has it.
+//! Tests that a job is offered to a runner with a free slot until it is claimed.
 use super::*;
 use crate::dispatch::{
     board::Target,
@@ -45,13 +45,13 @@ async fn no_more_is_offered_than_there_is_room() {
     for n in 7..12 {
         happens(&dispatch, n, 1, queued(JobKind::Plan, 1));
     }
-    // The third slot is for operations.
+    // The third slot is reserved for actions.
     assert_eq!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()), [job(7), job(8)]);
     happens(&dispatch, 12, 1, queued(JobKind::Action, 1));
     assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
 }
 
-/// Runner `n` of a fleet that builds, with room for one job.
+/// Jobs that build runner `n` is offered. It has one slot.
 async fn builds(dispatch: &Dispatch, n: u128) -> Vec<JobId> {
     offered(poll(dispatch, n, &ask(1, 1)).await.unwrap())
 }
@@ -77,7 +77,7 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
     seen.sort();
     assert_eq!(seen, (1_000..1_000 + FLEET).map(job).collect::<Vec<_>>());
 
-    // Whoever has room again gets the one that waits longest; nobody else has room for the others.
+    // A runner with a free slot gets the oldest job. No other runner has a free slot.
     let had = builds(&dispatch, 7).await[0].0.0;
     happens(&dispatch, had, 2, claimed(7, 7));
     happens(&dispatch, had, 3, succeeded(7));

@@ -1,4 +1,4 @@
-//! What a runner is told of its session, and who is counted as parked.
+//! Tests of session directives, and of the count of long polls.
 use domain::runner::RunnerEvent;
 
 use super::*;

@@ -1,4 +1,4 @@
-//! Calls that wait, over real connections.
+//! Tests of parked connections over real sockets.
 use std::{future::Future, net::SocketAddr, time::Duration};
 
 use axum::{Extension, Router, response::IntoResponse as _, routing::post};
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::{Aside, Limits, acceptor, open, serve, tests::certificate};
 
-/// The other end of a call that waits: what it is to be answered, until its caller has left.
+/// Senders of deferred responses, each closed when its caller has disconnected.
 type Waits = mpsc::UnboundedReceiver<oneshot::Sender<&'static str>>;
 
-/// More than the sockets of both sides take.
+/// More bytes than the socket buffers of both sides hold.
 const LARGE: usize = 32 << 20;
 
 struct Served {
@@ -27,7 +27,8 @@ struct Served {
     serving: JoinHandle<()>,
 }
 
-/// `/wait` answers what it is told later, with its caller's word; `/` at once.
+/// Serves `/wait`, which defers its response and includes the request's body, and `/`, which
+/// responds immediately.
 async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
     let (tell, waits) = mpsc::unbounded_channel();
     let wait = move |aside: Option<Extension<Aside>>, word: String| {
@@ -73,7 +74,7 @@ fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
         .into()
 }
 
-/// One answer with a body that ends so.
+/// Reads one response whose body has this end.
 async fn answer(stream: &mut TcpStream, end: &str) -> String {
     let mut answer = String::new();
     while !answer.ends_with(end) {
@@ -107,7 +108,7 @@ async fn what_waited_is_answered_as_hyper_answers_and_the_connection_goes_on() {
 async fn a_call_that_comes_while_another_waits_is_answered_after_it() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    // One together with the first, one while it waits.
+    // One request together with the first, and one while it waits.
     let two = [call("/wait", "first", ""), call("/wait", "second", "")].concat();
     stream.write_all(&two).await.unwrap();
     let tell = served.next().await;
@@ -177,7 +178,8 @@ async fn a_call_behind_an_answer_that_is_not_taken_yet_does_not_cut_it() {
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let both = [call("/large", "", ""), call("/wait", "x", "")].concat();
     stream.write_all(&both).await.unwrap();
-    // The second is read when the first is answered, which is long before that is taken.
+    // The server reads the second request when the first is complete, long before the client has
+    // received its response.
     let asked = timeout(Duration::from_millis(500), served.waits.recv()).await;
     let mut answers = vec![0; LARGE];
     soon(stream.read_exact(&mut answers)).await.unwrap();

@@ -1,4 +1,4 @@
-//! By which of its keys a runner signed: the one that it has now, or one that it had until a moment ago.
+//! Identity keys of a runner: the current one, and those that it has replaced.
 use domain::runner as aggregate;
 use ed25519_dalek::VerifyingKey;
 
@@ -9,32 +9,37 @@ use crate::{
     state::App,
 };
 
-/// The identity keys of one runner.
+/// Identity keys of one runner.
 pub(super) struct Keys {
-    /// The one of now, if it is known.
+    /// Current key, or empty if it is unknown.
     pub now: Vec<VerifyingKey>,
-    /// The same, hexadecimal.
+    /// Current key in hexadecimal.
     pub hex: String,
-    /// Those that it has replaced.
+    /// Replaced keys.
     pub former: Vec<VerifyingKey>,
 }
 
-/// As this server knows them, which may be no more so.
+/// Keys in this server's cache, which may be outdated.
 pub(super) async fn known(app: &App, runner: &Runner) -> Result<Keys, Problem> {
     Ok(Keys::of(&app.engine.load::<aggregate::Runner>(runner.id).await?))
 }
 
-/// As the log has them: before anything is refused, because another server may have heard of a new key a moment ago.
+/// Keys from the log. Needed before a rejection, because another server may just have recorded a
+/// new key.
 pub(super) async fn of_the_log(app: &App, runner: &Runner) -> Result<Keys, Problem> {
     let loaded = app.engine.log().reload::<aggregate::Runner>(&runner.id.to_string()).await?;
     Ok(Keys::of(&loaded.state))
 }
 
-/// As they are where this use case writes: its commit fails if they have changed. Of a revoked runner nothing counts.
+/// Keys at the version that this unit of work guards: the commit fails if they have changed.
+/// Rejects a revoked runner.
 pub(super) async fn of_now(unit: &mut Unit, runner: &Runner) -> Result<Keys, Problem> {
     let loaded = unit.load::<aggregate::Runner>(runner.id).await?;
     if loaded.revoked {
-        return Err(Problem::new(Code::RunnerRevoked, "enrol again with a new token"));
+        return Err(Problem::new(
+            Code::RunnerRevoked,
+            "the runner was revoked; enrol again with a new token",
+        ));
     }
     Ok(Keys::of(loaded))
 }
@@ -52,9 +57,12 @@ fn key(hex: &str) -> Option<VerifyingKey> {
     VerifyingKey::from_bytes(&bytes).ok()
 }
 
-/// What was signed before the runner changed its key is no forgery, and proves nothing any more: it signs again.
+/// Problem for a signature by a replaced key. It is not a forgery, but no longer valid, so the
+/// runner must sign again.
 pub(super) fn is_former(runner: &Runner, what: &str) -> Problem {
-    tracing::info!(runner.id = %runner.id, signed = %what, "Accepted a signature by a replaced key of the runner");
-    let detail = format!("{what} is signed by a key that the runner has replaced; sign it again");
+    tracing::info!(runner.id = %runner.id, signed = %what, "Rejected a signature by a replaced key of the runner");
+    let detail = format!(
+        "the {what} is signed by a key that the runner has replaced; sign it again with the current key"
+    );
     Problem::new(Code::Rejected, detail).with("signed_by", "former_key")
 }

@@ -1,4 +1,5 @@
-//! A plan that is reported: people approve its digest, so the digest has to be that of what they are shown.
+//! Checks of a reported plan. Users approve its digest, so the digest must match the summary that
+//! they see.
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
@@ -16,7 +17,7 @@ use crate::{
     state::App,
 };
 
-/// What of a summary is shown beside its digest.
+/// Counts of a summary that are displayed beside its digest.
 #[derive(Deserialize, PartialEq)]
 struct Counts {
     noop: bool,
@@ -25,8 +26,8 @@ struct Counts {
     destroy: u64,
 }
 
-/// The plan is this runner's own, its summary is here, and digest and counts are those of its parts:
-/// else one plan is shown and another approved.
+/// Checks that this runner signed the plan, that its summary was uploaded, and that digest and
+/// counts match. Otherwise a user could approve another plan than the displayed one.
 pub(super) async fn check(
     app: &App,
     runner: &Runner,
@@ -37,18 +38,22 @@ pub(super) async fn check(
     let job = app.engine.load::<Job>(job).await?;
     let manifest = match &job.work {
         Some(work) if work.kind.product() == JobProduct::Plan => work.manifest.bytes(),
-        // Another kind of job plans nothing; the job itself says so.
+        // The job aggregate rejects plans of other kinds of jobs.
         Some(_) | None => return Ok(()),
     };
     let (file, summary) = (plan.file.bytes(), plan.summary.bytes());
     if proof::plan::digest_of(&file, &summary, &manifest, &plan.tool) != plan.digest.bytes() {
-        return Err(invalid("digest is not that of file, summary, tool and the job's manifest"));
+        return Err(invalid(
+            "digest is not the digest of file, summary, tool and the job's manifest; compute it from those",
+        ));
     }
     let PlanReport { noop, add, change, destroy, .. } = *plan;
     let shown: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
         .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
     if shown != (Counts { noop, add, change, destroy }) {
-        return Err(invalid("noop, add, change and destroy are not those of the summary"));
+        return Err(invalid(
+            "noop, add, change and destroy are not those of the summary; send the counts of the summary",
+        ));
     }
     // Only after all checks: a rejected report stores nothing.
     let (clock, execution) = (app.log().clock(), execution.to_string());
@@ -58,7 +63,7 @@ pub(super) async fn check(
     }
 }
 
-/// Whoever approves this plan can see later that it is this runner's.
+/// Checks that the plan is signed by the runner, so that its origin can be verified later.
 async fn signed(
     app: &App,
     runner: &Runner,
@@ -74,12 +79,12 @@ async fn signed(
         return Ok(());
     }
     if is_by(&current.former, &said(of, plan), &plan.signature) {
-        return Err(keys::is_former(runner, "the plan"));
+        return Err(keys::is_former(runner, "plan"));
     }
-    Err(invalid("signature is not of this plan by this runner's identity key"))
+    Err(invalid("signature is not this runner's: sign the plan with its identity key"))
 }
 
-/// Whether the key that the runner has now signed this plan.
+/// Returns true if the runner's current key signed this plan.
 pub(super) fn is_signed(keys: &Keys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
     is_by(&keys.now, &said(of, plan), &plan.signature)
 }
@@ -92,14 +97,16 @@ fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
     keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 
-/// Bytes that a report names; the runner must have uploaded them.
+/// Bytes that a report names. The runner must have uploaded them.
 async fn uploaded(app: &App, execution: ExecutionId, digest: &Digest) -> Result<Vec<u8>, Problem> {
     let bytes = upload::read(&app.pool, &execution.to_string(), digest).await?;
     bytes.ok_or_else(|| missing(digest))
 }
 
 fn missing(digest: &Digest) -> Problem {
-    invalid(&format!("PUT /runner/v1/blobs/{digest} before the report that names it"))
+    invalid(&format!(
+        "the blob is not uploaded; PUT /runner/v1/blobs/{digest}, then repeat the report"
+    ))
 }
 
 fn invalid(detail: &str) -> Problem {

@@ -1,4 +1,5 @@
-//! The signature under a last word: what is kept as said by a runner was signed by it, and says what is kept.
+//! Checks of the signed statement in a final report: the runner signed it, and it matches the
+//! report and the log.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -27,8 +28,9 @@ use crate::{
     state::App,
 };
 
-/// The statement of this report, if it has one: signed by the key that the runner has now, about this very execution,
-/// and in every point what the report says and the log has. One that is wrong in any of it is refused.
+/// Returns the statement of this report, if it has one. Rejects it unless it is signed by the
+/// runner's current key, names this execution, and agrees with the report and the log in every
+/// field.
 pub(super) async fn check(
     app: &App,
     runner: &Runner,
@@ -37,20 +39,22 @@ pub(super) async fn check(
 ) -> Result<Option<Signed>, Problem> {
     let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
     let Some(said) = Said::of(&ask.body) else {
-        return Err(wrong("a report that ends nothing has no statement"));
+        return Err(wrong("only a final report may have a statement"));
     };
     let (payload, hex) = opened(app, runner, envelope).await?;
-    // The first that is not by the key would be kept with it.
-    let [only] = &envelope.signatures[..] else { return Err(wrong("it has several signatures")) };
+    // The signature is stored with the key, so it must be the only one.
+    let [only] = &envelope.signatures[..] else {
+        return Err(wrong("it must have exactly one signature"));
+    };
     let statement: Statement = serde_json::from_slice(&payload)
-        .map_err(|error| wrong(&format!("it cannot be read: {error}")))?;
+        .map_err(|error| wrong(&format!("cannot parse it: {error}")))?;
     let of_this = (statement.version, statement.runner, statement.job, statement.execution);
     if of_this != (1, runner.id, job, ask.execution) {
-        return Err(wrong("it is of another runner, job or execution, or of a later version"));
+        return Err(wrong("it names another runner, job or execution, or has a later version"));
     }
     if said != Said::by(&statement) {
         return Err(wrong(
-            "outcome, reason, exit code, signal, log and processes are not those of the report",
+            "its outcome, reason, exit code, signal, log or processes differ from the report",
         ));
     }
     let loaded = app.engine.load::<Job>(job).await?;
@@ -58,7 +62,7 @@ pub(super) async fn check(
     let is_another = statement.manifest.as_ref().is_some_and(|stated| Some(stated) != manifest);
     let is_missing = statement.manifest.is_none() && statement.outcome == Outcome::Succeeded;
     if is_another || is_missing {
-        return Err(wrong("manifest is not the one of this job"));
+        return Err(wrong("its manifest is not the job's"));
     }
     if let Some(stated) = &statement.grant {
         granted(app, job, &loaded, ask.execution, stated).await?;
@@ -68,7 +72,7 @@ pub(super) async fn check(
     Ok(Some(Signed { statement, key: hex, signature: only.sig.clone() }))
 }
 
-/// What this runner signed, and by which key.
+/// Returns the payload that this runner signed, and the key.
 async fn opened(
     app: &App,
     runner: &Runner,
@@ -82,13 +86,13 @@ async fn opened(
     match dsse::verify_as(STATEMENT_TYPE, envelope, &current.now) {
         Ok(payload) => Ok((payload, current.hex)),
         Err(_) if dsse::verify_as(STATEMENT_TYPE, envelope, &current.former).is_ok() => {
-            Err(keys::is_former(runner, "the statement"))
+            Err(keys::is_former(runner, "statement"))
         }
-        Err(error) => Err(wrong(&format!("{error}: it must be this runner's identity key"))),
+        Err(error) => Err(wrong(&format!("{error}; sign it with this runner's identity key"))),
     }
 }
 
-/// What report and statement must have in common.
+/// Fields that must be equal in the report and the statement.
 #[derive(PartialEq)]
 struct Said {
     outcome: Outcome,
@@ -133,8 +137,8 @@ impl Said {
     }
 }
 
-/// The grant is the one that this execution had. It is made again from what is known; if the runner has another key
-/// by now, the one that was kept at the claim says so.
+/// Checks that the grant is the one of this execution. It is recomputed from current data. If the
+/// runner's key has changed since, the grant that was stored at the claim is compared instead.
 async fn granted(
     app: &App,
     job: JobId,
@@ -150,7 +154,7 @@ async fn granted(
     let bytes = blob::get(&app.pool, stated).await?;
     let grant = bytes.and_then(|bytes| serde_json::from_slice::<Grant>(&bytes).ok());
     let fits = grant.is_some_and(|grant| (grant.job, grant.execution) == (job, execution));
-    if fits { Ok(()) } else { Err(wrong("grant is not the one of this execution")) }
+    if fits { Ok(()) } else { Err(wrong("its grant is not the one of this execution")) }
 }
 
 fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
@@ -161,8 +165,8 @@ fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
     held.into_iter().chain(&job.lost).find(|held| held.id == execution)
 }
 
-/// The outputs are those that the log has. Only if this is the report that comes next: of any other the job itself
-/// says what is wrong.
+/// Checks that the outputs match those in the log, if this report is the next one. The job
+/// aggregate rejects any other report.
 async fn outputs(
     app: &App,
     job: JobId,
@@ -173,11 +177,11 @@ async fn outputs(
     if fits(&known, ask, statement)? {
         return Ok(());
     }
-    // Another server may have heard of them a moment ago.
+    // Another server may just have recorded them.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     match fits(&loaded, ask, statement)? {
         true => Ok(()),
-        false => Err(wrong("outputs are not those that were reported")),
+        false => Err(wrong("its outputs are not the reported ones")),
     }
 }
 
@@ -200,5 +204,5 @@ fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem>
 }
 
 fn wrong(detail: &str) -> Problem {
-    Problem::new(Code::StatementInvalid, format!("the statement is refused: {detail}"))
+    Problem::new(Code::StatementInvalid, format!("invalid statement: {detail}"))
 }

@@ -1,4 +1,4 @@
-//! A report in the words of the domain, in a size that its event can hold.
+//! Converts a report to the domain, within the size limits of its event.
 use std::collections::BTreeMap;
 
 use domain::job::{ExecutionResult, FailureReason, Report as Said};
@@ -13,10 +13,10 @@ use crate::{
     usecases::steps::shortened,
 };
 
-/// Characters of one entry of `not_ended`.
+/// Maximum number of characters of one entry of `not_ended`.
 const NAME: usize = 64;
 
-/// What it is to the job; `None`: it is for the eye only.
+/// Converts a report body, or returns `None` for a report that is only displayed.
 pub(super) fn said(body: ReportBody) -> Option<Said> {
     Some(match body {
         ReportBody::Started {} => Said::Started,
@@ -59,9 +59,9 @@ fn result(finished: Finished) -> ExecutionResult {
     }
 }
 
-/// The outputs that fit into the events that will hold them: of too much, the largest are left out.
-/// The work is done; to refuse to hear of it would lose that. The same outputs always come out the
-/// same, so a repeated report is the same report.
+/// Limits outputs to the size of their event. Removes the largest first, because rejecting the
+/// report would lose the result of completed work. The removal is deterministic, so a repeated
+/// report stays equal.
 fn fitting(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let size = |name: &String, value: &Value| name.len() + value.to_string().len();
     let mut total: usize = outputs.iter().map(|(name, value)| size(name, value)).sum();
@@ -71,22 +71,22 @@ fn fitting(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
         else {
             break;
         };
-        tracing::warn!(output = name, bytes, "The output {name} has {bytes} bytes and is left out");
+        tracing::warn!(output = name, bytes, "Omitted an output that is too large");
         outputs.remove(&name);
         total -= bytes;
     }
     outputs
 }
 
-/// Rejects processes that the event cannot hold as they were signed: too many, too long, or with control characters.
+/// Rejects process names that the event cannot store as they were signed: too many, too long, or
+/// with control characters.
 pub(super) fn check_not_ended(finished: &Finished) -> Result<(), Problem> {
     let is_plain = |name: &String| name.chars().count() <= NAME && harmless(name) == *name;
     if finished.not_ended.len() <= NOT_ENDED && finished.not_ended.iter().all(is_plain) {
         return Ok(());
     }
     let detail = format!(
-        "not_ended has more than {NOT_ENDED} entries, or one with control characters or more than {NAME} \
-         characters; shorten it"
+        "invalid not_ended: it has more than {NOT_ENDED} entries, or one with control characters or more than {NAME} characters; shorten it"
     );
     Err(Problem::new(Code::Invalid, detail))
 }

@@ -1,4 +1,4 @@
-//! Answers that are lost, words that come late, words that cross: the job has one story all the same.
+//! Tests of lost responses, late reports and concurrent calls.
 use axum::{body::Body, http::Request};
 use domain::{
     actor::Actor,
@@ -40,13 +40,13 @@ async fn chunk(world: &World, agent: &Agent, job: JobId, execution: &str) -> Sai
 
 #[tokio::test]
 async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
-    // given a server that ends after each commit, before its answer arrives
+    // given a server that stops after each commit, before its response arrives
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let first = world.claim(&agent, job, "c1").await.ok();
     let world = world.restart().await;
-    // when everything is said again, then nothing happens twice
+    // when every call is repeated, then no event is recorded twice
     let again = world.claim(&agent, job, "c1").await.ok();
     for same in ["execution", "attempt", "deadline", "manifest", "grant"] {
         assert_eq!(first[same], again[same], "{same}");
@@ -66,7 +66,7 @@ async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
 
 #[tokio::test]
 async fn a_runner_that_wakes_up_too_late_changes_nothing() {
-    // given a runner that was frozen, and another one that has its job by now
+    // given a runner that was suspended, and another one that holds its job now
     let world = World::new().await;
     let mut zombie = world.enrolled(Purpose::Build).await;
     let mut other = world.enrolled(Purpose::Build).await;
@@ -78,21 +78,21 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
     world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     let current = world.running(&other, job).await;
     let before = world.story(job).await;
-    // when it goes on, then each of its words is refused, and it is told how the job is
+    // when it resumes, then each of its calls is rejected with the state of the job
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for body in [phase, finished("succeeded")] {
         let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
     chunk(&world, &zombie, job, &former).await.refused(412, "fenced");
-    // Its result is kept beside the story, which goes on with the other one.
+    // Its result is recorded, and the job continues with the other runner.
     assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
     chunk(&world, &other, job, &current).await.ok();
 }
 
 #[tokio::test]
 async fn a_late_result_flips_no_outcome() {
-    // given work that nobody could speak for, and that a person called failed
+    // given work with an unknown outcome that a principal resolved as failed
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -103,14 +103,14 @@ async fn a_late_result_flips_no_outcome() {
     let (by, resolution, reason) = (person(), Resolution::Failed, "looked".to_string());
     world.tell(job, JobCommand::Resolve { execution, by, resolution, reason }).await;
     let before = world.story(job).await;
-    // when its runner comes back with another result
+    // when its runner reports another result later
     let late = world.report(&agent, job, &named, 2, finished("succeeded")).await;
-    // then that is kept and changes nothing
+    // then the result is recorded and the outcome stands
     assert_eq!(late.refused(412, "fenced")["job_state"], "failed");
     assert_eq!(world.story(job).await, [before, vec!["late_result_reported".into()]].concat());
 }
 
-/// A cancel that may come too late.
+/// Requests a cancellation that may be too late.
 async fn cancel(world: &World, job: JobId) {
     let call = &World::system();
     let asked = world.app.engine.transact(call, move |unit| {
@@ -126,11 +126,11 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     for turn in 0..10 {
-        // given a cancel and a claim at the same moment
+        // given a concurrent cancellation and claim
         let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
         let claim_id = format!("c{turn}");
         let (claimed, ()) = tokio::join!(world.claim(&agent, job, &claim_id), cancel(&world, job));
-        // then the runner has the job and is told, or it never gets it
+        // then the runner has the job and receives the cancellation, or the claim fails
         if claimed.status.as_u16() != 200 {
             claimed.refused(410, "cancelled");
             assert_eq!(world.story(job).await, ["queued", "cancel_requested", "cancelled"]);
@@ -141,7 +141,7 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
         world.report(&agent, job, &execution, 1, finished("cancelled")).await.ok();
     }
     for turn in 0..10 {
-        // given a cancel and a last word at the same moment
+        // given a concurrent cancellation and final report
         let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
         let claimed = world.claim(&agent, job, &format!("d{turn}")).await.ok();
         let execution = claimed["execution"].as_str().unwrap().to_string();
@@ -151,7 +151,7 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
             world.report(&agent, job, &execution, 2, finished("succeeded")),
             cancel(&world, job)
         );
-        // then the last word stands, once
+        // then the reported result stands and is recorded once
         said.ok();
         let story = world.story(job).await;
         let ends = story.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
@@ -161,22 +161,22 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
 
 #[tokio::test]
 async fn a_runner_whose_disk_is_full_finishes_what_it_has_and_is_offered_nothing() {
-    // given a runner that works, and a job that waits for it
+    // given a runner with a running job, and a queued job for it
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let next = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-    // when it says that its disk is full
+    // when it reports a full disk
     let poll = async |disk_free: u64| {
         let running = json!([{"job": job, "execution": execution, "log_len": 0}]);
         let pressure = json!({"spool_bytes": 9, "disk_free": disk_free});
         world.poll(&agent, 1, json!({"running": running, "pressure": pressure})).await
     };
-    // then it is offered nothing, and what it reports is taken
+    // then it gets no offer, and its reports are accepted
     assert_eq!(poll(64 * 1024 * 1024 - 1).await.status, 204);
     chunk(&world, &agent, job, &execution).await.ok();
-    // and once there is room it is offered what waits
+    // and once there is space it is offered the queued job
     let offered = poll(64 * 1024 * 1024).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(next));
 }

@@ -1,4 +1,4 @@
-//! Enrolment and tokens.
+//! Tests of enrolment and tokens.
 use axum::http::Method;
 use domain::{
     actor::Actor,
@@ -98,7 +98,7 @@ async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
     let said = world.enrol(&token, &new, purpose).await.refused(409, "rejected");
     assert!(said["detail"].as_str().unwrap().contains("stead runners revoke"), "{said}");
 
-    // The refusal spent nothing: the same token lets it in when the first is heard no more.
+    // The rejection did not redeem the token: it works once the first runner is revoked.
     revoke(&world, agent.id).await;
     let id = world.enrol(&token, &new, purpose).await.ok()["runner"].as_str().unwrap().parse();
     let id = id.unwrap();

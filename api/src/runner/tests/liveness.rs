@@ -1,4 +1,4 @@
-//! The ladder of silence, thirty times faster.
+//! Liveness transitions with timeouts sixty times shorter.
 use std::time::Duration;
 
 use axum::http::Method;
@@ -26,7 +26,7 @@ async fn unreachable_is_not_dead_and_the_work_goes_on_when_the_runner_is_back() 
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     world.until("job", job, "job.disconnected").await;
-    // Long past the time after which work that is safe to repeat is given up.
+    // Longer than the time after which pure work is declared lost.
     tokio::time::sleep(world.app.dispatch.timing().lost * 2).await;
     assert_eq!(world.story(job).await.last().unwrap(), "disconnected");
     world.until("runner", agent.id, "runner.disconnected").await;
@@ -129,7 +129,8 @@ async fn another_server_watches_the_runners_of_one_that_died() {
 
 #[tokio::test]
 async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retried() {
-    // given four runners of one server, each with work; that server itself gives nobody up while the test runs
+    // given four runners of one server, each with work; that server declares none of them lost
+    // during the test
     let here = World::new().await;
     let mut work = vec![];
     for _ in 0..4 {
@@ -142,7 +143,8 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
     let there = here.beside_with(fast()).await;
     let pool = there.app.pool.clone();
     let execute = async |sql: String| sqlx::raw_sql(&sql).execute(&pool).await.unwrap();
-    // when the first one's row cannot be written, and the second one's stream cannot be read
+    // when the row of the first one cannot be written, and the stream of the second one cannot be
+    // read
     execute(format!(
         "create function fail() returns trigger language plpgsql as \
            $$ begin raise exception 'injected failure'; end $$; \
@@ -156,10 +158,10 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
         format!("update log_event set event_version = '{to}' where {which}")
     };
     execute(version("99", work[1].0)).await;
-    // and their server dies
+    // and their server stops
     drop(here);
     execute("update log_consumer set lease_until = now() where name = 'server/here'".into()).await;
-    // then the others have a new server
+    // then another server takes over the others
     for (runner, job) in &work[2..] {
         there.until("job", job, "job.requeued").await;
         there.until("runner", runner, "runner.disconnected").await;
@@ -167,7 +169,7 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
     for (_, job) in &work[..2] {
         assert_eq!(there.story(*job).await.last().unwrap(), "started");
     }
-    // when what failed works again, then so have the two
+    // when the fault is removed, then the server takes over the first two as well
     execute("drop trigger fail on runner_session".into()).await;
     execute(version("1", work[1].0)).await;
     for (_, job) in &work[..2] {
@@ -175,7 +177,7 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
     }
 }
 
-/// The session in the rows of the view, as soon as the view has the last event.
+/// State of the runner in the projection, once that has reached the last event.
 async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Timestamp>) {
     let position = world.app.engine.log().position();
     world.app.views.wait_for(position, Duration::from_secs(10)).await.unwrap();
@@ -212,7 +214,7 @@ async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
     let path = format!("/runner/v1/sessions/{}", agent.session.unwrap().0);
     there.call(Method::DELETE, &path, &agent.token, &json!({})).await.ok();
     assert_eq!(state_of(&there, agent.id).await.0, "stopped");
-    // A session that was replaced stops nothing.
+    // Closing a superseded session does not stop the runner.
     let former = agent.clone();
     there.open(&mut agent, "j", json!([])).await;
     let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
@@ -235,7 +237,7 @@ async fn a_runner_that_was_killed_is_no_session_after_its_lease() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert_eq!(world.app.dispatch.census().sessions, 0);
-    // A call of the same session counts again.
+    // The next call of the same session counts again.
     world.poll(&agent, 0, json!({})).await;
     assert_eq!(world.app.dispatch.census().sessions, 1);
 }

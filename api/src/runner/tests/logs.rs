@@ -1,4 +1,4 @@
-//! Log chunks by offset, and the seal.
+//! Tests of log chunks and of finalizing logs.
 use std::io::Write as _;
 
 use axum::{
@@ -108,7 +108,7 @@ async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
     let execution = of.2.parse().unwrap();
     let kept = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
     assert_eq!(&kept[..], b"one two three");
-    // what is neither, what unpacks to more than a chunk, and what is no gzip are refused
+    // another coding, an oversized chunk and invalid gzip data are rejected
     chunk_as(&world, &of, (13, b"four"), ("br", b"four".to_vec()))
         .await
         .refused(415, "unsupported_media_type");
@@ -121,7 +121,7 @@ async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
 
 #[tokio::test]
 async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_ended() {
-    // given an execution that was given up, and whose log was sealed as it was
+    // given an execution that was declared lost, and whose log was finalized as incomplete
     let seal = std::time::Duration::from_millis(300);
     let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
     let (mut agent, install) = world.agent().await;
@@ -133,14 +133,14 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     let (execution, loss_reason) = (of.2.parse().unwrap(), LossReason::ExecutionNotInJournal);
     world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     world.until("job", job, "job.log_finalized").await;
-    // The seal is told to those who take chunks a moment after it is written.
+    // The dispatch state is updated shortly after the event is written.
     while world.app.dispatch.writes_log(of.0.id, job, execution) {
         tokio::time::sleep(std::time::Duration::from_millis(5)).await;
     }
-    // when the runner is back with the rest, then it need not try again
+    // when the runner reconnects with the rest, then the rejection is permanent
     let late = chunk(&world, &of, 6, b"world").await;
     assert_eq!(late.refused(412, "fenced")["job_state"], "outcome_unknown");
-    // and its last word is taken
+    // and its final report is accepted
     world.report(&of.0, job, &of.2, 2, finished(b"hello world")).await.ok();
     assert!(world.story(job).await.iter().any(|event| event == "succeeded"));
 }
@@ -179,20 +179,20 @@ async fn a_log_that_is_not_what_was_announced_is_sent_again() {
 
 #[tokio::test]
 async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
-    // given a log that is sealed without its end
+    // given a log that was finalized as incomplete
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let execution = of.2.parse().unwrap();
     let sealed = world.app.logs.end(execution).await.unwrap();
-    // when a chunk comes that was admitted a moment before, here or at another server
+    // when a chunk arrives that was admitted before, at this server or at another one
     let there = world.beside().await;
     for world in [&world, &there] {
         let late = world.app.logs.append(execution, 6, "world".into()).await;
         assert!(matches!(late, Err(LogError::Moved)), "{late:?}");
-        // or somebody wants to begin again
+        // or a rewind is requested
         world.app.logs.rewind(execution).await.unwrap();
-        // then the bytes are still those of the seal
+        // then the bytes are unchanged
         assert_eq!(world.app.logs.measure(execution).await.unwrap(), sealed);
         assert_eq!(world.app.logs.end(execution).await.unwrap(), sealed);
         assert_eq!(world.app.logs.length(execution).await.unwrap(), 6);
@@ -201,7 +201,7 @@ async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
 
 #[tokio::test]
 async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
-    // given a job that has ended and whose log is late
+    // given a finished job whose log is still arriving
     let world = World::new().await;
     let of = running(&world).await;
     let log = [b'x'; 3];
@@ -209,7 +209,7 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
     world.until("job", of.1, "job.succeeded").await;
     let waited_since = || async {
         loop {
-            // The end is told to the clockwork a moment after it is written.
+            // The dispatch state is updated shortly after the event is written.
             if let Some(tracked) = world.app.dispatch.desk().board.get(of.1)
                 && let Some(open) = tracked.unsealed.first()
             {
@@ -218,14 +218,14 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }
     };
-    // when it comes in slowly, then with each piece it is waited for anew
+    // when it arrives slowly, then each chunk restarts the timeout
     for at in 0..2 {
         let before = waited_since().await;
         chunk(&world, &of, at, &log[at..=at]).await.ok();
         assert!(waited_since().await > before, "byte {at}");
     }
     chunk(&world, &of, 2, &log[2..]).await.ok();
-    // then it is sealed as a whole
+    // then it is finalized as complete
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
     let sealed = world.events("job", of.1).await.pop().unwrap();
     assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
@@ -233,7 +233,7 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
 
 #[tokio::test]
 async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
-    // given a job that has ended, whose log arrives more slowly than another server waits for
+    // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let seal = std::time::Duration::from_secs(3);
     let there = world.beside_with(Timing { seal, ..Timing::default() }).await;
@@ -241,7 +241,7 @@ async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
     let log = b"abc";
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
     world.until("job", of.1, "job.succeeded").await;
-    // when each piece comes after the other server asked the database whether the log is quiet
+    // when each byte arrives after the other server checked the length in the database
     let known = || {
         let desk = there.app.dispatch.desk();
         desk.board.get(of.1).and_then(|tracked| tracked.unsealed.first().map(|open| open.length))
@@ -255,7 +255,7 @@ async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     }
-    // then the log is whole
+    // then the log is complete
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await.ok();
     let sealed = world.events("job", of.1).await.pop().unwrap();
     assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);

@@ -1,4 +1,4 @@
-//! The Runner API as agents meet it: HTTP in, the log and Postgres behind it.
+//! Tests of the Runner API over HTTP, with a real event log and database.
 mod faults;
 mod identity;
 mod liveness;

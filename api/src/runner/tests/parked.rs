@@ -1,4 +1,4 @@
-//! A parked runner costs no query.
+//! Tests that long polls cause no query.
 use std::{
     sync::{
         Arc,
@@ -25,8 +25,8 @@ use ulid::Ulid;
 use super::world::{Agent, World};
 use crate::dispatch::Session;
 
-/// Number of SQL statements of the futures that run with it as their subscriber: it counts by cause, whatever else the
-/// database does meanwhile.
+/// Counts the SQL statements of the futures that run with this subscriber, and ignores other
+/// activity on the database.
 #[derive(Clone, Default)]
 struct Statements(Arc<AtomicUsize>);
 
@@ -55,7 +55,7 @@ impl Subscriber for Statements {
     fn exit(&self, _: &Id) {}
 }
 
-/// A runner as if it had enrolled and opened a session: only memory is of interest here.
+/// Adds a runner with a session to memory only.
 fn seated(world: &World) -> Agent {
     let (id, install) = (RunnerId(Ulid::new()), InstallId(Ulid::new()));
     let identity = Identity {
@@ -96,7 +96,7 @@ async fn a_thousand_parked_runners_cost_no_query() {
         while !agents.iter().all(|agent| is_parked(&world, agent)) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        // The clockwork looks at all of them once a second.
+        // The timeout loop checks all of them once a second.
         let before = of_loops.count();
         tokio::time::sleep(world.app.dispatch.timing().tick * 3).await;
         let loops = of_loops.count() - before;
@@ -106,7 +106,7 @@ async fn a_thousand_parked_runners_cost_no_query() {
     let (answers, loops) = tokio::join!(polls.with_subscriber(of_polls.clone()), measured);
     assert_eq!(of_polls.count(), 1, "the polls made statements");
     assert_eq!(world.app.engine.log().position(), position, "the polls wrote events");
-    // The beat of the server, however many runners wait.
+    // The heartbeat of the server, independent of the number of waiting runners.
     assert!(loops < 100, "the loops made {loops} statements for a thousand runners");
     for answer in answers {
         assert!(answer.ok()["next"]["delay_ms"].as_u64().unwrap() < 5_000);

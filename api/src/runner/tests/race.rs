@@ -1,4 +1,4 @@
-//! Many runners, many jobs, calls that are given up half-way: each job has one winner.
+//! Tests with many runners, many jobs and aborted calls: each job is claimed once.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -15,7 +15,7 @@ use super::world::{Agent, Said, World};
 const JOBS: usize = 100;
 const RUNNERS: usize = 8;
 
-/// Claim with a patience that often ends too early, again and again under the same key.
+/// Repeats a claim under the same key, with timeouts that often abort it.
 async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
     let claim_id = ulid::Ulid::new().to_string();
     loop {
@@ -30,7 +30,7 @@ async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
     }
 }
 
-/// Call again when the server asks to, as agents do.
+/// Retries a call when the server requests it, as agents do.
 async fn patiently<F: Future<Output = Said>>(call: impl Fn() -> F) {
     loop {
         let said = call().await;
@@ -104,7 +104,7 @@ async fn each_job_has_one_winner_whoever_gives_up_half_way() {
 const CROWD: usize = 32;
 const PILE: usize = 1_000;
 
-/// Poll, and claim what is offered and some of what is not, until nothing is left.
+/// Polls, and claims offered jobs and some others, until none is left.
 async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap<JobId, String>>) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < pile.len() {
@@ -114,7 +114,7 @@ async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap
         let offers = directives.iter().filter(|one| one["type"] == "offer");
         let mut wanted: Vec<JobId> =
             offers.map(|offer| offer["job"].as_str().unwrap().parse().unwrap()).collect();
-        // What another one was offered is claimed as well: an offer is only a hint.
+        // Jobs offered to other runners are claimed as well, because an offer is only a hint.
         let open: Vec<JobId> = {
             let won = won.lock().unwrap();
             pile.iter().filter(|job| !won.contains_key(job)).copied().collect()
@@ -159,7 +159,7 @@ async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
     for runner in futures::future::join_all(crowd).await {
         runner.unwrap();
     }
-    // Each was claimed once, by the one who was told so.
+    // Each job was claimed once, by the runner that got the successful response.
     let claims: Vec<(String, String)> = sqlx::query_as(
         "select aggregate_id, payload::jsonb ->> 'execution' from log_event \
          where event_type = 'job.claimed'",

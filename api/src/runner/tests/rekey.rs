@@ -1,4 +1,4 @@
-//! A runner makes itself a new identity key.
+//! Tests of replacing the identity key.
 use axum::http::Method;
 use domain::{
     actor::Actor,
@@ -35,7 +35,7 @@ async fn rekey(world: &World, body: &Value) -> Said {
     world.call(Method::POST, "/runner/v1/rekey", "", body).await
 }
 
-/// The key that the runner has from now on, as this server has heard.
+/// Replaces the runner's key at this server. Returns the new key.
 pub(super) async fn rekeyed(world: &World, agent: &Agent) -> SigningKey {
     let new = key();
     rekey(world, &ask(&claims(world, agent, &new), &agent.key, &new)).await.ok();
@@ -49,20 +49,20 @@ async fn keys_of(world: &World, agent: &Agent) -> usize {
 
 #[tokio::test]
 async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
-    // given a runner that works
+    // given a runner with a session
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let (former, new) = (agent.key.clone(), key());
-    // when it says that it has a new key, and says it again because the answer was lost
+    // when it registers a new key, and repeats the request because the response was lost
     let body = ask(&claims(&world, &agent, &new), &former, &new);
     let said = rekey(&world, &body).await.ok();
     assert_eq!((&said["identity_key"], &said["runner"]), (&json!(public(&new)), &json!(agent.id)));
     rekey(&world, &body).await.ok();
-    // and again, with an assertion that was made since
+    // and again with a new assertion
     rekey(&world, &ask(&claims(&world, &agent, &new), &former, &new)).await.ok();
     assert_eq!(keys_of(&world, &agent).await, 1);
-    // then the former key gets no token and opens no session, and the new one does
+    // then the former key gets no token and opens no session, but the new one does
     let token = json!({"assertion": world.assertion(agent.id, &former)});
     let path = "/runner/v1/token";
     world.call(Method::POST, path, "", &token).await.refused(401, "assertion_invalid");
@@ -70,7 +70,7 @@ async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
     world.open_with(&opening, json!([])).await.refused(401, "assertion_invalid");
     agent.key = new.clone();
     world.token(agent.id, &agent.key).await;
-    // and what it is granted from now on is granted to the new key
+    // and later grants name the new key
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let claimed = world.claim(&agent, job, "c1").await.ok();
     let grant = claimed["grant"]["payload"].as_str().unwrap();
@@ -91,7 +91,7 @@ async fn a_new_key_needs_the_word_of_both() {
     refused(ask(&said, &thief, &new)).await;
     refused(ask(&said, &agent.key, &thief)).await;
     refused(ask(&said, &new, &new)).await;
-    // Two words that do not say the same, and one that was made for something else.
+    // Two assertions that differ, and one for another purpose.
     let other = claims(&world, &agent, &thief);
     refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&said, &new).unwrap()}))
         .await;
@@ -99,7 +99,7 @@ async fn a_new_key_needs_the_word_of_both() {
     refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
     let old = Rekey { iat: said.iat - 3600, exp: said.iat - 3540, ..said.clone() };
     rekey(&world, &ask(&old, &agent.key, &new)).await.refused(401, "clock_skew");
-    // Nor does the word of one runner count for another.
+    // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
     refused(ask(&Rekey { sub: another.id, ..said.clone() }, &agent.key, &new)).await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
@@ -143,7 +143,8 @@ async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_do
     assert_eq!(directive["type"], "rekey");
     let ack = json!({"ack": [directive["id"]]});
     assert_eq!(world.poll(&agent, 0, ack).await.status.as_u16(), 204);
-    // An agent that heard it and was killed before it did it hears it again, from another life of the server too.
+    // An agent that was killed before it replaced the key gets the directive again, even after a
+    // restart of the server.
     let world = world.restart().await;
     world.open(&mut agent, "j", json!([])).await;
     let again = world.poll(&agent, 0, json!({})).await.ok();

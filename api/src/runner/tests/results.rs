@@ -1,4 +1,4 @@
-//! What a job made, as its runner says it.
+//! Tests of artifacts and outputs that runners report.
 use axum::body::Body;
 use domain::{
     digest::Digest,
@@ -18,7 +18,7 @@ fn digest(bytes: &[u8]) -> Digest {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes))).parse().unwrap()
 }
 
-/// A build that is to push to this repository.
+/// Queues a build job that pushes to this repository.
 async fn build_for(world: &World, repository: &str) -> JobId {
     let job = JobId(Ulid::new());
     let inputs = testing::build_inputs(repository, &digest(b"source"));
@@ -38,7 +38,7 @@ async fn build_for(world: &World, repository: &str) -> JobId {
     job
 }
 
-/// Put an artifact of one layer into a repository; gives its digest and how many bytes it has.
+/// Pushes an artifact with one layer. Returns its digest and size.
 async fn pushed(world: &World, repository: &str) -> (Digest, u64) {
     let repository: Repository = repository.parse().unwrap();
     let (config, layer) = (b"{}".to_vec(), b"layer".to_vec());
@@ -67,7 +67,7 @@ async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
     world.open(&mut agent, "j", json!([])).await;
     let job = build_for(&world, "shop/web").await;
     let execution = world.running(&agent, job).await;
-    // Of another app, and there; its own, and not there.
+    // An existing artifact of another app, and a missing one of this app.
     let (foreign, _) = pushed(&world, "bank/web").await;
     let other = artifact("bank/web", &foreign);
     let said = world.report(&agent, job, &execution, 2, other).await.refused(422, "invalid");
@@ -81,7 +81,7 @@ async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
     }
     let told = world.events("job", job).await.pop().unwrap();
     assert_eq!(told.event_type, "job.artifact_pushed");
-    // How large it is, the registry knows.
+    // The size comes from the registry.
     let told: Value = serde_json::from_str(&told.payload).unwrap();
     assert_eq!(told["artifact"]["size_bytes"], size);
 }
@@ -103,7 +103,7 @@ async fn of_outputs_that_are_too_large_those_that_fit_are_heard() {
     let told: Value = serde_json::from_str(&told.payload).unwrap();
     let names: Vec<_> = told["outputs"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, ["id", "more"]);
-    // And so is how it ended, however much is said of it.
+    // A long failure detail is shortened, and the result is accepted.
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,
         "detail": "é".repeat(50_000), "log_len": 0, "log_sha256": hex::encode(Sha256::digest(b""))}});
     world.report(&agent, job, &execution, 3, last).await.ok();

@@ -1,4 +1,4 @@
-//! One life after the other: who wins, and what becomes of the work.
+//! Tests of consecutive sessions and of the recovery of their work.
 use std::time::Duration;
 
 use axum::http::Method;
@@ -37,7 +37,7 @@ async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
         "protocol": {"min": 7, "max": 9}, "capabilities": ["plan"]});
     let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
     assert_eq!(said.refused(426, "protocol_unsupported")["protocol"], json!({"min": 1, "max": 1}));
-    // A later runner that still speaks this version is welcome with what it can do besides.
+    // A later runner that still supports this version is accepted with its unknown capabilities.
     let mut later = body;
     (later["protocol"]["min"], later["capabilities"]) = (1.into(), json!(["plan", "dance"]));
     later["journal"] = json!([{"job": format!("job_{}", Ulid::new()), "claim_id": "c", "log_len": 0,
@@ -46,7 +46,7 @@ async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
     assert_eq!(said.ok()["generation"], 1);
 }
 
-/// What becomes of a job of this class when the agent comes back with such an entry in its journal.
+/// Reconnects an agent with this journal entry. Returns the action and the job's events.
 async fn resumed(class: JobClass, state: &str, journal_id: &str) -> (String, Vec<String>) {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -105,11 +105,11 @@ async fn a_key_that_is_used_twice_raises_an_alert() {
         let events = world.events("runner", agent.id).await;
         events.iter().filter(|event| event.event_type == "runner.clone_suspected").count()
     };
-    // An agent that restarts again and again is one agent.
+    // Restarts of one agent on one host raise no alert.
     for _ in 0..8 {
         assert_eq!(open("here").await, 0);
     }
-    // Two hosts in turn are two, and that is said once.
+    // Alternating hosts raise one alert.
     for boot in ["there", "here", "there"] {
         assert_eq!(open(boot).await, 0);
     }
@@ -119,7 +119,8 @@ async fn a_key_that_is_used_twice_raises_an_alert() {
 
 #[tokio::test]
 async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
-    // given two agents with one key, one journal and one host, and each begins anew when the other has ended it
+    // given two agents with one key, journal and host, of which each reconnects when the other
+    // supersedes it
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -136,7 +137,7 @@ async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
         let is_alert = |event: &&Stored| event.event_type == "runner.clone_suspected";
         alerts.push(events.iter().filter(is_alert).count());
     }
-    // then that is said, once
+    // then one alert is recorded
     assert_eq!(alerts, [0, 0, 0, 1, 1, 1]);
 }
 
@@ -147,14 +148,14 @@ async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
     for _ in 0..8 {
         agent.process_id = Ulid::new().to_string();
         world.open(&mut agent, "j", json!([])).await;
-        // Its poll ends with it.
+        // Killing the agent closes its long poll.
         let killed =
             tokio::time::timeout(Duration::from_millis(20), world.poll(&agent, 30, json!({})));
         assert!(killed.await.is_err());
     }
     let events = world.events("runner", agent.id).await;
     assert!(events.iter().all(|event| event.event_type != "runner.clone_suspected"));
-    // Nor is it two when it opens another session while its own poll is parked.
+    // Opening another session during its own long poll raises no alert either.
     for _ in 0..8 {
         let former = agent.clone();
         let (polled, ()) = tokio::join!(world.poll(&former, 30, json!({})), async {
@@ -169,7 +170,7 @@ async fn an_agent_that_is_killed_again_and_again_is_one_agent() {
 
 #[tokio::test]
 async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
-    // given a runner with a session, and a database that has forgotten the last commits
+    // given a runner with a session, and a database that lost its last commits
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -177,9 +178,9 @@ async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let back = "update runner_session set generation = 1, session = 'ses_of_before'";
     sqlx::query(back).execute(&world.app.pool).await.unwrap();
-    // when a server that has not heard of it is called
+    // when the runner calls a server that does not know the session
     let there = world.beside().await;
-    // then it is asked for another session, and nobody is told that somebody else has its place
+    // then the runner must open another session, and is not superseded
     there.poll(&agent, 0, json!({})).await.refused(409, "session_unknown");
     there.claim(&agent, job, "c1").await.refused(409, "session_unknown");
     sqlx::query("delete from runner_session").execute(&world.app.pool).await.unwrap();
@@ -194,22 +195,22 @@ async fn a_session_that_another_server_took_over_meanwhile_is_asked_for_anew() {
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let (session, generation) = agent.session.unwrap();
-    // It was looked for and found, and is gone again before the poll is parked.
+    // The session was found, and then lost again before the poll waits.
     world.app.dispatch.disown(agent.id);
     let known = world.app.dispatch.check(agent.id, session, generation);
     let problem = crate::problem::Problem::from(known.unwrap_err());
-    assert_eq!(problem.code.word(), "session_unknown");
+    assert_eq!(problem.code.as_str(), "session_unknown");
 }
 
 #[tokio::test]
 async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest() {
-    // given an opening whose answer was lost
+    // given an opening whose response was lost
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     let session = SessionId(Ulid::new());
     let assertion = world.opening(&agent, session, ("boot", "j"));
     let first = world.open_with(&assertion, json!([])).await.ok();
-    // when it is sent again, then it is the same session
+    // when it is repeated, then the session is the same
     let again = world.open_with(&assertion, json!([])).await.ok();
     assert_eq!(first["session_id"], json!(session));
     for same in ["session_id", "generation"] {
@@ -219,10 +220,10 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
     agent.session = Some((session, again["generation"].as_u64().unwrap()));
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     world.running(&agent, job).await;
-    // and a copy of it that comes late loses nothing that was claimed since
+    // and a late duplicate does not affect executions that were claimed since
     world.open_with(&assertion, json!([])).await.ok();
     assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
-    // and it never comes back once a newer one is open
+    // and it is rejected once a newer session is open
     world.open(&mut agent, "j", json!([])).await;
     world.open_with(&assertion, json!([])).await.refused(409, "session_superseded");
     world.poll(&agent, 0, json!({})).await.ok();
@@ -230,24 +231,24 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
 
 #[tokio::test]
 async fn an_opening_that_a_newer_one_ended_is_played_again_nowhere() {
-    // given a session that was opened here, and ended by a newer one
+    // given a session that a newer one superseded
     let here = World::new().await;
     let (mut agent, _) = here.agent().await;
     let taken = here.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
     here.open_with(&taken, json!([])).await.ok();
     here.open(&mut agent, "j", json!([])).await;
-    // when a server that never saw it is shown it again, or this one after a restart
+    // when its opening is replayed at another server, or at this one after a restart
     let there = here.beside().await;
     there.open_with(&taken, json!([])).await.refused(409, "session_superseded");
     let here = here.restart().await;
     here.open_with(&taken, json!([])).await.refused(409, "session_superseded");
-    // then the newer one goes on
+    // then the newer session continues
     here.poll(&agent, 0, json!({})).await.ok();
 }
 
 #[tokio::test]
 async fn the_last_256_openings_are_remembered_and_no_more() {
-    // given a session that was opened, and 254 after it
+    // given a session, and 254 later ones
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     let session = SessionId(Ulid::new());
@@ -256,10 +257,10 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
     let later = "update runner_session set session = 'ses_1', \
                  recent_sessions = array(select 'ses_' || n from generate_series(1, 254) n) || openings";
     sqlx::query(later).execute(&world.app.pool).await.unwrap();
-    // when there is one more, then it is still known to be over
+    // when one more is opened, then the first is still known to be superseded
     world.open(&mut agent, "j", json!([])).await;
     world.open_with(&taken, json!([])).await.refused(409, "session_superseded");
-    // and what is remembered does not grow
+    // and the list does not grow beyond its limit
     world.open(&mut agent, "j", json!([])).await;
     let known =
         "select cardinality(recent_sessions), $1 = any (recent_sessions) from runner_session";
@@ -270,7 +271,7 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
 
 #[tokio::test]
 async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
-    // given a runner that had a session, and a server whose database does not take the next one
+    // given a runner with a session, and a database that rejects the next one
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -280,7 +281,7 @@ async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
     sql("alter table runner_session rename to elsewhere").await;
     let said = world.open_with(&assertion, json!([])).await;
     assert!(said.status.is_server_error(), "{}", said.status);
-    // when the runner sends it again, then the session is open
+    // when the runner repeats the opening, then the session is open
     sql("alter table elsewhere rename to runner_session").await;
     let opened = world.open_with(&assertion, json!([])).await.ok();
     assert_eq!(opened["session_id"], json!(session));
@@ -296,7 +297,7 @@ async fn another_journal_is_another_one_however_often_its_session_is_opened() {
     let entry = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
         "state": "never_spawned", "log_len": 0}]);
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("boot", "other"));
-    // The first time the answer is lost before the journal was looked at.
+    // The response to the first opening is lost before the journal is evaluated.
     let gone = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
         "state": "alive", "log_len": 0}]);
     world.open_with(&assertion, gone).await.ok();
@@ -306,20 +307,20 @@ async fn another_journal_is_another_one_however_often_its_session_is_opened() {
 
 #[tokio::test]
 async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
-    // given a runner that works, and somebody who has its access token
+    // given a runner with a running job, and an attacker with its access token
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     let execution = world.running(&agent, job).await;
     let stolen = agent.clone();
-    // when the thief signs with another key, then it gets nowhere
+    // when the attacker signs with another key, then every opening is rejected
     let key = ed25519_dalek::SigningKey::generate(&mut rand::rngs::OsRng);
     let thief = Agent { key, ..stolen.clone() };
     let assertion = world.opening(&thief, SessionId(Ulid::new()), ("boot", "k"));
     world.open_with(&assertion, json!([])).await.refused(401, "assertion_invalid");
     world.open_with(&stolen.token, json!([])).await.refused(401, "assertion_invalid");
-    // and when the runner opens its next session, then the token is good for nothing
+    // and when the runner opens its next session, then the stolen token is invalid
     let entry = json!([{"job": job, "execution": execution, "claim_id": "c1", "state": "alive",
         "log_len": 0}]);
     world.open(&mut agent, "j", entry).await;
@@ -375,7 +376,7 @@ async fn a_session_may_call_any_server_and_each_hears_what_the_others_did() {
     let job = here.queue(install, JobKind::Plan, JobClass::Pure).await;
     let offered = there.poll(&agent, 10, json!({})).await.ok();
     assert_eq!(offered["directives"][0]["job"], json!(job));
-    // The other one serves the session now; the claim comes here all the same.
+    // The other server owns the session now, but the claim arrives here.
     let claimed = here.claim(&agent, job, "c1").await.ok();
     let again = there.claim(&agent, job, "c1").await.ok();
     assert_eq!(claimed["grant"], again["grant"]);

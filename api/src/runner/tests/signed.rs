@@ -1,4 +1,4 @@
-//! What a runner signs: kept as it was said, refused when it is not so, and never the server's invention.
+//! Tests of signed statements: valid ones are stored, and false ones are rejected.
 use axum::http::Method;
 use domain::{
     decider::Decider as _,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{auth, problem::Code, runner::events};
 
-/// A job that runs, with an output that was reported.
+/// Starts a job that has reported an output.
 async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -75,12 +75,12 @@ async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
     let (agent, job, execution, statement) = at_work(&world).await;
     let envelope = signed(&statement, &agent.key);
     world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
-    // Said again, because the answer was lost, it is the same word.
+    // A repeated report, after a lost response, is idempotent.
     world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
     let events = world.events("job", job).await;
     let ends: Vec<_> = events.iter().filter(|event| event.event_type == "job.succeeded").collect();
     assert_eq!(ends.len(), 1);
-    // then whoever has the event needs nobody else to see who said it
+    // then the event alone proves its signer
     let payload: Value = serde_json::from_str(&ends[0].payload).unwrap();
     let text = |key: &str| payload["signed"][key].as_str().unwrap().to_owned();
     assert_eq!(text("key"), hex::encode(agent.key.verifying_key().as_bytes()));
@@ -88,7 +88,7 @@ async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
     assert_eq!(said.execution.to_string(), execution);
     let changed = text("statement").replace("succeeded", "cancelled");
     assert_eq!(Statement::open(&changed, &text("key"), &text("signature")), None);
-    // nor whoever verifies the whole log
+    // and the verification of the whole log counts it as signed
     let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
     let signed = (verified.reported.tally.signed, verified.reported.wrong);
     assert_eq!(signed, (1, vec![]));
@@ -131,7 +131,7 @@ async fn a_statement_that_is_not_so_is_refused_and_noted_and_the_job_goes_on() {
         assert!(problem["detail"].as_str().unwrap().contains("statement"), "{at}: {problem}");
     }
     assert_eq!(world.story(job).await, before);
-    // A server says it once in ten minutes, with how often it was.
+    // A server records forgeries at most once in ten minutes, with their number.
     assert_eq!(forgeries(&world, &agent).await, 1);
     let right = last_word(&signed(&statement, &agent.key));
     world.report(&agent, job, &execution, 3, right).await.ok();
@@ -151,21 +151,21 @@ async fn a_runner_of_before_signs_nothing_and_is_heard() {
 
 #[tokio::test]
 async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server() {
-    // given another server that knows the runner by the key that it replaces here
+    // given another server that has the runner's key in its cache, which the runner replaces here
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
     let there = world.beside().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();
     let former = last_word(&signed(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
-    // when it signed its last word before, then it is to sign it again
+    // when a final report is signed with the former key, then it must be signed again
     for _ in 0..3 {
         let said = world.report(&agent, job, &execution, 3, former.clone()).await;
         assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     }
-    // and also there, where nobody has heard of the new key: what is kept is by the key of its position
+    // and also at the other server, which has not seen the new key
     there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
-    // and by its new key it is heard there, too
+    // and a report with the new key is accepted there as well
     let word = last_word(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;
@@ -178,7 +178,7 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
 
 #[tokio::test]
 async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
-    // given a runner that does not know any more which outputs it told
+    // given a runner whose statement has the wrong outputs
     let world = World::new().await;
     let (agent, job, execution, mut statement) = at_work(&world).await;
     statement["outputs"] = Value::Null;
@@ -187,7 +187,7 @@ async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
         let said = world.report(&agent, job, &execution, 3, word.clone()).await;
         said.refused(422, "statement_invalid");
     }
-    // when it says the same and signs nothing, then what it did is done
+    // when it repeats the report without a statement, then the result is accepted
     word.as_object_mut().unwrap().remove("end");
     world.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;
@@ -197,7 +197,7 @@ async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
 
 #[tokio::test]
 async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind_it() {
-    // given a call that is past the door when its runner is revoked
+    // given an admitted request whose runner is then revoked
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     revoke(&world, agent.id).await;
@@ -216,7 +216,7 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
     let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
     let runner = auth::Runner { id: agent.id, mode, install, generation: 1 };
-    // then it is refused, signed or not
+    // then it is rejected, signed or not
     for signed in [Some(kept), None] {
         let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
         assert_eq!(said.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
@@ -242,7 +242,7 @@ async fn the_newest_head_of_a_journal_is_kept_and_no_older_one_takes_its_place()
         let head = serde_json::from_value(head).unwrap();
         crate::runner::journal::told(&world.app, agent.id, &head).await;
     };
-    // with a session
+    // with the opening of a session
     let session = domain::ids::SessionId(ulid::Ulid::new());
     let mut body = json!({"assertion": world.opening(&agent, session, ("boot", "j")), "pid": 1,
         "version": "1.0.0", "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": [],
@@ -250,7 +250,7 @@ async fn the_newest_head_of_a_journal_is_kept_and_no_older_one_takes_its_place()
     body["journal_head"] = head(&agent, "j", 7, &agent.key);
     world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
     assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
-    // and after it: an older one, a stranger's, one of another runner
+    // and later: an older head, one with an unknown key, and one of another runner
     told(&agent, head(&agent, "j", 5, &agent.key)).await;
     told(&agent, head(&agent, "j", 99, &SigningKey::from_bytes(&[9; 32]))).await;
     let (other, _) = world.agent().await;
@@ -258,7 +258,8 @@ async fn the_newest_head_of_a_journal_is_kept_and_no_older_one_takes_its_place()
     assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
     told(&agent, head(&agent, "j", 9, &agent.key)).await;
     assert_eq!(kept(&agent).await, [("j".to_owned(), 9)]);
-    // One that was begun anew does not take away what was said of the former; nor do many fill the database.
+    // A new journal does not replace the head of the former one, and the number of journals is
+    // limited.
     for at in 0..20 {
         told(&agent, head(&agent, &format!("k{at}"), 1, &agent.key)).await;
     }

@@ -1,4 +1,4 @@
-//! What is refused and changes nothing, and is in the log all the same.
+//! Tests of suspicious calls that are rejected and recorded.
 use axum::{body::Body, http::Request};
 use domain::{
     actor::Actor,
@@ -29,7 +29,7 @@ async fn chunk(
     world.send(request.unwrap()).await
 }
 
-/// The payloads of the events of this name.
+/// Payloads of the events of this type.
 async fn told(world: &World, kind: &str, id: impl ToString, name: &str) -> Vec<Value> {
     let events = world.events(kind, id).await;
     let named = events.iter().filter(|event| event.event_type == name);
@@ -56,7 +56,7 @@ async fn a_log_that_its_runner_rewrites_is_refused_and_noted_once() {
 
 #[tokio::test]
 async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothing() {
-    // given work whose end nobody knew, and of which a person said that it had succeeded
+    // given work with an unknown outcome that a principal resolved as succeeded
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -69,7 +69,7 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
     let reason = "seen".into();
     world.tell(job, JobCommand::Resolve { execution: lost, by, resolution, reason }).await;
     let before = world.story(job).await;
-    // when its runner says that it had failed, again and again
+    // when its runner reports a failure, several times
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 3,
         "reason": "exit_code", "detail": "exit 3", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
@@ -77,7 +77,7 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
         let said = world.report(&agent, job, &execution, 2, last.clone()).await;
         assert_eq!(said.refused(412, "fenced")["job_state"], "succeeded");
     }
-    // then that is in the log, once, and the outcome stands
+    // then that is recorded once, and the outcome stands
     let noted = told(&world, "job", job, "job.late_result_reported").await;
     let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
         "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});
@@ -110,7 +110,7 @@ async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no
 
 #[tokio::test]
 async fn an_ended_job_takes_no_word_of_a_runner_that_never_had_it() {
-    // given a build that one runner did, and another that may build, too
+    // given a build by one runner, and another build runner
     let world = World::new().await;
     let build = domain::enrolment::Purpose::Build;
     let (mut one, mut other) = (world.enrolled(build).await, world.enrolled(build).await);
@@ -122,10 +122,10 @@ async fn an_ended_job_takes_no_word_of_a_runner_that_never_had_it() {
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     world.report(&one, job, &execution, 2, last.clone()).await.ok();
     let before = world.story(job).await;
-    // when the other speaks in the name of the execution that ended it
+    // when the other one reports for the execution that ended the job
     world.report(&other, job, &execution, 3, last).await.refused(403, "forbidden");
     chunk(&world, &other, job, &execution, "x").await.refused(403, "forbidden");
-    // then the job does not hear of it
+    // then the job is unchanged
     assert_eq!(world.story(job).await, before);
     let noted = told(&world, "runner", other.id, "runner.forgery_suspected").await;
     assert_eq!(noted.len(), 1);

@@ -1,5 +1,5 @@
-//! What a runner can do with the names of another runner's things: nothing. Ids are in logs and URLs, so they
-//! are no secrets.
+//! Tests that ids of another runner's jobs give no access. Ids appear in logs and URLs, so they are
+//! not secret.
 use std::time::Duration;
 
 use axum::{body::Body, http::Method};
@@ -16,7 +16,7 @@ use crate::dispatch::Timing;
 
 #[tokio::test]
 async fn a_runner_keeps_no_other_runners_job_alive() {
-    // given a runner that has a job and then says nothing more, and one of another tenant
+    // given a runner that holds a job and disconnects, and a runner of another tenant
     let world = World::with(Timing { takeover: Duration::ZERO, ..Timing::faster(60) }).await;
     let (mut victim, install) = world.agent().await;
     let (mut stranger, _) = world.agent().await;
@@ -24,7 +24,7 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
     world.open(&mut stranger, "k", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&victim, job).await;
-    // when the stranger names its execution in every call that takes one
+    // when the other runner names the execution in every call that accepts one
     let running = json!({"running": [{"job": job, "execution": execution, "log_len": 0}]});
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for turn in 0..25 {
@@ -41,9 +41,9 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
         world.claim(&stranger, job, "c1").await.refused(403, "not_offered");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // then the silence of the one that has it is noticed all the same, and nothing else happened
+    // then the disconnect is recorded nevertheless, and nothing else changed
     assert_eq!(world.story(job).await, ["queued", "claimed", "started", "disconnected"]);
-    // and it closes nobody's session but its own
+    // and it can close only its own session
     let path = format!("/runner/v1/sessions/{}", victim.session.unwrap().0);
     world.call(Method::DELETE, &path, &stranger.token, &json!({})).await.ok();
     let held = world.app.dispatch.session_of(victim.id);

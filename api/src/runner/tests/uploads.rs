@@ -1,4 +1,4 @@
-//! Limits on the size and lifetime of a runner's uploads.
+//! Tests of limits on the size and lifetime of a runner's uploads.
 mod pentest {
     use std::{
         sync::{
@@ -29,7 +29,7 @@ mod pentest {
 
     use super::super::world::{Agent, Said, World};
 
-    /// What the smallest upload counts.
+    /// Minimum charge of an upload, in bytes.
     const LEAST: usize = 4096;
     const SMALL: Quota = Quota { execution: 4 * 4096, runner: 10 * 4096 };
 
@@ -78,7 +78,7 @@ mod pentest {
             (&json!("execution"), &json!(32 << 20))
         );
         assert!(refused["detail"].as_str().unwrap().contains("--max-execution-upload"));
-        // What is there already may be sent again.
+        // Stored bytes may be sent again.
         send(&world, &agent, &execution, blob(0)).await.ok();
         let metrics = world.app.metrics.text();
         assert!(
@@ -123,7 +123,7 @@ mod pentest {
                 "the lock is given back"
             );
         }
-        // What is collected or erased is counted no more.
+        // Collected or erased uploads are no longer counted.
         assert_eq!(upload::collect(&pool, &days_from_now(2)).await.unwrap(), 4);
         put(&pool, "exe_1", &[4]).await.unwrap();
         upload::erase(&pool, &["exe_1".to_string()]).await.unwrap();
@@ -131,7 +131,7 @@ mod pentest {
         assert_eq!(sqlx::query_scalar::<_, i64>(counters).fetch_one(&pool).await.unwrap(), 0);
     }
 
-    /// Holds the lock of a runner's counters, as an upload does that stands still.
+    /// Holds the lock of a runner's counters, like a stalled upload.
     async fn standing_still(
         pool: &PgPool,
         runner: &str,
@@ -216,7 +216,7 @@ mod pentest {
     #[tokio::test]
     async fn an_upload_that_began_before_an_erasure_is_not_stored_after_it() {
         let pool = fresh_database().await.unwrap().pool;
-        // given an upload that has looked whether its execution was erased, and has to wait
+        // given an upload that has checked its execution for erasure, and waits for a lock
         let mut erasure = pool.begin().await.unwrap();
         let lock = "lock table blob_upload in share mode";
         sqlx::query(lock).execute(&mut *erasure).await.unwrap();
@@ -226,7 +226,7 @@ mod pentest {
         while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&pool).await.unwrap() == 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // when the execution is erased, then it is not stored
+        // when the execution is erased, then the upload is not stored
         let mark = "insert into erased_execution values ('exe_1')";
         sqlx::query(mark).execute(&mut *erasure).await.unwrap();
         erasure.commit().await.unwrap();
@@ -263,7 +263,7 @@ mod pentest {
         let pool = fresh_database().await.unwrap().pool;
         let (named, unnamed) =
             (put(&pool, "exe_1", b"a").await.unwrap(), put(&pool, "exe_1", b"b").await.unwrap());
-        // The server's own bytes are safe from a runner that uploads the same ones.
+        // An upload of the same bytes does not affect a blob of the server.
         let own = blob::put(&pool, b"c").await.unwrap();
         assert_eq!(put(&pool, "exe_1", b"c").await.unwrap(), own);
         upload::keep(&pool, &Clock::system(), "exe_1", &named).await.unwrap();
@@ -275,7 +275,7 @@ mod pentest {
             let read = upload::read(&pool, "exe_1", digest).await.unwrap();
             assert_eq!(read.is_some(), is_there, "{digest}");
         }
-        // Quotas count what the last day brought.
+        // Quotas count the uploads of the last day.
         put(&pool, "exe_1", &[1; 4 * LEAST]).await.unwrap();
     }
 
@@ -317,7 +317,12 @@ mod pentest {
         assert_eq!(upload::collect(&world.app.pool, &days_from_now(2)).await.unwrap(), 1);
         let plan = super::super::work::plan(&world, &agent, (job, &execution), summary).await;
         let refused = world.report(&agent, job, &execution, 2, plan.clone()).await;
-        assert!(refused.refused(422, "invalid")["detail"].as_str().unwrap().starts_with("PUT "));
+        assert!(
+            refused.refused(422, "invalid")["detail"]
+                .as_str()
+                .unwrap()
+                .contains("PUT /runner/v1/blobs/")
+        );
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
         world.report(&agent, job, &execution, 2, plan).await.ok();
         assert!(world.story(job).await.contains(&"plan_produced".to_string()));

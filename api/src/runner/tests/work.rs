@@ -1,4 +1,4 @@
-//! From an offer to the last report.
+//! Tests of the life of a job, from its offer to the final report.
 use domain::{
     actor::Actor,
     enrolment::Purpose,
@@ -225,7 +225,8 @@ async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     put(blob.clone()).await.ok();
     let other = format!("/runner/v1/blobs/sha256:{:064x}", 1);
     put(other).await.refused(422, "invalid");
-    // A summary, a file or a tool under the digest of others, and counts that are not the summary's.
+    // A summary, file or tool that does not match the digest, and counts that differ from the
+    // summary.
     let another = json!(format!("sha256:{:064x}", 1));
     let forgeries = [
         ("file", another.clone(), "digest is not"),
@@ -242,14 +243,14 @@ async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
     }
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
-    // Bytes are kept only for work that goes on.
+    // Uploads are accepted only while the execution runs.
     world.report(&agent, job, &execution, 3, empty_log()).await.ok();
     put(blob).await.refused(412, "fenced");
 }
 
 #[tokio::test]
 async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_server() {
-    // given another server that knows the runner by the key that it replaces here
+    // given another server that has the runner's key in its cache, which the runner replaces here
     let world = World::new().await;
     let (mut agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -260,18 +261,19 @@ async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_se
     event_log::blob::put(&world.app.pool, &summary[..]).await.unwrap();
     let former = plan(&world, &agent, (job, &execution), summary).await;
     agent.key = rekeyed(&world, &agent).await;
-    // then a plan by the former key is to be signed again, and by the new one it is heard there, too
+    // then a plan by the former key must be signed again, and one by the new key is accepted there
+    // as well
     let said = world.report(&agent, job, &execution, 2, former).await;
     assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
     there.report(&agent, job, &execution, 2, again).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
-    // and whoever verifies the whole log finds that it is by the key of its position
+    // and the verification of the whole log finds the key of its position
     let verified = event_log::verify::verify(world.app.log(), 0, |_| {}).await.unwrap();
     assert_eq!((verified.reported.tally.signed, verified.reported.wrong), (1, vec![]));
 }
 
-/// The report of a plan with this summary, as an honest runner makes it.
+/// Report of a plan with this summary, as an honest runner builds it.
 pub async fn plan(
     world: &World,
     agent: &Agent,

@@ -1,4 +1,4 @@
-//! A server without doors, and agents that call it.
+//! Server without listeners for tests, and agents that call it.
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
@@ -38,7 +38,7 @@ use crate::{
     usecases::enrolments,
 };
 
-/// A server and its database.
+/// Server with its database.
 pub struct World {
     pub app: App,
     pub database: Database,
@@ -48,7 +48,7 @@ pub struct World {
     _loops: JoinSet<()>,
 }
 
-/// What a call was answered with.
+/// Response to a call.
 pub struct Said {
     pub status: StatusCode,
     pub headers: HeaderMap,
@@ -76,13 +76,13 @@ impl Said {
     }
 }
 
-/// An agent that enrolled.
+/// Enrolled agent.
 #[derive(Clone)]
 pub struct Agent {
     pub id: RunnerId,
     pub token: String,
     pub key: SigningKey,
-    /// Of the agent's process: another one after a restart.
+    /// Id of the agent's process, which changes with a restart.
     pub process_id: String,
     pub session: Option<(SessionId, u64)>,
 }
@@ -98,7 +98,7 @@ impl World {
         World::start(database, data, timing, "here").await
     }
 
-    /// The same database and keys, another life of the server.
+    /// Restarts the server with the same database and keys.
     pub async fn restart(self) -> World {
         let (database, data, timing) = (self.database.clone(), self.data.clone(), self.timing);
         self.app.stopping.cancel();
@@ -106,12 +106,12 @@ impl World {
         World::start(database, data, timing, "here").await
     }
 
-    /// Another server on the same database, with the same keys.
+    /// Starts another server on the same database, with the same keys.
     pub async fn beside(&self) -> World {
         self.beside_with(self.timing).await
     }
 
-    /// The same, with other timeouts.
+    /// Starts another server with other timeouts.
     pub async fn beside_with(&self, timing: Timing) -> World {
         World::start(self.database.clone(), self.data.clone(), timing, "there").await
     }
@@ -174,7 +174,7 @@ impl World {
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
         loops.spawn(dispatch::follow(app.dispatch.clone(), log, tail, position, stopping));
-        // A test that counts what the clockwork does starts the world with its subscriber.
+        // A test that counts statements of this loop starts the server with its subscriber.
         let subscriber = tracing::dispatcher::get_default(Clone::clone);
         loops.spawn(liveness::run(app.clone()).with_subscriber(subscriber));
         let router = router::runner(&app);
@@ -224,7 +224,7 @@ impl World {
         enrolments::issue(&self.app, &World::system(), purpose).await.unwrap().answer.token
     }
 
-    /// An agent of a new install, enrolled and with a token.
+    /// Enrols an agent of a new install.
     pub async fn agent(&self) -> (Agent, InstallId) {
         let install = self.install().await;
         (self.enrolled(Purpose::Install { install }).await, install)
@@ -260,7 +260,7 @@ impl World {
         sign(&Assertion { sub: id, aud, jti, iat, exp: iat + 60, generation }, key).unwrap()
     }
 
-    /// The signed word that opens a session on a host with a journal.
+    /// Signed assertion that opens a session on a host with a journal.
     pub fn opening(
         &self,
         agent: &Agent,
@@ -280,7 +280,7 @@ impl World {
         said["access_token"].as_str().unwrap().to_string()
     }
 
-    /// Open a session with this journal; answers what is to be resumed.
+    /// Opens a session with this journal. Returns the response.
     pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
         let session = SessionId(Ulid::new());
         let assertion = self.opening(agent, session, ("boot", journal_id));
@@ -372,7 +372,7 @@ impl World {
         done.await.unwrap();
     }
 
-    /// Claim and start a job; answers the execution.
+    /// Claims and starts a job. Returns the execution.
     pub async fn running(&self, agent: &Agent, job: JobId) -> String {
         let claimed = self.claim(agent, job, "c1").await.ok();
         let execution = claimed["execution"].as_str().unwrap().to_string();
@@ -382,7 +382,7 @@ impl World {
         execution
     }
 
-    /// The events of a stream, by name.
+    /// Events of a stream.
     pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<Stored> {
         let stream = event_log::StreamId::new(kind, id.to_string());
         self.app.engine.log().read_stream(&stream, 0).await.unwrap()
@@ -393,7 +393,7 @@ impl World {
         events.iter().map(|stored| stored.event_type.trim_start_matches("job.").into()).collect()
     }
 
-    /// Wait until a stream has an event of this type.
+    /// Waits until a stream has an event of this type.
     pub async fn until(&self, kind: &str, id: impl ToString, event: &str) {
         let id = id.to_string();
         for _ in 0..400 {

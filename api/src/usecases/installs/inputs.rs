@@ -1,4 +1,4 @@
-//! What an install is given, against what a config takes.
+//! Inputs of an install, checked against its config.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::InputProblem;
@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use crate::{compose::config::Config, problem::Problem, state::App};
 
-/// The inputs that an install had when it last followed a config version, at the end of a commit.
+/// Returns the inputs that an install had when it last followed a config version, at the end of a
+/// commit.
 pub async fn of_version(
     app: &App,
     install: InstallId,
@@ -33,17 +34,17 @@ pub async fn of_version(
         }
     }
     let never =
-        || Problem::not_found(format!("a time at which {install} followed version {version}"));
+        || Problem::not_found(format!("config version {version} in the history of {install}"));
     let inputs = found.ok_or_else(never)?;
     match inputs.iter().find(|(_, value)| *value == ERASED) {
         Some((name, _)) => {
-            Err(Problem::not_found(format!("the erased value of the input {name:?}")))
+            Err(Problem::not_found(format!("the value of input {name:?} (it was erased)")))
         }
         None => Ok(inputs),
     }
 }
 
-/// Inputs that have another value now than they had.
+/// Inputs that differ between two points.
 pub fn differences(
     then: &BTreeMap<String, String>,
     now: &BTreeMap<String, String>,
@@ -58,7 +59,7 @@ pub fn differences(
         .collect()
 }
 
-/// Every input of a config for an install that keeps these.
+/// Resolves all inputs of a config from the stored inputs of an install.
 pub fn passed(
     config: &Config,
     kept: &BTreeMap<String, String>,
@@ -67,12 +68,12 @@ pub fn passed(
         .map_err(|problems| unfit(&problems))
 }
 
-/// Whether an install that keeps these can have this version, or these inputs.
+/// Checks that an install with these inputs can use the config version.
 pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
     fit(config, &known(config, kept))
 }
 
-/// Whether a new install can be given these: what is unknown, missing or ill-typed is refused.
+/// Checks the inputs of a new install. Rejects unknown, missing and ill-typed values.
 pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
     fit(config, &given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
 }
@@ -81,14 +82,15 @@ fn fit(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Problem>
     app_config::choose_inputs(&config.app, inputs).map(drop).map_err(|problems| unfit(&problems))
 }
 
-/// What an install keeps that a config does not know is not passed on, and no obstacle: another
-/// version may want it again.
+/// Selects the stored inputs that the config declares. Other inputs are kept, because another
+/// version may declare them.
 fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
     let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
     known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
 }
 
-/// Whether a config knows what is given, and install or config what is taken back.
+/// Checks a change of inputs: the config must declare each input to set, and the config or the
+/// install each input to remove.
 pub(super) fn takes(
     config: &Config,
     kept: &BTreeMap<String, String>,
@@ -103,17 +105,15 @@ pub(super) fn takes(
             let names: Vec<&str> = config.app.inputs.iter().map(|i| i.name.as_str()).collect();
             FieldProblem {
                 field: Some(format!("inputs.{name}")),
-                message: format!("there is no input {name:?} in this config version"),
-                remedy: Some(format!("the inputs are: {}", names.join(", "))),
+                message: format!("this config version has no input {name:?}"),
+                remedy: Some(format!("valid inputs: {}", names.join(", "))),
                 ..FieldProblem::default()
             }
         })
         .collect();
     match errors.is_empty() {
         true => Ok(()),
-        false => {
-            Err(Problem::invalid("the inputs do not fit the app; nothing was changed", errors))
-        }
+        false => Err(Problem::invalid("invalid inputs; nothing was changed", errors)),
     }
 }
 
@@ -129,5 +129,5 @@ fn unfit(problems: &[InputProblem]) -> Problem {
             remedy: Some(problem.remedy()),
         })
         .collect();
-    Problem::invalid("the inputs do not fit the app; nothing was changed", errors)
+    Problem::invalid("invalid inputs; nothing was changed", errors)
 }

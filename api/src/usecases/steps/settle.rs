@@ -1,4 +1,4 @@
-//! What a step's job came to, told to its run and its install.
+//! Completes a step with the result of its job, on its run and its install.
 mod retry;
 
 use domain::{
@@ -18,16 +18,15 @@ use crate::{
     state::App,
 };
 
-/// How long a plan waits for a person's word: seven days.
+/// Time limit for the approval of a plan: seven days.
 pub const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
-/// Tell run and install what a step's job came to. A second time changes nothing.
+/// Completes a step with the result of its job. Idempotent.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
     app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
 }
 
-/// What a step's job came to cannot be taken in: the step fails and says why, instead of standing
-/// still with a job that has ended.
+/// Fails a step whose job result cannot be applied, so that the run does not stall.
 pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<Done<()>, Problem> {
     let detail = shortened(detail);
     app.engine
@@ -70,7 +69,7 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
                 record(unit, install, run, step, &job).await?;
                 unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
-            // Builds have no step.
+            // Build jobs belong to no step.
             JobProduct::Artifact => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
@@ -139,7 +138,7 @@ async fn planned(
     Ok(())
 }
 
-/// Record the state that the job reported, however it ended.
+/// Records the state that the job reported, whatever its outcome.
 async fn record_state(
     unit: &mut Unit,
     install: InstallId,
@@ -160,7 +159,7 @@ async fn record_state(
     Ok(())
 }
 
-/// Tell the install what is there now, or gone.
+/// Records the result on the install: deployed or destroyed.
 async fn record(
     unit: &mut Unit,
     install: InstallId,
@@ -213,7 +212,7 @@ async fn record(
     Ok(())
 }
 
-/// Tell the install that what the step was about is as it was.
+/// Records on the install that the apply changed nothing.
 async fn unchanged(
     unit: &mut Unit,
     install: InstallId,
@@ -228,10 +227,10 @@ async fn unchanged(
 }
 
 fn without_fingerprint() -> Problem {
-    Problem::internal("a step that brings something has no fingerprint")
+    Problem::internal("a step that deploys has no fingerprint")
 }
 
-/// Whether the plan under an apply went stale, and what the job says became of it.
+/// Returns true if the plan was stale, and the failure detail of the job.
 fn why(job: &Job) -> (bool, String) {
     let said = job.heard.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };

@@ -1,17 +1,17 @@
 //! Kinds of settings that are read but not acted on, with the actual behavior.
 
-/// How occurrences are counted.
+/// Unit in which occurrences are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Per {
     /// One per key.
     Key,
     /// One per file, or per table of a file that holds several parts.
     Part,
-    /// By the reader of the section, because the keys alone do not suffice.
+    /// Counted by the reader of the section, because the keys alone do not suffice.
     Reader,
 }
 
-/// One kind of warning. `{}` stands for the component type or the trigger.
+/// A kind of warning. `{}` is replaced with the component type or the trigger.
 #[derive(Debug)]
 pub struct Kind {
     pub id: &'static str,
@@ -20,7 +20,7 @@ pub struct Kind {
     pub what: &'static str,
     pub instead: &'static str,
     pub remedy: &'static str,
-    /// Whether the value must not be shown.
+    /// True if the value must not be shown.
     pub is_secret: bool,
 }
 
@@ -40,15 +40,15 @@ pub const KINDS: &[Kind] = &[
         "action_inputs",
         Per::Key,
         "`inputs` of an action",
-        "an action is started without inputs of its own",
+        "actions start without their own inputs",
         "give the step env_vars that read the install's inputs",
     ),
     kind(
         "approve_on_policies",
         Per::Key,
         "`auto_approve_on_policies_passing`",
-        "no policy is evaluated, so each plan waits for its approval",
-        "approve plans, or let the install approve them: stead installs auto-approve INSTALL on",
+        "policies are not evaluated, so each plan waits for its approval",
+        "approve plans, or enable automatic approval: stead installs auto-approve INSTALL on",
     ),
     kind(
         "branch",
@@ -61,49 +61,49 @@ pub const KINDS: &[Kind] = &[
         "break_glass",
         Per::Part,
         "break-glass role",
-        "nobody can enable it, because Stead creates no role in the customer's account",
+        "no user can enable it, because Stead creates no role in the customer's account",
         "agree on emergency access with the customer",
     ),
     kind(
         "cluster_access",
         Per::Key,
         "access to a Kubernetes cluster (`enable_kube_config`, `kubernetes_context`)",
-        "no job is given a kubeconfig",
-        "have the customer's runner pass one: --pass-env KUBECONFIG",
+        "jobs get no kubeconfig",
+        "pass one from the customer's runner: --pass-env KUBECONFIG",
     ),
     kind(
         "directory_install",
         Per::Part,
         "install described in the directory",
-        "a sync creates and changes no install",
+        "a sync neither creates nor changes installs",
         "create it: stead installs create APP NAME",
     ),
     kind(
         "drift",
         Per::Key,
         "`drift_schedule`",
-        "this release does not look for drift",
-        "look for drift by other means until a later release does",
+        "this release does not detect drift",
+        "detect drift with another tool until a later release supports it",
     ),
     kind(
         "helm_driver",
         Per::Key,
         "`helm_driver`",
-        "this release deploys no chart by itself",
-        "give the setting to your plugin for charts",
+        "this release deploys no charts itself",
+        "configure it in your plugin for charts",
     ),
     kind(
         "input_visibility",
         Per::Key,
         "`internal` or `user_configurable`",
-        "the vendor shows and sets such an input or secret like any other, and the customer sets none",
+        "the vendor sees and sets such an input or secret like any other, and the customer cannot set it",
         "set inputs with `stead installs set-inputs`",
     ),
     kind(
         "installer",
         Per::Part,
         "installer page",
-        "no such page is published",
+        "no installer page is published",
         "send the customer the command that `stead installs create` prints",
     ),
     Kind {
@@ -111,8 +111,8 @@ pub const KINDS: &[Kind] = &[
         per: Per::Reader,
         code: "no_plugin",
         what: "type `{}`",
-        instead: "it is published and shown, and its deploy is refused until the plugin for it is pinned",
-        remedy: "use a `terraform_module`, or a plugin of yours: --plugin {}=PATH",
+        instead: "it is published and shown, but its deploy is rejected until its plugin is pinned",
+        remedy: "use a `terraform_module`, or your own plugin: --plugin {}=PATH",
         is_secret: false,
     },
     Kind {
@@ -121,7 +121,7 @@ pub const KINDS: &[Kind] = &[
             "notification",
             Per::Key,
             "`slack_webhook_url`",
-            "no message is sent to it",
+            "no message is sent to the channel",
             "follow runs with `stead runs watch`, or the log with `stead audit events`",
         )
     },
@@ -129,29 +129,29 @@ pub const KINDS: &[Kind] = &[
         "onboarding",
         Per::Key,
         "`onboarding`",
-        "no guide is shown to the customer",
+        "the guide is not shown to the customer",
         "send it to the customer",
     ),
     kind(
         "operation_role",
         Per::Key,
         "operation role",
-        "its name is sent with the job, where the customer's policy can check it, and the runner assumes no role",
-        "give the runner's own identity what its jobs need",
+        "the job contains its name for the customer's policy to check, but the runner assumes no role",
+        "give the runner's own identity the permissions of its jobs",
     ),
     kind(
         "part_role",
         Per::Key,
         "`role` or `break_glass_role`",
-        "its name is sent with the job, where the customer's policy can check it, and the runner assumes no role",
-        "give the runner's own identity what its jobs need",
+        "the job contains its name for the customer's policy to check, but the runner assumes no role",
+        "give the runner's own identity the permissions of its jobs",
     ),
     kind(
         "permission_role",
         Per::Part,
         "role with permissions",
         "Stead creates no role in the customer's account and grants nothing",
-        "have the customer grant the runner's own identity what its jobs need",
+        "have the customer grant the runner's own identity the permissions of its jobs",
     ),
     Kind {
         code: "not_enforced",
@@ -159,22 +159,22 @@ pub const KINDS: &[Kind] = &[
             "policy",
             Per::Part,
             "policy",
-            "policies are not enforced by this release",
-            "look at plans yourself; approvals are on the plan",
+            "this release does not evaluate policies",
+            "review plans before you approve them",
         )
     },
     kind(
         "repository_branch",
         Per::Key,
         "`branch` of a repository",
-        "the directory on this machine is published as it is, whatever its branch",
+        "the directory on this machine is published, whatever its branch",
         "check out that branch before the sync",
     ),
     kind(
         "runbook",
         Per::Part,
         "runbook",
-        "this release does not run them",
+        "this release does not run runbooks",
         "start their actions yourself: stead installs action INSTALL ACTION",
     ),
     kind(
@@ -196,7 +196,7 @@ pub const KINDS: &[Kind] = &[
         per: Per::Reader,
         code: "script_elsewhere",
         what: "step with its script in a repository",
-        instead: "it is published, and refused when it is to run",
+        instead: "it is published, but its run is rejected",
         remedy: "write the script in the step's inline_contents",
         is_secret: false,
     },
@@ -204,36 +204,36 @@ pub const KINDS: &[Kind] = &[
         "secret",
         Per::Part,
         "secret",
-        "secrets are not handed to jobs by this release, and a template that reads `.nuon.secrets` fails",
-        "have the customer's runner pass the value: --pass-env NAME",
+        "this release passes no secrets to jobs, and a template that reads `.nuon.secrets` fails",
+        "pass the value from the customer's runner: --pass-env NAME",
     ),
     kind(
         "sensitive_input",
         Per::Reader,
         "sensitive input",
-        "this release takes no value for it",
-        "until a later release encrypts sensitive inputs for the install's runner take the value in the \
-         account, in the module",
+        "this release accepts no value for it",
+        "read the value inside the customer's account, in the module, until a later release encrypts \
+         sensitive inputs",
     ),
     kind(
         "stack",
         Per::Part,
         "stack.toml",
-        "no stack is generated, and the customer starts the runner themselves",
+        "no stack is generated, so the customer starts the runner themselves",
         "send the customer the command that `stead installs create` prints",
     ),
     kind(
         "trigger",
         Per::Reader,
         "trigger `{}`",
-        "this release reads it and does not fire it",
+        "this release reads it but does not fire it",
         "start such an action yourself: stead installs action INSTALL ACTION",
     ),
     kind(
         "var_name",
         Per::Key,
         "`var_name`",
-        "templates know the component by its `name` only",
+        "templates find the component only by its `name`",
         "read it as `.nuon.components.NAME`",
     ),
 ];

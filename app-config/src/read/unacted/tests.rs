@@ -6,7 +6,7 @@ use crate::{File, Tree, schema};
 #[path = "../../../tests/it/sample.rs"]
 mod sample;
 
-/// Every key that the reader knows, by kind of file.
+/// All keys that the reader knows, by file kind.
 fn known() -> BTreeSet<(String, String)> {
     let schema = |kind: &str| serde_json::from_str(schema(kind).unwrap()).unwrap();
     let mut known = BTreeSet::new();

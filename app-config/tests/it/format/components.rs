@@ -1,7 +1,7 @@
-//! The base and the parts: `sandbox.toml`, `components/**/*.toml`.
+//! The sandbox and the components: `sandbox.toml`, `components/**/*.toml`.
 use super::*;
 
-/// One deployable part. Other files name it by `name`, not by its file.
+/// A deployable component. Other files refer to its `name`, not to its file.
 #[derive(JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Component {
@@ -15,37 +15,37 @@ pub enum Component {
     Job(Job),
 }
 
-/// What every component may say.
+/// Settings that every component accepts.
 #[derive(JsonSchema)]
 pub struct Common {
-    /// Letters, digits and `_`: templates name it in a field chain.
+    /// Letters, digits and `_`, because templates use it in a field chain.
     name: String,
-    /// Another name for it in variables.
+    /// Alternative name in variables.
     var_name: Option<String>,
-    /// Components that have to be deployed before. What templates read counts without being named.
+    /// Components that must be deployed first. Components that templates read need not be listed.
     dependencies: Option<Vec<String>>,
     display_name: Option<String>,
     description: Option<String>,
-    /// How often a failed deploy is tried again by itself.
+    /// Number of automatic retries of a failed deploy.
     max_auto_retries: Option<i64>,
     /// A duration such as `30m`.
     timeout: Option<String>,
     /// A duration such as `30m`.
     deploy_timeout: Option<String>,
-    /// Whether an install may be without it.
+    /// True if an install may run without it.
     toggleable: Option<Flag>,
-    /// Whether it is on in a new install.
+    /// True if it is enabled in a new install.
     default_enabled: Option<Flag>,
-    /// Whether a plan without changes is applied without a word.
+    /// True if a plan without changes needs no approval.
     skip_noops: Option<Flag>,
     auto_approve_on_policies_passing: Option<Flag>,
-    /// The cluster, as kubernetes_contexts.toml names it.
+    /// Cluster, as named in kubernetes_contexts.toml.
     kubernetes_context: Option<String>,
     operation_roles: Option<Vec<OperationRole>>,
     role: Option<String>,
     labels: Option<Values>,
     label: Option<String>,
-    /// Minute, hour, day, month, weekday.
+    /// Cron expression: minute, hour, day, month, weekday.
     drift_schedule: Option<String>,
     env_vars: Option<Values>,
 }
@@ -63,7 +63,7 @@ pub struct TerraformModule {
     var_file: Option<Vec<VarFile>>,
 }
 
-/// A Helm chart, of a repository of sources or of charts.
+/// A Helm chart from a source repository or a chart repository.
 #[derive(JsonSchema)]
 pub struct HelmChart {
     #[serde(flatten)]
@@ -72,7 +72,7 @@ pub struct HelmChart {
     public_repo: Option<Repo>,
     connected_repo: Option<Repo>,
     helm_repo: Option<HelmRepo>,
-    /// Without it the install's id. A template.
+    /// Namespace. The default is the id of the install. A template.
     namespace: Option<String>,
     values: Option<Values>,
     values_file: Option<Vec<ValuesFile>>,
@@ -89,19 +89,19 @@ pub struct HelmRepo {
 
 #[derive(JsonSchema)]
 pub struct ValuesFile {
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     contents: Option<String>,
     source: Option<String>,
 }
 
-/// Manifests of Kubernetes, as a text or by kustomize.
+/// Kubernetes manifests as a text, or with kustomize.
 #[derive(JsonSchema)]
 pub struct KubernetesManifest {
     #[serde(flatten)]
     common: Common,
     /// A template.
     namespace: Option<String>,
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     manifest: Option<String>,
     kustomize: Option<Kustomize>,
     public_repo: Option<Repo>,
@@ -110,13 +110,13 @@ pub struct KubernetesManifest {
 
 #[derive(JsonSchema)]
 pub struct Kustomize {
-    /// In the component's repository.
+    /// Path in the component's repository.
     path: String,
     patches: Option<Vec<String>>,
     enable_helm: Option<Flag>,
 }
 
-/// An image that others built.
+/// An existing image.
 #[derive(JsonSchema)]
 pub struct Image {
     #[serde(flatten)]
@@ -163,7 +163,7 @@ pub struct Pulumi {
     connected_repo: Option<Repo>,
 }
 
-/// No longer part of the format: use an action.
+/// No longer part of the format. Use an action.
 #[derive(JsonSchema)]
 pub struct Job {
     #[serde(flatten)]
@@ -174,13 +174,13 @@ pub struct Job {
     args: Option<Vec<String>>,
 }
 
-/// The base of an install: provisioned first and torn down last.
+/// The base of an install: provisioned first and destroyed last.
 #[derive(JsonSchema)]
 pub struct Sandbox {
-    /// `terraform` (also without it) or `pulumi`.
+    /// `terraform` (the default) or `pulumi`.
     #[serde(rename = "type")]
     kind: Option<String>,
-    /// Of a Pulumi program: `go`, `nodejs`, `python`, …
+    /// Runtime of a Pulumi program: `go`, `nodejs`, `python`, …
     runtime: Option<String>,
     terraform_version: Option<Scalar>,
     public_repo: Option<Repo>,
@@ -190,7 +190,7 @@ pub struct Sandbox {
     env_vars: Option<Values>,
     var_file: Option<Vec<VarFile>>,
     pulumi_config: Option<Values>,
-    /// Minute, hour, day, month, weekday.
+    /// Cron expression: minute, hour, day, month, weekday.
     drift_schedule: Option<String>,
     operation_roles: Option<Vec<OperationRole>>,
     skip_noops: Option<Flag>,

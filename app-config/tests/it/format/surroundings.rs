@@ -1,28 +1,28 @@
-//! What surrounds the components.
+//! Supporting parts.
 use super::*;
 
-/// `metadata.toml`: what the app is called. The one file that every directory has.
+/// `metadata.toml`: name and description of the app. Every directory has this file.
 #[derive(JsonSchema)]
 pub struct Metadata {
-    /// Of the format: `v1` or `v2`.
+    /// Version of the format: `v1` or `v2`.
     version: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     readme: Option<String>,
     slack_webhook_url: Option<String>,
     onboarding: Option<BTreeMap<String, Scalar>>,
     labels: Option<Values>,
 }
 
-/// `inputs.toml`: what every install is asked.
+/// `inputs.toml`: inputs that each install provides.
 #[derive(JsonSchema)]
 pub struct Inputs {
     group: Option<Vec<InputGroup>>,
     input: Option<Vec<Input>>,
 }
 
-/// `input_groups/*.toml`: a heading over inputs.
+/// `input_groups/*.toml`: a group of inputs under one heading.
 #[derive(JsonSchema)]
 pub struct InputGroup {
     name: String,
@@ -32,7 +32,7 @@ pub struct InputGroup {
     labels: Option<Values>,
 }
 
-/// `inputs/*.toml`: one question to each install.
+/// `inputs/*.toml`: an input that each install provides.
 #[derive(JsonSchema)]
 pub struct Input {
     name: String,
@@ -42,12 +42,12 @@ pub struct Input {
     #[serde(rename = "type")]
     kind: Option<InputKind>,
     required: Option<Flag>,
-    /// Always a text, whatever the type; may be a template over other inputs.
+    /// Always a string, whatever the type. May be a template over other inputs.
     default: Option<Scalar>,
     sensitive: Option<Flag>,
-    /// Not shown to the customer.
+    /// Hidden from the customer.
     internal: Option<Flag>,
-    /// The customer gives it, through the stack.
+    /// The customer sets it through the stack.
     user_configurable: Option<Flag>,
     index: Option<i64>,
     labels: Option<Values>,
@@ -63,21 +63,21 @@ pub enum InputKind {
     Bool,
 }
 
-/// `runner.toml`: what the runner in the account is given.
+/// `runner.toml`: settings of the runner in the customer's account.
 #[derive(JsonSchema)]
 pub struct Runner {
     /// `aws`, `azure`, `gcp`, …
     runner_type: String,
-    /// Where Helm keeps its releases: `configmap`, `secret`, …
+    /// Storage of Helm releases: `configmap`, `secret`, …
     helm_driver: Option<String>,
-    /// In the environment of every job.
+    /// Environment variables of every job.
     env_vars: Option<Values>,
     init_script_url: Option<String>,
     instance_type: Option<String>,
     labels: Option<Values>,
 }
 
-/// `stack.toml`: what the customer applies once to admit the runner.
+/// `stack.toml`: stack that the customer applies once to admit the runner.
 #[derive(JsonSchema)]
 pub struct Stack {
     /// `aws-cloudformation`, `azure-bicep`, `gcp-terraform`.
@@ -97,13 +97,13 @@ pub struct Stack {
 pub struct NestedStack {
     name: String,
     template_url: String,
-    /// The order among nested stacks, lowest first.
+    /// Order among nested stacks, lowest first.
     index: Option<i64>,
     parameters: Option<Values>,
     labels: Option<Values>,
 }
 
-/// `permissions.toml`: the roles of the install's operations.
+/// `permissions.toml`: roles of the install's operations.
 #[derive(JsonSchema)]
 pub struct Permissions {
     provision_role: Option<Role>,
@@ -112,7 +112,8 @@ pub struct Permissions {
     custom_roles: Option<Vec<Role>>,
 }
 
-/// `permissions/*.toml` and `break_glass/*.toml`: what an operation may do in the account.
+/// `permissions/*.toml` and `break_glass/*.toml`: permissions of an operation in the customer's
+/// account.
 #[derive(JsonSchema)]
 pub struct Role {
     /// `provision`, `maintenance`, `deprovision`, `custom` or `break_glass`.
@@ -123,7 +124,7 @@ pub struct Role {
     /// A template.
     description: Option<String>,
     display_name: Option<String>,
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     permissions_boundary: Option<String>,
     policies: Option<Vec<RolePolicy>>,
     cloud_platform: Option<String>,
@@ -134,12 +135,12 @@ pub struct Role {
     labels: Option<Values>,
 }
 
-/// One grant of a role: one that the cloud manages, or a document.
+/// A grant of a role: a managed policy of the cloud, or a document.
 #[derive(JsonSchema)]
 pub struct RolePolicy {
     managed_policy_name: Option<String>,
     name: Option<String>,
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     contents: Option<String>,
     gcp_predefined_role: Option<String>,
     gcp_permissions: Option<Vec<String>>,
@@ -147,13 +148,13 @@ pub struct RolePolicy {
     azure_actions: Option<Vec<String>>,
 }
 
-/// `break_glass.toml`: roles that the customer switches on in need.
+/// `break_glass.toml`: roles that the customer enables in an emergency.
 #[derive(JsonSchema)]
 pub struct BreakGlass {
     role: Option<Vec<Role>>,
 }
 
-/// `policies.toml`: rules over plans and clusters.
+/// `policies.toml`: rules about plans and clusters.
 #[derive(JsonSchema)]
 pub struct Policies {
     policy: Option<Vec<Policy>>,
@@ -170,14 +171,14 @@ pub struct Policy {
     name: Option<String>,
     description: Option<String>,
     mode: Option<String>,
-    /// Which components it looks at; `*` is all of them.
+    /// Components that the policy applies to. `*` means all.
     components: Option<Vec<String>>,
-    /// The text itself, or `./file`.
+    /// Text, or `./file` for the text of a file.
     contents: Option<String>,
     labels: Option<Values>,
 }
 
-/// `secrets.toml`: what the customer gives to the stack and to nobody else.
+/// `secrets.toml`: secrets that the customer gives only to the stack.
 #[derive(JsonSchema)]
 pub struct Secrets {
     secret: Option<Vec<Secret>>,
@@ -197,7 +198,7 @@ pub struct Secret {
     /// `base64`.
     format: Option<String>,
     user_configurable: Option<Flag>,
-    /// Whether it is copied into a cluster.
+    /// True if it is copied into a cluster.
     kubernetes_sync: Option<Flag>,
     kubernetes_secret_namespace: Option<String>,
     kubernetes_secret_name: Option<String>,
@@ -214,7 +215,7 @@ pub struct SyncTarget {
     labels: Option<Values>,
 }
 
-/// `operation_roles.toml`: which role each operation takes.
+/// `operation_roles.toml`: role of each operation.
 #[derive(JsonSchema)]
 pub struct OperationRoles {
     #[serde(rename = "type")]
@@ -222,7 +223,7 @@ pub struct OperationRoles {
     rules: Option<Vec<OperationRole>>,
 }
 
-/// `kubernetes_contexts.toml`: clusters that components make.
+/// `kubernetes_contexts.toml`: clusters that components create.
 #[derive(JsonSchema)]
 pub struct KubernetesContexts {
     kubernetes_context: Option<Vec<KubernetesContext>>,
@@ -234,7 +235,7 @@ pub struct KubernetesContext {
     component: Option<String>,
 }
 
-/// `installs.toml`: where installs are described, when it is elsewhere.
+/// `installs.toml`: source of the installs, if they are not in `installs/`.
 #[derive(JsonSchema)]
 pub struct Installs {
     public_repo: Option<Repo>,
@@ -257,9 +258,9 @@ pub struct Install {
 
 #[derive(JsonSchema)]
 pub struct Account {
-    /// Of AWS and GCP.
+    /// Region on AWS and GCP.
     region: Option<String>,
-    /// Of Azure.
+    /// Location on Azure.
     location: Option<String>,
     iam_role_arn: Option<String>,
     project_id: Option<String>,
@@ -277,7 +278,7 @@ pub struct Branch {
     labels: Option<Values>,
 }
 
-/// `installer.toml`: the page by which customers install the app themselves.
+/// `installer.toml`: web page for customers who install the app themselves.
 #[derive(JsonSchema)]
 pub struct Installer {
     name: String,

@@ -7,12 +7,12 @@ pub struct Action {
     name: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// A duration up to `60m`; without it `5m`.
+    /// Duration up to `60m`. The default is `5m`.
     timeout: Option<String>,
     triggers: Option<Vec<Trigger>>,
     steps: Vec<Step>,
     dependencies: Option<Vec<String>>,
-    /// The role that it asks for. A template.
+    /// Requested role. A template.
     role: Option<String>,
     break_glass_role: Option<String>,
     enable_kube_config: Option<Flag>,
@@ -23,18 +23,18 @@ pub struct Action {
     label: Option<String>,
 }
 
-/// When it runs by itself, and that a person may start it.
+/// Event or schedule that starts the action, or permission to start it by hand.
 #[derive(JsonSchema)]
 pub struct Trigger {
     /// `manual`, `cron`, `post-provision`, `post-deploy-component`, …
     #[serde(rename = "type")]
     kind: String,
-    /// Minute, hour, day, month, weekday; of a cron trigger.
+    /// Cron expression of a cron trigger: minute, hour, day, month, weekday.
     cron_schedule: Option<String>,
-    /// Of a trigger around one component; without it every component.
+    /// Component of a component trigger. The default is every component.
     component_name: Option<String>,
     component: Option<String>,
-    /// The order among actions with the same trigger, lowest first.
+    /// Order among actions with the same trigger, lowest first.
     index: Option<i64>,
 }
 
@@ -43,9 +43,9 @@ pub struct Trigger {
 pub struct Step {
     name: String,
     description: Option<String>,
-    /// In the step's repository. A template.
+    /// Command in the step's repository. A template.
     command: Option<String>,
-    /// The script itself, or `./file`. A template.
+    /// Script, or `./file` for the text of a file. A template.
     inline_contents: Option<String>,
     env_vars: Option<Values>,
     public_repo: Option<Repo>,
@@ -54,7 +54,7 @@ pub struct Step {
     labels: Option<Values>,
 }
 
-/// What a person is asked who starts it.
+/// Input that a user provides when they start the action.
 #[derive(JsonSchema)]
 pub struct ActionInput {
     name: String,
@@ -69,7 +69,7 @@ pub struct Runbook {
     name: String,
     display_name: Option<String>,
     description: Option<String>,
-    /// The text itself, or `./file`. A template.
+    /// Text, or `./file` for the text of a file. A template.
     readme: Option<String>,
     steps: Option<Vec<RunbookStep>>,
     labels: Option<Values>,

@@ -1,4 +1,4 @@
-//! Pipelines and calls of functions that give a kind of value.
+//! Pipelines and function calls that give a value of a kind.
 use super::{Generator, KINDS, Kind};
 
 impl Generator {
@@ -8,7 +8,7 @@ impl Generator {
 
     pub(super) fn pipeline(&mut self, kind: Kind) {
         if self.chance(4) {
-            // A value, handed to a function that takes it last.
+            // A value, piped into a function that takes it last.
             match self.random.below(9) {
                 0 => {
                     self.operand(Kind::Any);
@@ -68,7 +68,7 @@ impl Generator {
         self.expression(kind);
     }
 
-    /// A function and its arguments, or an operand.
+    /// Writes a function call or an operand.
     pub(super) fn expression(&mut self, wanted: Kind) {
         self.depth += 1;
         let kind = if self.chance(25) { self.kind() } else { wanted };
@@ -109,7 +109,7 @@ impl Generator {
         match self.random.below(14) {
             0 => self.function("lower", &[Text]),
             1 => {
-                // ASCII only: half a character is no text here.
+                // ASCII only: Stead replaces half a character.
                 self.put("substr ");
                 self.operand(Int);
                 self.put(" ");
@@ -211,7 +211,7 @@ impl Generator {
         match self.random.below(5) {
             0 => self.function("list", &[Kind::Any, Kind::Any, Kind::Any]),
             1 => self.function("append", &[Kind::List, Kind::Any]),
-            // One value at most: Go gives them in any order.
+            // At most one value, because Go's order is random.
             2 => self.pick(&[
                 "values .nuon.one",
                 "values $.nuon.empty",
@@ -220,7 +220,7 @@ impl Generator {
                 "values (dict \"a\" 1)",
             ]),
             3 => {
-                // Within the length: behind it Go shows what memory holds.
+                // Within the length. Beyond it, Go shows arbitrary memory.
                 self.pick(&[
                     "slice .nuon.l 0 2",
                     "slice $.nuon.l 1",

@@ -1,4 +1,4 @@
-//! What a call is given: fields of the state, variables, literals.
+//! Operands of a call: fields of the state, variables, literals.
 use super::{Generator, KINDS, Kind};
 
 impl Generator {
@@ -91,7 +91,7 @@ impl Generator {
 
     pub(super) fn literal(&mut self, kind: Kind) {
         if self.chance(60) {
-            // Some of these are none.
+            // Some of these are not valid numbers.
             return self.pick(&[
                 "1e400",
                 "0x1.8",

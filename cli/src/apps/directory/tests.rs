@@ -18,14 +18,14 @@ fn links_are_followed_inside_the_repository_and_refused_outside() {
     symlink(dir.path().join("secret"), app.join("out")).unwrap();
     symlink("nowhere", app.join("dangling")).unwrap();
     let refused = read(&app).unwrap_err().text();
-    assert!(refused.contains("the link leads to nothing"), "{refused}");
+    assert!(refused.contains("the target of the link does not exist"), "{refused}");
     let (tree, odd) = survey(&app).unwrap();
     assert_eq!(tree.len(), 1);
     let odd: Vec<_> = odd.iter().map(|finding| (finding.code, finding.file.as_str())).collect();
     assert_eq!(odd, [("missing_file", "dangling"), ("path_escape", "out")]);
 }
 
-/// `.git/config` may hold the token of whoever runs this.
+/// `.git/config` may contain a token of the user.
 #[test]
 fn a_link_to_what_is_not_sent_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -63,7 +63,7 @@ fn a_link_without_end_is_refused_and_state_is_not_sent() {
     assert!(refused.contains("leads back"), "{refused}");
 }
 
-/// A fork with two prongs on each of twenty levels is a million directories.
+/// Two links on each of twenty levels make a million paths.
 #[test]
 fn links_that_multiply_come_to_an_end() {
     let dir = tempfile::tempdir().unwrap();
@@ -91,7 +91,7 @@ fn what_cannot_be_read_is_a_finding_beside_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let name = std::ffi::OsStr::from_bytes(b"bad\xffname");
     fs::write(dir.path().join(name), "").unwrap();
-    // Too long for anything to be there, whoever asks.
+    // The name is too long, so every file system call on it fails.
     symlink("x".repeat(300), dir.path().join("long")).unwrap();
     fs::write(dir.path().join("z.toml"), "a = 1").unwrap();
     let (tree, odd) = survey(dir.path()).unwrap();

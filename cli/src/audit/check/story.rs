@@ -1,4 +1,4 @@
-//! The history of an install from its bundle, and what of it is proven.
+//! History of an install from its bundle, and the statements that the bundle proves.
 use cli::client::{ProvenHistory, harmless};
 use proof::bundle::{Bundle, Complete, Proven};
 use schemas::control::history::RunTold;
@@ -9,7 +9,7 @@ use crate::{
     render::{Screen, Table, Tone, moment_or_dash},
 };
 
-/// The history for a terminal. Every text in it is sanitized already.
+/// Formats the history for a terminal. Its texts are already sanitized.
 pub(crate) fn text(history: &ProvenHistory, screen: &Screen) -> String {
     let mut text = String::new();
     for run in &history.runs {
@@ -23,7 +23,7 @@ pub(crate) fn text(history: &ProvenHistory, screen: &Screen) -> String {
 }
 
 fn jobs(run: &RunTold, history: &ProvenHistory, screen: &Screen) -> Table {
-    let mut table = Table::new(["JOB", "OF", "OUTCOME", "ENDED", "SIGNED BY", "ID"]);
+    let mut table = Table::new(["JOB", "STEP", "OUTCOME", "ENDED", "SIGNED BY", "ID"]);
     for job in &run.jobs {
         let signed_by = match (job.runner, history.signed.contains(&job.job)) {
             (Some(runner), true) => runner.to_string(),
@@ -41,20 +41,21 @@ fn jobs(run: &RunTold, history: &ProvenHistory, screen: &Screen) -> Table {
     table
 }
 
-/// Text on what a bundle of an install with its runs, jobs and builds proves.
+/// Describes the statements that a bundle of an install proves.
 pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHistory>) -> Said {
     let (checkpoint, subject) = (&proven.checkpoint, harmless(&bundle.subject.to_string()));
     let (mut holds, mut open) = (vec![signed(&proven.signer.to_string(), checkpoint)], vec![]);
     holds.push(format!(
-        "in it, as they are here: {} of {subject}, {} streams",
+        "the log contains {} of {subject}, as shown, in {} streams",
         events(bundle.events.len() as u64),
         proven.streams.len()
     ));
     for stream in &proven.streams {
         let (name, count) = (harmless(&stream.stream), events(stream.events));
         match &stream.complete {
-            Complete::Unknown { last } => open
-                .push(format!("{name} ({count}): that nothing of it came after position {last}")),
+            Complete::Unknown { last } => {
+                open.push(format!("{name} ({count}): that it has no event after position {last}"))
+            }
             Complete::FromSequences { .. } | Complete::Whole => {
                 holds.push(format!("{name}: complete, {count}"));
             }
@@ -63,27 +64,29 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     }
     match &proven.complete {
         Complete::FromSequences { from } => open.push(format!(
-            "that no sequence of a stream was given twice before position {from}: that is the log's rule, which \
-             `stead audit verify`, or a bundle with --other-entries all, shows to be kept"
+            "that no sequence of a stream was assigned twice before position {from}: the log guarantees it, and \
+             `stead audit verify`, or a bundle with --other-entries all, verifies it"
         )),
         Complete::NotAsked | Complete::Unknown { .. } | Complete::Whole => {}
     }
     let unread = match &history {
         Some(history) => {
             holds.push(
-                "the streams are all that the events name: every run, each of its jobs and builds, and each runner \
-                 that ran a job"
+                "the file contains every stream that the events refer to: every run, its jobs and builds, and each \
+                 runner that ran a job"
                     .into(),
             );
             let signed = history.signed.len();
             holds.push(format!("{signed} results of jobs are signed by the runner that ran them"));
             if history.unsigned > 0 {
                 let unsigned = history.unsigned;
-                open.push(format!("{unsigned} results of jobs: no runner signed them"));
+                open.push(format!(
+                    "{unsigned} results of jobs: they have no signature of a runner"
+                ));
             }
             if let Some(first) = history.unreadable.first() {
                 open.push(format!(
-                    "what {} say, the first at position {first}: this version of stead does not know them",
+                    "the contents of {}, the first at position {first}: this version of stead cannot read them",
                     events(history.unreadable.len() as u64)
                 ));
             }
@@ -91,7 +94,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
         }
         None => {
             open.push(
-                "that these are all runs, jobs and builds: the events that name them are hashes"
+                "that the file contains all runs, jobs and builds: the events that refer to them are hashes"
                     .into(),
             );
             true

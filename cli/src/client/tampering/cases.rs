@@ -1,32 +1,32 @@
-//! The rows: what is done, and what it means.
+//! Rows of the table: a change, and its meaning.
 
-/// How it is done.
+/// Kind of a change.
 pub(super) enum How {
-    /// By statements.
+    /// SQL statements.
     Sql(&'static str),
-    /// As `psql` puts back what `pg_dump` wrote at position 9.
+    /// Restore of a dump that `pg_dump` wrote at position 9.
     OldBackup { published: Published },
-    /// The same, and then other events as our own program writes them, until the log is as long as before.
+    /// Restore, and then other events from our own program, until the log has its former length.
     Rewritten { published: Published },
-    /// One more event, as our own program writes it.
+    /// One more event, written by our own program.
     Invented,
-    /// The end that a runner reported at 9 becomes another, under its old signature: all hashes computed anew, all
-    /// checkpoints signed anew with the key of the server.
+    /// The runner's report at position 9 is changed and keeps its old signature. All hashes are
+    /// computed again, and all checkpoints are signed again with the server's key.
     ReportChanged,
-    /// One more job whose runner is said to have done it, as our own program writes it.
+    /// One more job with a forged report of its runner, written by our own program.
     ReportInvented {
-        /// What somebody, who is not the runner and signs it, then takes out of it.
+        /// Fields that are missing in the forged report, which another key has signed.
         lacks: &'static [&'static str],
     },
 }
 
-/// What becomes of the published checkpoints, which are signed by a key that is not in the database.
+/// Published checkpoints after the change. The key that signs them is not in the database.
 pub(super) enum Published {
     PutBack,
     Removed,
 }
 
-/// One row.
+/// Row of the table.
 pub(super) struct Case {
     pub what: &'static str,
     pub how: How,
@@ -41,20 +41,20 @@ pub(super) const CASES: [Case; 19] = [
     case(
         "a byte of a payload is flipped",
         How::Sql("update log_event set payload = '{\"n\":77}' where position = 7"),
-        "that event is not what was recorded",
+        "the event was changed",
     ),
     case(
         "a time, an actor, a type or a stream is changed",
         How::Sql("update log_event set metadata = '{\"actor\":\"prn_other\"}' where position = 7"),
-        "the same",
+        "the event was changed",
     ),
     case(
         "a row is deleted",
         How::Sql("delete from log_event where position = 7"),
-        "something that was recorded is gone",
+        "a recorded event is missing",
     ),
     case(
-        "a row is inserted, and those after it move",
+        "a row is inserted, and the rows after it move",
         How::Sql(
             "update log_event set position = -position where position > 6; \
              insert into log_event select 7, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
@@ -62,15 +62,15 @@ pub(super) const CASES: [Case; 19] = [
              update log_event set position = 1 - position where position < 0; \
              update log_head set position = position + 1",
         ),
-        "something was put in that was not recorded then",
+        "an event was inserted later",
     ),
     case(
-        "a row is added after the last",
+        "a row is added at the end",
         How::Sql(
             "insert into log_event select 13, gen_random_uuid(), aggregate_type, 'x', 1, event_type, event_version, \
              payload, metadata, salt, leaf, chain, commit_no + 1, recorded_at from log_event where position = 12",
         ),
-        "no server wrote it: the head does not count it",
+        "no server wrote the event: it is after the head",
     ),
     case(
         "two rows are swapped",
@@ -79,78 +79,78 @@ pub(super) const CASES: [Case; 19] = [
              update log_event set position = 7 where position = 8; \
              update log_event set position = 8 where position = -1",
         ),
-        "the order is not the one in which it happened",
+        "the order of the events was changed",
     ),
     case(
-        "the tail is cut off",
+        "the last rows are deleted",
         How::Sql("delete from log_event where position > 9"),
-        "the newest events are gone, the head still counts them",
+        "the newest events are missing; the head still includes them",
     ),
     case(
-        "the tail is cut off, and head and streams are set back",
+        "the last rows are deleted, and head and streams are reset",
         How::Sql(
             "delete from log_event where position > 9; \
              delete from log_stream where last_position > 9; \
              update log_head h set position = 9, chain = e.chain, commit_no = e.commit_no \
                from log_event e where e.position = 9",
         ),
-        "the newest events are gone; a checkpoint promised more",
+        "the newest events are missing; a checkpoint covers them",
     ),
     case(
         "a stream's version is changed",
         How::Sql("update log_stream set last_position = 5000 where aggregate_id = 's2'"),
-        "commands to that stream would be refused, or decided on half of it",
+        "commands to that stream would fail, or use an incomplete state",
     ),
     case(
         "a published checkpoint is changed",
         How::Sql(
             "update log_checkpoint set note = replace(note, E'\\n6\\n', E'\\n7\\n') where position = 6",
         ),
-        "nobody of ours signed that",
+        "no key of the server signed it",
     ),
     case(
-        "history is rewritten, with every hash computed anew",
+        "history is rewritten, and every hash is computed again",
         How::Rewritten { published: Published::PutBack },
-        "what is published does not fit what is there",
+        "the log does not match the published checkpoints",
     ),
     case(
         "the same, and the published checkpoints are removed",
         How::Rewritten { published: Published::Removed },
-        "the log is whole in itself, and is not the one that others saw",
+        "the log is consistent, but differs from the one that other parties saw",
     ),
     case(
-        "an old backup is put in its place",
+        "an old backup is restored",
         How::OldBackup { published: Published::Removed },
-        "what came after it is gone; nothing in the database can tell",
+        "later events are missing; the database alone cannot show it",
     ),
     case(
-        "the same, and the published checkpoints are those of today",
+        "the same, with the current published checkpoints",
         How::OldBackup { published: Published::PutBack },
-        "what came after it is gone, and was promised",
+        "later events are missing; a checkpoint covers them",
     ),
     case(
-        "a runner's report is changed; every hash is computed anew, every checkpoint signed anew",
+        "a runner's report is changed; every hash is computed again, every checkpoint signed again",
         How::ReportChanged,
-        "whoever has database and keys of the vendor wrote it; the runner signed something else",
+        "a party with the database and the keys of the vendor wrote it; the runner signed another report",
     ),
     case(
-        "a runner's report is invented and signed by another",
+        "a runner's report is forged and signed with another key",
         How::ReportInvented { lacks: &[] },
-        "the runner never said so",
+        "the runner did not send this report",
     ),
     case(
-        "a runner's report is invented and not signed",
+        "a runner's report is forged and not signed",
         How::ReportInvented { lacks: &["signed"] },
-        "nobody can show that the runner said so: it is the server's word alone",
+        "no signature proves that the runner sent it: it relies on the server alone",
     ),
     case(
-        "a job's end is invented, as if somebody had decided it",
+        "a job's result is forged as a resolution",
         How::ReportInvented { lacks: &["signed", "seq"] },
-        "no server writes an end that neither a runner reported nor anybody decided",
+        "a server writes a result only after a report or a resolution",
     ),
     case(
-        "an event is added as a server adds it",
+        "an event is added in the same way as by a server",
         How::Invented,
-        "the log proves what was recorded, not that it is true; what a runner did is in its own journal",
+        "the log proves what was recorded, not that it is true; the runner's own journal contains its actions",
     ),
 ];

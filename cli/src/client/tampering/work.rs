@@ -1,4 +1,4 @@
-//! A runner, and the jobs that it did, as events: its words under its own key.
+//! Events of a runner and its jobs, with reports that its key signs.
 use domain::actor::Actor;
 use ed25519_dalek::SigningKey;
 use event_log::{Commit, Meta, NewEvent, StreamId, Write};
@@ -28,7 +28,7 @@ fn commit(kind: &str, id: &str, expected: u64, events: &[Value]) -> Commit {
     Commit::of(Meta::new(Actor::System, "cmd"), vec![write])
 }
 
-/// Three events: it is known, and was silent for a while.
+/// Three events: the runner enrolled, disconnected and reconnected.
 pub(super) fn enrolled() -> Commit {
     let identity_key = hex::encode(key().verifying_key().as_bytes());
     let enrolled = json!({"type": "enrolled", "identity_key": identity_key});
@@ -36,19 +36,19 @@ pub(super) fn enrolled() -> Commit {
     commit("runner", RUNNER, 0, &[enrolled, silent, json!({"type": "reconnected"})])
 }
 
-/// Two events: a job that the runner has.
+/// Two events: a job that the runner has claimed.
 pub(super) fn claimed(job: &str) -> Commit {
     let queued = json!({"type": "queued", "manifest": manifest()});
     let claimed = json!({"type": "claimed", "execution": format!("exe_{job}"), "runner": RUNNER});
     commit("job", job, 0, &[queued, claimed])
 }
 
-/// How it ended.
+/// Result of the job.
 pub(super) fn ended(job: &str, end: &Value) -> Commit {
     commit("job", job, 2, std::slice::from_ref(end))
 }
 
-/// It failed with exit code 3, signed by this key.
+/// Report that the job failed with exit code 3, signed with this key.
 pub(super) fn signed(job: &str, key: &SigningKey) -> Value {
     let execution = format!("exe_{job}");
     let statement = json!({"version": 1, "runner": RUNNER, "job": job, "execution": &execution,

@@ -1,4 +1,4 @@
-//! Which plans a word is on.
+//! Tests of the selection of plans to decide on.
 use serde_json::json;
 
 use super::*;
@@ -7,7 +7,7 @@ fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-/// Two steps whose plans wait, and one that has none yet.
+/// Run with two plans that wait, and a step without a plan.
 fn run() -> Run {
     let step = |n: u8, name: &str, state: &str| {
         let id = format!("stp_0000000000000000000000000{n}");
@@ -49,7 +49,7 @@ fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Word {
     }
 }
 
-/// The steps by name with the digest that would be approved.
+/// Returns the names of the selected steps, with the digests to approve.
 fn on(ask: &Word, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
     let run = run();
     let steps = waiting(&run, ask.step.as_deref())?;
@@ -62,10 +62,10 @@ fn a_word_is_on_the_digests_that_were_read_and_no_others() {
     assert_eq!(on(&ask(None, &[2], false), false).unwrap(), [("web".into(), digest(2))]);
     let both = on(&ask(None, &[2, 1], false), false).unwrap();
     assert_eq!(both, [("web".into(), digest(2)), ("api".into(), digest(1))]);
-    // One of them was planned again since: neither is approved.
+    // One of the plans has changed: neither is approved.
     let stale = on(&ask(None, &[2, 9], false), false).unwrap_err();
     assert_eq!(stale.code(), 3);
-    // With the step named the server says what it is now.
+    // With a named step, the server checks the digest.
     assert_eq!(on(&ask(Some("api"), &[9], false), false).unwrap(), [("api".into(), digest(9))]);
 }
 
@@ -74,7 +74,7 @@ fn a_program_says_what_it_read_or_that_it_read_nothing() {
     let mute = on(&ask(None, &[], false), false).unwrap_err();
     assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
     assert_eq!(on(&ask(None, &[], true), false).unwrap().len(), 2);
-    assert_eq!(on(&ask(None, &[], false), true).unwrap().len(), 2, "a person is asked for each");
+    assert_eq!(on(&ask(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
     let none = on(&ask(Some("dns"), &[], true), false).unwrap_err();
-    assert!(none.text().contains("no plan of dns"), "{}", none.text());
+    assert!(none.text().contains("dns has no plan"), "{}", none.text());
 }

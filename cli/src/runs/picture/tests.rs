@@ -1,4 +1,4 @@
-//! The picture of a run is a golden of the whole command line; a plan is small enough to be said here.
+//! Tests of the plan output. A golden file covers the output of a run.
 use serde_json::json;
 
 use crate::render::{Output, Screen};

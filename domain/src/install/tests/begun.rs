@@ -1,7 +1,7 @@
-//! What an apply may have left half done is never taken for absent, nor for what the config says.
+//! A partly changed component never counts as absent, nor as deployed from the config.
 use super::*;
 
-/// An apply of `api` in version 2, which needs another than before.
+/// Starts an apply of `api` in version 2, which has other dependencies than version 1.
 pub fn changing() -> (Changing, InstallEvent) {
     changing_by(S1)
 }
@@ -59,7 +59,7 @@ fn what_an_apply_began_to_change_is_there_and_is_not_what_it_was() {
     let half = after(and(deploying(), [deployed().1, changing().1]));
     let has = &half.components["api"];
     assert_eq!((has.config_version, &has.fingerprint), (2, &None));
-    assert_eq!(has.outputs, outputs("x"), "what was reported before stays until there is more");
+    assert_eq!(has.outputs, outputs("x"), "the last reported outputs stay until the next report");
     assert_eq!(half.present().components["api"].fingerprint, None);
     let whole = after(and(deploying(), [changing().1, deployed().1]));
     assert_eq!(whole.components["api"].fingerprint, Some(digest(1)));
@@ -75,7 +75,8 @@ fn what_a_half_done_apply_may_still_use_is_needed_until_it_is_known() {
         names(&["db", "net"])
     );
     assert_eq!(depends_on(vec![changing().1, deployed().1]), names(&["net"]));
-    // So what it used to need goes after it has moved off, when the change is tried again.
+    // A repeated change therefore destroys the earlier dependency only after `api` no longer uses
+    // it.
     let has = after(vec![deployed().1, changing().1]).present();
     assert!(has.components["api"].depends_on.contains("net"));
 }
@@ -85,9 +86,9 @@ fn an_apply_that_never_touched_a_thing_leaves_it_as_it_was() {
     let whole = and(deploying(), [component_reserved("api", ONE, S1), deployed().1]);
     let again = and(whole.clone(), [changing().1, unchanged(ONE, S1)]);
     assert_eq!(after(again).components, after(whole).components);
-    // What was not there is not there.
+    // A component that did not exist is absent again.
     assert!(after(vec![changing().1, unchanged(ONE, S1)]).components.is_empty());
-    // What an earlier apply left half done is half done.
+    // A component that an earlier apply changed partly stays partly changed.
     let half = after(vec![changing().1, changing_by(S2).1, unchanged(ONE, S2)]);
     assert_eq!(half.components["api"].fingerprint, None);
 

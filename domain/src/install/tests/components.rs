@@ -16,7 +16,8 @@ fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
     install(created()).when(set(false)).then([disabled.clone()]);
     install(and(created(), [disabled.clone()])).when(set(false)).nothing();
     install(and(created(), [disabled])).when(set(true)).then([enabled.clone()]);
-    // The choice is recorded although it is the default of most configs: a later version may have another.
+    // The event is stored even if it matches the config's default, because a later version may have
+    // another default.
     install(created()).when(set(true)).then([enabled]);
     install(vec![]).when(set(false)).refused(InstallError::NotFound);
     let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };

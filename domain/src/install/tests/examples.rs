@@ -1,10 +1,10 @@
-//! One kept example of every event, as it is on disk.
+//! Example of the stored payload of every event.
 use super::{
     begun::{changing, unchanged},
     *,
 };
 
-/// Says which example comes after this one: a new event has no place until it is named here.
+/// Returns the next example. The match makes the compiler report an event without an example.
 fn after(fact: &InstallEvent) -> Option<InstallEvent> {
     let (run, step, by) = (ONE, S1, ANN);
     let name = "api".to_string();

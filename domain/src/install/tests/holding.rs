@@ -1,4 +1,4 @@
-//! One step holds a thing, changes it, and lets it go.
+//! Reservation, change and release of a resource.
 use super::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What runs on outputs that are others by now is planned again, whatever kept it from being brought.
+//! Components with outdated outputs are planned again, whatever prevented their deploy.
 use super::*;
 use crate::run::{
     Target,
@@ -34,7 +34,7 @@ fn released(name: &str) -> InstallEvent {
     InstallEvent::ComponentReleased { name: name.into(), run: ONE, step: S1 }
 }
 
-/// A component as [`wanted`], with these outputs.
+/// Returns the deploy of a component of the desired state, with these outputs.
 fn brought(name: &str, said: &str) -> InstallEvent {
     let WantedComponent { component, build, depends_on, fingerprint, .. } =
         wanted().components[name].clone();
@@ -82,7 +82,7 @@ fn unchanged(name: &str) -> InstallEvent {
     InstallEvent::ComponentApplyNotRun { name, component, run: ONE, step: S1 }
 }
 
-/// What a deploy of everything that is reached plans, when this has happened to a whole install.
+/// Returns the names that a deploy plans on a fully deployed install after these events.
 fn planned(then: impl IntoIterator<Item = InstallEvent>) -> Vec<String> {
     let mut history = vec![sandbox("x")];
     for name in ["db", "api", "web"] {
@@ -109,18 +109,18 @@ fn an_apply_that_never_ran_leaves_a_reader_that_is_planned_if_what_it_reads_chan
 
 #[test]
 fn a_reader_that_was_not_brought_at_all_is_planned_until_it_was() {
-    // Its plan was denied, or failed, or nobody named it.
+    // The plan of `api` was denied or failed, or a user deployed other components by name.
     assert_eq!(planned([brought("db", "y")]), ["api", "web"]);
     assert_eq!(planned([brought("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
     let read = [reserved("api"), brought("api", "x"), released("api")];
     assert!(planned(and(vec![brought("db", "y")], read)).is_empty());
-    // The same outputs again are no change.
+    // Identical outputs are not a change.
     assert!(planned([brought("db", "x"), sandbox("x")]).is_empty());
 }
 
 #[test]
 fn what_changes_while_a_step_holds_its_reader_was_not_read() {
-    // The reader's manifest was made when its step began.
+    // The manifest of `api` was rendered when its step began.
     let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
     assert_eq!(planned(late.clone()), ["api", "web"]);
     let again = [reserved("api"), brought("api", "x"), released("api")];

@@ -1,4 +1,4 @@
-//! Which runs an install admits, and what stands still meanwhile.
+//! Admission of runs, and changes that a run in progress blocks.
 use super::*;
 
 #[test]
@@ -40,7 +40,7 @@ fn what_an_install_follows_stands_still_while_a_run_brings_it() {
         let busy = || install(and(ready(), [admitted(ONE, kind, &["api"])]));
         busy().when(inputs()).refused(InstallError::Bringing { run: ONE, kind });
         busy().when(pin(2)).refused(InstallError::Bringing { run: ONE, kind });
-        // What is so already is no change.
+        // Pinning the pinned version is not a change.
         busy().when(pin(1)).nothing();
     }
     let pinned = InstallEvent::ConfigPinned { config_version: 2, by, reason };
@@ -93,7 +93,7 @@ fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
     let gone = InstallEvent::Deprovisioned { run: Some(ONE) };
     install(going.clone()).when(close.clone()).then([closed.clone(), gone.clone()]);
     install(and(going.clone(), [deployed().1])).when(close).then([closed.clone()]);
-    // Its name may be another's from now on.
+    // Another install may have its name from now on.
     let over = and(going, [closed, gone]);
     let deploy = admit(TWO, RunKind::Deploy, &["api"]);
     install(over).when(deploy).refused(InstallError::Deprovisioned);

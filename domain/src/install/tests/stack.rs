@@ -1,4 +1,4 @@
-//! What an install is given from outside: its runner, and the outputs of the stack.
+//! Runner and stack outputs of an install.
 use super::*;
 
 #[test]
@@ -13,7 +13,7 @@ fn an_install_has_one_runner() {
     install(ready()).when(report(RUNNER, None)).nothing();
     install(ready()).when(report(other, None)).refused(has_one());
     install(vec![]).when(report(RUNNER, None)).refused(InstallError::NotFound);
-    // One that is never heard again makes room for another; only the one that it has.
+    // Another runner may replace a revoked one, but only the one that the install has.
     let second = InstallEvent::StackOutputsReported { runner: other, outputs: outputs("eu-1") };
     install(ready()).when(report(other, Some(RUNNER))).then([second.clone()]);
     install(ready()).when(report(other, Some(other))).refused(has_one());
@@ -35,7 +35,7 @@ fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
     install(created()).when(give("eu-2")).then([given("eu-2")]);
     install(and(created(), [given("eu-2")])).when(give("eu-2")).nothing();
     install(vec![]).when(give("eu-2")).refused(InstallError::NotFound);
-    // A run that brings things renders what the install is given step by step.
+    // A deploy renders the stack outputs step by step.
     let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
     install(deploying()).when(give("eu-2")).refused(bringing);
     let stack = |history: Vec<InstallEvent>| {

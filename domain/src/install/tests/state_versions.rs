@@ -33,7 +33,7 @@ fn a_report_never_moves_the_newest_state_back_and_a_decision_does() {
     assert_eq!((accepted.newest, accepted.decisions), (Some(state_version(3)), 1));
     let later = known(vec![record(7), accept(3), record(4)]);
     assert_eq!((later.newest, later.accepted), (Some(state_version(4)), Some(state_version(3))));
-    // The same decision again is the same decision, unless the state has moved on.
+    // Repeating a decision changes nothing, unless the state has changed since.
     assert_eq!(known(vec![record(7), accept(3), accept(3)]).decisions, 1);
     assert_eq!(known(vec![record(7), accept(3), record(4), accept(3)]).decisions, 2);
 }

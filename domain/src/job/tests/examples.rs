@@ -1,7 +1,7 @@
-//! What a job puts on disk: one example of every event, kept for whoever has to read it in ten years.
+//! Example of the stored payload of every event of a job. Later versions must be able to read it.
 use super::{walk::reread, *};
 
-/// Says which example comes after this one: a new event has no place until it is named here.
+/// Returns the next example. The match makes the compiler report an event without an example.
 fn after(fact: &JobEvent) -> Option<JobEvent> {
     let (execution, loss_reason, seq) = (A, DeadlinePassed, 2);
     let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();

@@ -1,4 +1,4 @@
-//! The words the sentences are made of.
+//! Commands, events and histories for the tests of a job.
 use chrono::TimeDelta;
 
 use super::*;
@@ -52,7 +52,7 @@ pub fn work(class: JobClass) -> Work {
 pub fn queue(class: JobClass) -> JobCommand {
     JobCommand::Queue(work(class))
 }
-/// Each execution has a session and a claim of its own.
+/// Claims the job. Each execution has its own session and claim id.
 pub fn claim(execution: ExecutionId) -> JobCommand {
     let (session, claim_id) = (SessionId(execution.0), execution.0.to_string());
     JobCommand::Claim { execution, runner: RUNNER, session, claim_id }

@@ -1,4 +1,4 @@
-//! Who may say that work is gone, what became of it, and that it is to be done again.
+//! Loss of executions, resolution of unknown outcomes, and retries.
 use super::*;
 
 #[test]
@@ -59,7 +59,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
     given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
     given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed.clone()]);
     given(unknown(Mutating)).when(resolve(A, Retry)).then([resolved(Retry), again(None)]);
-    // What is to end is not begun again; what became of it can still be said.
+    // A job that is being cancelled is not retried, but its outcome can be resolved.
     let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let cancelled = and(running(Mutating), [cancel_requested(false), doubt]);
     given(cancelled.clone()).when(resolve(A, Retry)).refused(Cancelling);
@@ -176,9 +176,9 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(claimed(Mutating), [failed(Some(1), FailureReason::SpawnFailed)]),
         and(claimed(Mutating), [lost(A)]),
         and(running(Mutating), [stale.clone()]),
-        // Without disk space for its state, for example, an apply does not begin.
+        // For example, an apply does not begin without disk space for its state.
         and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
-        // What was lost before is known never to have run, too.
+        // The first execution is also known not to have run.
         and(never, [cancelled.clone()]),
         and(second.clone(), [lost(B)]),
         and(second.clone(), [refused.clone()]),
@@ -195,12 +195,12 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(running(Mutating), [cancelled_at(2)]),
         and(unknown(Mutating), [decided]),
         and(running(Mutating), [failed(Some(2), FailureReason::SpawnFailed)]),
-        // The start, and all else that was said, may be what did not come through.
+        // The start report, and any other report, may not have arrived.
         and(claimed(Mutating), [failed(Some(1), FailureReason::Internal)]),
         and(claimed(Mutating), [failed(Some(1), FailureReason::TimedOut)]),
         and(claimed(Mutating), [failed_at(1)]),
         and(claimed(Mutating), [cancelled_at(1)]),
-        // One that was lost may have run unheard, whatever the next one found.
+        // The lost execution may have run without a report, whatever the next one found.
         and(retried.clone(), [cancelled]),
         and(retried, [claimed_by(B, 2), stale]),
         and(second, [failed(Some(1), FailureReason::Internal)]),

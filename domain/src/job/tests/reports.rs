@@ -1,4 +1,4 @@
-//! A runner says everything once and in order, however often it says it.
+//! A report is recorded once and in order, however often the runner sends it.
 use super::*;
 use crate::outputs::Outputs;
 
@@ -147,11 +147,12 @@ fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
         not_ended: vec![],
     };
     given(running(Pure)).when(finish(signed("aa"))).then([end(signed("aa"))]);
-    // The runner has another key by now, or was asked again by a server that did not keep the first: what stands, stands.
+    // A runner with a new key may sign the report again, for example for a server that did not
+    // store the first one. The stored event does not change.
     let ended = and(running(Pure), [end(signed("aa"))]);
     given(ended.clone()).when(finish(signed("bb"))).nothing();
     given(ended).when(finish(None)).nothing();
-    // Nor does a word that came too late lose its signature.
+    // A late result keeps its signature, too.
     let resolved = JobEvent::Succeeded {
         execution: A,
         seq: None,

@@ -1,4 +1,4 @@
-//! The whole machine in one table a reviewer can read.
+//! Transition table of a job, for reviewers.
 use super::{
     walk::{ask, every_history},
     *,
@@ -9,7 +9,8 @@ use crate::{
     testing::{golden, table},
 };
 
-/// Names a command, and says which comes after it: a new one has no place until it is named here.
+/// Names a command and returns the next one. The match makes the compiler report a command without
+/// a row.
 fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
     let next =
         |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report, signed: None });
@@ -110,11 +111,11 @@ fn refusal(error: JobError) -> String {
         NotARunnersReason => "not a runner's reason",
         StillConnected => "connected",
         DeadlineAhead { .. } => "deadline ahead",
-        UnreachableIsNotDead => "not dead",
-        NotInDoubt => "not in doubt",
+        UnreachableIsNotDead => "may still run",
+        NotInDoubt => "nothing to resolve",
         OnlyAPrincipalMayResolve => "only a principal",
         ARunnerMayNotResolve => "not a runner",
-        CancelNotRequested => "not asked",
+        CancelNotRequested => "not requested",
         OutcomeUnknown => "unknown",
         AnotherAttempt { .. } => "another attempt",
         StillRunning => "running",
@@ -125,7 +126,7 @@ fn refusal(error: JobError) -> String {
     .into()
 }
 
-/// The states are those a walk finds, the plainest of each name, held by A or by nobody.
+/// Uses the first state of each name that the walk finds and that execution B does not hold.
 #[test]
 fn the_whole_machine_fits_in_a_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");

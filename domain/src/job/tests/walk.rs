@@ -1,4 +1,4 @@
-//! What holds in every history two executions can make with six commands.
+//! Invariants of every history that two executions can produce with six commands.
 use super::{transitions::commands, *};
 use crate::{
     decider::Event,
@@ -6,7 +6,8 @@ use crate::{
 };
 
 pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
-    // One report that ends nothing stands for all of them; a note changes nothing that others look at.
+    // One report that does not end the job represents all of them. Late results and divergent logs
+    // affect no other command.
     let all = commands(class, A).chain(commands(class, B));
     let few = all.filter(|command| {
         !matches!(
@@ -24,7 +25,8 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
     walk(&few.collect::<Vec<_>>(), 6, ask)
 }
 
-/// A report is always the next one; a deadline is said to have passed when it has.
+/// Returns the command with the next sequence number, at a time at which its deadline has passed if
+/// it says so.
 pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     let now = match command {
         JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => late(),

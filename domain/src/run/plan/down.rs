@@ -1,10 +1,10 @@
-//! Taking things down: dependents before what they need.
+//! Destroys components: dependents before their dependencies.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, Present, PresentComponent, Scope, StepOptions, StepSpec, Target, order};
 use crate::ids::StepId;
 
-/// The steps of a teardown: every component, or only what an earlier one left.
+/// Plans the steps of a teardown: all components, or only those that an earlier run left.
 pub fn teardown(
     present: &Present,
     scope: &Scope,
@@ -22,7 +22,7 @@ pub fn teardown(
     steps
 }
 
-/// The steps of a deprovision: every component, then the sandbox.
+/// Plans the steps of a deprovision: all components, then the sandbox.
 pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
     let mut steps = teardown(present, &Scope::Everything, &mut new_id);
     if let Some((build, _)) = &present.sandbox {
@@ -39,7 +39,7 @@ pub fn deprovision(present: &Present, mut new_id: impl FnMut() -> StepId) -> Vec
     steps
 }
 
-/// Components that are to go, and the steps that destroy them so far.
+/// Components to destroy, and the steps that were planned for them so far.
 pub(super) struct Down<'p, F> {
     gone: BTreeMap<&'p str, &'p PresentComponent>,
     ids: BTreeMap<&'p str, StepId>,
@@ -55,8 +55,9 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
         (self.new_id)()
     }
 
-    /// Which of them something that is planned still uses, itself or through another of them; and
-    /// the others. `used` is what each planned component needs as it is there now.
+    /// Returns the components that a planned component still uses, directly or through another
+    /// component to destroy, and the remaining ones. `used` maps each planned component to its
+    /// current dependencies.
     pub(super) fn late(
         &self,
         used: &BTreeMap<&str, &BTreeSet<String>>,
@@ -82,8 +83,8 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
         (late, free)
     }
 
-    /// Destroy these, dependents before what they need, each also after `users`; answers with the
-    /// ids of the steps.
+    /// Plans the destruction of these components, dependents first, each also after the steps that
+    /// `users` returns. Returns the ids of the new steps.
     pub(super) fn take(
         &mut self,
         names: &BTreeSet<&'p str>,
@@ -101,7 +102,7 @@ impl<'p, F: FnMut() -> StepId> Down<'p, F> {
             let Some((name, component)) = self.gone.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
-            // What needs one of a circle needs all of it.
+            // A component that depends on one member of a cycle depends on all of them.
             let circle = order::circle(&named, |c| &c.depends_on, name);
             let needs_it = |other: &&str| {
                 self.gone

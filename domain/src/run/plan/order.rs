@@ -1,11 +1,11 @@
-//! What comes before what.
+//! Sorts components by dependency.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names in an order in which each comes after what it needs, ties by name.
+/// Returns the names sorted by dependency, then by name.
 ///
-/// A config has no circle, and what is there may have one: after a change that failed half-way a
-/// component needs what it needed before and what it is to need. The names of a circle stand together:
-/// after all that they need, and before all that needs them.
+/// A config has no dependency cycle, but the actual state may have one. After a change that failed
+/// halfway, a component has its earlier and its new dependencies. The members of a cycle are
+/// adjacent: after all their dependencies, and before all their dependents.
 pub(super) fn in_order<C>(
     components: &BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
@@ -23,7 +23,8 @@ pub(super) fn in_order<C>(
         let (mut now, mut later): (Vec<&str>, Vec<&str>) =
             left.iter().copied().partition(|name| free(name));
         if now.is_empty() {
-            // One at least: whoever follows needs from name to name ends in a circle that needs nothing more.
+            // Finds at least one name: a path along the dependencies ends in a cycle that waits for
+            // nothing else.
             let waits_only_for_its_circle = |name: &&str| {
                 let mut all = below(components, &depends_on, name).into_iter();
                 all.all(|need| {
@@ -38,7 +39,7 @@ pub(super) fn in_order<C>(
     ordered
 }
 
-/// The names that a name needs and that need it, itself among them.
+/// Returns the names that depend on this name and that it depends on, including itself.
 pub(super) fn circle<'c, C>(
     components: &'c BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
@@ -50,7 +51,7 @@ pub(super) fn circle<'c, C>(
     circle
 }
 
-/// The names that a name needs, directly or through others.
+/// Returns the direct and indirect dependencies of a name.
 fn below<'c, C>(
     components: &'c BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,

@@ -1,4 +1,4 @@
-//! Whose word a plan needs, and until when it counts.
+//! Approval, denial and expiry of plans.
 use super::*;
 
 #[test]
@@ -26,7 +26,7 @@ fn an_install_may_approve_by_itself() {
         step: SANDBOX,
         digest: digest(1),
         by: Actor::Policy("auto_approve".into()),
-        reason: "the install approves plans by itself".into(),
+        reason: "the install applies plans without approval".into(),
     };
     run(planning()).when(automatic).then([produced(SANDBOX, J1, 1), approved]);
 }
@@ -49,7 +49,7 @@ fn only_a_provision_is_approved_in_advance() {
         step: SANDBOX,
         digest: digest(1),
         by: Actor::Policy("auto_approve_first".into()),
-        reason: "the install approves its first provision in advance".into(),
+        reason: "the first provision was approved in advance".into(),
     };
     of(RunKind::Provision).when(first()).then([produced(SANDBOX, J1, 1), approved]);
     for kind in [RunKind::Reprovision, RunKind::Deploy, RunKind::Upgrade, RunKind::Teardown] {
@@ -109,7 +109,7 @@ fn a_yes_counts_until_the_moment_at_which_the_request_is_void() {
     run(awaiting()).at(before).when(approve()).then([approved(SANDBOX, 1)]);
     let expired = RunError::ApprovalExpired { at: later() };
     run(awaiting()).at(later()).when(approve()).refused(expired);
-    // Said in time, it stays said.
+    // An approval that was given in time stays valid.
     run(applying()).at(later()).when(approve()).nothing();
 }
 

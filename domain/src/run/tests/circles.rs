@@ -1,4 +1,4 @@
-//! What is there may need each other in a circle, and goes all the same in an order that is safe.
+//! Components with a dependency cycle are still destroyed in a safe order.
 use std::collections::BTreeSet;
 
 use super::{
@@ -12,7 +12,8 @@ use crate::{
 
 #[test]
 fn what_needs_one_of_a_circle_goes_before_all_of_it() {
-    // An upgrade that turns a need around failed half-way: both need each other, for all that is known.
+    // An upgrade that reverses a dependency failed halfway, so that a and b may depend on each
+    // other.
     let component = |n: u8, depends_on: &[&str]| PresentComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
@@ -33,7 +34,7 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
     };
     let down = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
     assert_eq!(words(&teardown(&has, &Scope::Everything, ids())), down);
-    // What moves off one of them moves off all of them.
+    // A cycle is destroyed after the user of any of its members has been applied.
     let user = WantedComponent {
         component: ComponentId(ulid::Ulid(1)),
         build: BuildId(ulid::Ulid(1)),

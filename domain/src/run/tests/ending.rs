@@ -1,4 +1,4 @@
-//! How steps end, and the run with them; and what is tried again.
+//! End of steps and runs, and retries of failed steps.
 use super::*;
 
 #[test]

@@ -1,7 +1,7 @@
-//! One kept example of every event, as it is on disk.
+//! Example of the stored payload of every event.
 use super::*;
 
-/// Says which example comes after this one: a new event has no place until it is named here.
+/// Returns the next example. The match makes the compiler report an event without an example.
 fn after(fact: &RunEvent) -> Option<RunEvent> {
     let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
     let digest = digest(1);

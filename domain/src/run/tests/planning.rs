@@ -1,4 +1,4 @@
-//! Only what is reached is planned.
+//! A deploy plans only the components that a change affects.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::digest;
@@ -7,7 +7,7 @@ use crate::{
     run::{Operation, StepSpec, Target, Undone, plan::*},
 };
 
-/// a ◀ b, a ◀ c, b+c ◀ d, and e alone; b reads the sandbox.
+/// Dependencies: b and c on a, d on b and c, e on nothing. b reads the sandbox.
 fn wanted() -> Wanted {
     let component = |n: u8, depends_on: &[&str]| WantedComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
@@ -114,13 +114,13 @@ fn what_missed_outputs_that_it_reads_is_planned_until_it_has_read_them() {
         has.components.get_mut(name).unwrap().missed = Missed { sandbox, components };
         bring_words(&wanted(), &has, Scope::Reached)
     };
-    // Outputs that nothing of theirs reads are nothing to c and e.
+    // e and c do not read the outputs that changed.
     assert_eq!(missed("e", true, &["a", "b"]), "");
     assert_eq!(missed("c", true, &["b", "e"]), "");
     assert_eq!(missed("d", false, &["b"]), "+d(), !seed(d)");
     assert_eq!(missed("d", false, &[]), "");
     assert_eq!(missed("b", true, &[]), "+b(), +d(b), !seed(b d)");
-    // Nobody named it.
+    // The user named e only, so that b is not planned.
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
     assert_eq!(bring_words(&wanted(), &has, named), "+e(), !seed(e)");
 }
@@ -137,7 +137,7 @@ fn a_component_that_nothing_planned_uses_goes_first() {
 
 #[test]
 fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_it() {
-    // b and c used a: it goes after them; d, that nobody uses, still goes first.
+    // b and c used a, so that a goes after them. No component uses d, so that d goes first.
     let mut now = wanted();
     let has = deployed(&now);
     now.components.remove("a");
@@ -148,11 +148,11 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
     }
     let off = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), off);
-    // The sandbox does not wait for what waits for the sandbox.
+    // The sandbox does not wait for a, because the users of a wait for the sandbox.
     now.sandbox.as_mut().unwrap().fingerprint = digest(79);
     let off = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
     assert_eq!(bring_words(&now, &has, Scope::Reached), off);
-    // What is used through another that goes, goes after it.
+    // d uses a through b, which is also destroyed, so that a goes after b.
     let mut now = wanted();
     for name in ["a", "b"] {
         now.components.remove(name);
@@ -218,7 +218,7 @@ fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
     }
     let again = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
     assert_eq!(bring_words(&wanted(), &has, Scope::Reached), again);
-    // Gone from the config, and never whole: it is destroyed all the same.
+    // e is not in the config and its apply did not succeed. It is destroyed all the same.
     let mut without = wanted();
     without.components.remove("e");
     has.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
@@ -240,7 +240,7 @@ fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_name
     assert_eq!(bring_words(&wanted(), &has, named(e.clone())), along);
     let undone = Undone { bring: e.clone(), actions: vec!["seed".into()], ..Undone::default() };
     assert_eq!(bring_words(&wanted(), &has, Scope::Undone(undone)), along);
-    // What is not there reads the new outputs when it is brought.
+    // A component that is not deployed reads the new outputs when it is deployed.
     has.components.remove("d");
     let along = "+sandbox(), +e(sandbox), +b(sandbox), !seed(b e sandbox)";
     assert_eq!(bring_words(&wanted(), &has, named(e)), along);
@@ -248,7 +248,7 @@ fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_name
 
 #[test]
 fn a_change_that_is_tried_again_takes_nothing_down_before_its_user_has_moved_off_it() {
-    // b needed a and is to need nothing; its first apply left it half done.
+    // b depended on a and no longer depends on anything. Its first apply failed halfway.
     let mut now = wanted();
     let mut has = deployed(&now);
     for name in ["a", "c", "d"] {

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use super::*;
 use crate::testing::NOW;
 
-/// One step with this many automatic retries, with a plan job.
+/// Returns a run with one step, which has this many automatic retries and a plan job.
 fn with_retries(max_auto_retries: u32) -> Vec<RunEvent> {
     let mut only = step(SANDBOX, &[]);
     only.options.max_auto_retries = max_auto_retries;
@@ -73,7 +73,7 @@ fn a_user_may_retry_before_the_back_off_is_over_and_after_the_last_retry() {
     let by_ann = RunEvent::StepRetried { step: SANDBOX, by: ANN, reason: None };
     let ask = RunCommand::RetryStep { step: SANDBOX, by: ANN, reason: None };
     run(scheduled()).when(ask).then([by_ann.clone()]);
-    // After that the automatic retries begin anew only where the step had failed for good.
+    // A user's retry resets the number of automatic retries only if the step had failed.
     let again = and(scheduled(), [by_ann, started(SANDBOX, J2)]);
     run(again).when(fail(SANDBOX, Some(J2))).then([retry(2, 10)]);
 }

@@ -74,7 +74,7 @@ fn what_was_moved_changed_or_has_no_key_is_an_error_and_never_read_as_something_
 fn what_was_written_before_is_read_as_it_is() {
     let none = keys(&[]);
     assert_eq!(open(PAYLOAD, WHICH, &none), Ok(None));
-    // Somebody's own words that look like ours.
+    // A value of a user that looks like an encrypted field.
     let alike = r#"{"type":"x","outputs":{"a":{"encrypted":[{"subjects":["ins_1"],"paths":["/b"],"ciphertext":""}]}}}"#;
     assert_eq!(open(alike, WHICH, &none), Ok(None));
 }
@@ -100,7 +100,8 @@ mod pentest {
             assert!(open(&payload, WHICH, &both).is_err(), "{payload}");
             assert!(crate::sealed::is_sealed(&payload), "{payload}");
         }
-        // Spaces change nothing, and what a customer wrote further down is no seal.
+        // Spaces make no difference, and a nested member `sealed` of a customer is not an encrypted
+        // field.
         let spaced = stored.replace("\"encrypted\":[{", "\"encrypted\" : [ {");
         assert_eq!(open(&spaced, WHICH, &both), Ok(Some(PAYLOAD.into())));
         let nested = r#"{"type":"x","outputs":{"encrypted":[{"subjects":7}]}}"#;

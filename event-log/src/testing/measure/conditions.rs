@@ -1,10 +1,10 @@
-//! What figures depend on, printed with them.
+//! Conditions of a measurement, printed with the figures.
 use std::{fs, time::Duration};
 
 use serde_json::{Value, json};
 use sqlx::PgPool;
 
-/// The settings of Postgres that decide what a commit costs.
+/// Settings of Postgres that determine the cost of a commit.
 const SETTINGS: [&str; 7] = [
     "server_version",
     "fsync",
@@ -15,7 +15,7 @@ const SETTINGS: [&str; 7] = [
     "max_wal_size",
 ];
 
-/// Where, on what and by which command something was measured.
+/// Machine, settings and command of a measurement.
 pub struct Conditions {
     machine: String,
     settings: Vec<(String, String)>,
@@ -24,12 +24,13 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Those of now: the load is the one at the end. Zero: turns take as long as they take.
+    /// Reads the current conditions; the load average is that at the end. With a period of zero,
+    /// rounds have no fixed duration.
     pub async fn of(pool: &PgPool, rounds: u64, period: Duration) -> Conditions {
         Conditions { machine: machine(), settings: settings(pool).await, rounds, period }
     }
 
-    /// In words.
+    /// The conditions as Markdown.
     pub fn markdown(&self) -> String {
         let settings: Vec<_> = self.settings.iter().map(|(n, v)| format!("{n} {v}")).collect();
         let turn = match self.period.as_secs() {
@@ -37,7 +38,7 @@ impl Conditions {
             seconds => format!(" of {seconds} s each"),
         };
         format!(
-            "{}\n\nPostgres: {}.\n\n`{}`: {} rounds{turn}, in turns; median [least … most].\n",
+            "{}\n\nPostgres: {}.\n\n`{}`: {} rounds{turn}, alternating; median [min … max].\n",
             self.machine,
             settings.join(", "),
             command(),
@@ -45,7 +46,7 @@ impl Conditions {
         )
     }
 
-    /// For programs.
+    /// The conditions as JSON.
     pub fn json(&self) -> Value {
         json!({
             "machine": self.machine,
@@ -57,7 +58,7 @@ impl Conditions {
     }
 }
 
-/// The program and its arguments, without where it is.
+/// The program name and its arguments, without the directory.
 fn command() -> String {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
@@ -65,7 +66,7 @@ fn command() -> String {
     [name].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// The settings as they are.
+/// Current settings of Postgres.
 pub async fn settings(pool: &PgPool) -> Vec<(String, String)> {
     let mut settings = Vec::new();
     for name in SETTINGS {
@@ -75,7 +76,7 @@ pub async fn settings(pool: &PgPool) -> Vec<(String, String)> {
     settings
 }
 
-/// What it ran on, and what else ran there.
+/// Processor, memory and load of the machine.
 pub fn machine() -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

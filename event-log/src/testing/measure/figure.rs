@@ -1,33 +1,33 @@
-//! One measurement, and what is said of several of the same.
+//! One measurement, and statistics of several.
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::Used;
 
-/// What a contender did.
+/// Result of one run of a case.
 pub struct Run {
-    /// How many events, jobs, rows.
+    /// Number of events, jobs or rows.
     pub events: usize,
-    /// In how long.
+    /// Duration of the run.
     pub whole: Duration,
-    /// The time of each call, where there are calls.
+    /// Duration of each call, if there are calls.
     pub calls: Vec<Duration>,
 }
 
-/// One measurement.
+/// Figures of one measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
-    /// Events in a second.
+    /// Events per second.
     pub per_second: f64,
-    /// Of one call; absent where many go together.
+    /// Duration of one call; absent for bulk cases.
     pub call: Option<Quantiles>,
-    /// Processor time of each event, µs.
+    /// CPU time per event, in µs.
     pub used: Used,
 }
 
 impl Figure {
-    /// What a contender did, and what it took.
+    /// Computes the figures of a run and its CPU time.
     pub fn of(Run { events, whole, calls }: Run, used: Used) -> Figure {
         let call = (!calls.is_empty()).then(|| Quantiles::of(calls));
         let used = used.each(events);
@@ -46,21 +46,21 @@ impl Figure {
     }
 }
 
-/// Milliseconds.
+/// Quantiles in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Quantiles {
-    /// Of how many.
+    /// Number of calls.
     pub number: usize,
-    /// Half of them took less.
+    /// Median.
     pub p50: f64,
-    /// One in a hundred took longer.
+    /// 99th percentile.
     pub p99: f64,
-    /// The longest.
+    /// Maximum.
     pub most: f64,
 }
 
 impl Quantiles {
-    /// Of these, of which there is one at least.
+    /// Computes the quantiles of at least one duration.
     pub fn of(mut times: Vec<Duration>) -> Quantiles {
         times.sort_unstable();
         let at = |part: f64| {
@@ -70,19 +70,19 @@ impl Quantiles {
         Quantiles { number: times.len(), p50: at(0.5), p99: at(0.99), most: at(1.0) }
     }
 
-    /// For programs.
+    /// The quantiles as JSON.
     pub fn json(&self) -> Value {
         json!({"samples": self.number, "p50_ms": self.p50, "p99_ms": self.p99, "max_ms": self.most})
     }
 
-    /// One row of a table: number, p50, p99, the longest.
+    /// Row of a table: number, p50, p99 and maximum.
     pub fn row(&self, name: &str) -> String {
         let Quantiles { number, p50, p99, most } = self;
         format!("| {name} | {number} | {p50:.2} | {p99:.2} | {most:.2} |\n")
     }
 }
 
-/// The median, and the range in brackets.
+/// The median, with the range in brackets.
 pub fn spread(values: impl Iterator<Item = f64>, digits: usize) -> String {
     let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -1,6 +1,6 @@
-//! A log of runs as they happen: an install admits a run, the run is planned, its plan job and its apply job are queued,
-//! claimed, worked at and sealed, and somebody approves in between. Payloads are the kept examples, with the ids of
-//! what they are about; what a runner reports is signed, by the runner of the install.
+//! A log of realistic runs. An install admits a run and the run is planned. Its plan job and its
+//! apply job are queued, claimed, run and finalized, with an approval between them. Payloads are
+//! the example files with other ids. The runner of the install signs its reports.
 use std::{collections::BTreeMap, path::Path};
 
 use domain::actor::Actor;
@@ -12,7 +12,7 @@ use crate::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
 
 mod signer;
 
-/// What one run leaves in the log: streams, and what happened to each, in this order.
+/// Events of one run, by stream, in this order.
 const INSTALL: &[&str] = &[
     "install.run_admitted",
     "install.component_reserved",
@@ -41,33 +41,33 @@ const JOB: &[&str] = &[
     "job.succeeded",
     "job.log_finalized",
 ];
-/// How many installs there are.
+/// Number of installs.
 const INSTALLS: u64 = 1_000;
-/// How many runs are written at once.
+/// Number of runs that are written together.
 const TOGETHER: u64 = 30;
-/// The ids in the examples, and whose they are.
+/// Ids in the examples, and the objects that they belong to.
 const APP: &str = "app_00000000000000000000000001";
 const RUN_OF_INSTALL: &str = "run_0000000000000000000000000B";
 const INSTALL_OF_RUN: &str = "ins_00000000000000000000000005";
 const JOBS_OF_RUN: [&str; 2] = ["job_00000000000000000000000035", "job_00000000000000000000000036"];
 const EXECUTION: &str = "exe_00000000000000000000000001";
 
-/// A history that can go on.
+/// A history that can be extended.
 pub struct History {
     examples: BTreeMap<String, NewEvent>,
-    /// The app of all installs.
+    /// App of all installs.
     app: String,
     versions: BTreeMap<u64, u64>,
     runs: u64,
     signers: Vec<Signer>,
-    /// The manifest of all jobs.
+    /// Manifest of all jobs.
     manifest: String,
-    /// The end of all logs.
+    /// Length and digest of all job logs.
     sealed: Value,
 }
 
 impl History {
-    /// Of installs of this app; `None`: of one that nobody knows.
+    /// A history of installs of this app, or of an app that does not exist.
     pub fn of(app: Option<&str>) -> History {
         let app = app.unwrap_or(APP).to_string();
         let (examples, signers) = (examples(), (0..INSTALLS).map(Signer::of).collect());
@@ -78,7 +78,7 @@ impl History {
         History { examples, app, versions, runs: 0, signers, manifest, sealed }
     }
 
-    /// Write until the log has so many events, a few runs in a commit. It ends where a run ends.
+    /// Writes until the log has this many events, a few runs per commit. Ends with a complete run.
     pub async fn fill(&mut self, log: &EventLog, wanted: u64) {
         while log.position() < wanted {
             let writes = (0..TOGETHER).flat_map(|_| self.run()).collect();
@@ -87,7 +87,7 @@ impl History {
         }
     }
 
-    /// The same runs, again and again, of one more install, until its stream has so many events. Its id.
+    /// Writes runs of one more install until its stream has this many events. Returns its id.
     pub async fn one_install(&mut self, log: &EventLog, events: u64) -> String {
         let install = format!("ins_{}", Ulid::new());
         let mut expected = 0;
@@ -112,7 +112,7 @@ impl History {
         install
     }
 
-    /// One run of the next install.
+    /// Events of one run of the next install.
     fn run(&mut self) -> Vec<Write> {
         let number = self.runs % INSTALLS;
         self.runs += 1;
@@ -173,7 +173,7 @@ impl History {
         event
     }
 
-    /// What a runner signs of a job, signed.
+    /// Signs the reports of a runner on a job.
     fn sign(&self, signer: &Signer, of: Of<'_>, event: &mut NewEvent) {
         let mut payload: Value = serde_json::from_str(&event.payload).unwrap();
         match &*event.event_type {
@@ -184,7 +184,7 @@ impl History {
         event.payload = payload.to_string();
     }
 
-    /// An example, with other ids in it.
+    /// Returns an example event with other ids.
     fn event(&self, name: &str, own: &[(&str, &str)]) -> NewEvent {
         let mut event = self.examples.get(name).unwrap().clone();
         for (from, to) in own {

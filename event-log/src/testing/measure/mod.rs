@@ -1,9 +1,9 @@
-//! What every benchmark on Postgres needs: what it ran on, pgbench as the anchor, processor time, and a table of
-//! medians, spreads and ratios.
+//! Common parts of the benchmarks on Postgres: conditions, pgbench as the baseline, CPU time, and a
+//! table of medians, ranges and ratios.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a measurement that fails has no result, and nobody else uses this"
+    reason = "a measurement that fails has no result, and only benchmarks use this"
 )]
 mod conditions;
 mod figure;
@@ -20,17 +20,17 @@ pub use report::{Cell, Ratio, Report};
 
 use super::Settings;
 
-/// What one row or event must at least hold.
+/// Minimum size of a row or an event.
 pub const PAYLOAD_BYTES: usize = 300;
 
-/// A Postgres that keeps what it acknowledges, with room for a benchmark: the same for all of them.
+/// Settings of a durable Postgres with enough memory, common to all benchmarks.
 pub fn cluster_settings() -> Settings {
     let more =
         ["shared_buffers=1GB", "max_wal_size=8GB", "wal_buffers=16MB", "synchronous_commit=on"];
     Settings { fsync: true, more: more.map(String::from).to_vec() }
 }
 
-/// A JSON object of [`PAYLOAD_BYTES`] with the tag that events have.
+/// A JSON object of [`PAYLOAD_BYTES`] with the tag of an event.
 pub fn payload(number: u64) -> String {
     let start = format!(r#"{{"type":"queued","number":{number},"manifest":""#);
     let fill = PAYLOAD_BYTES - start.len() - 2;

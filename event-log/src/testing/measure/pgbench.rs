@@ -1,19 +1,19 @@
-//! What Postgres does with one statement per transaction, by pgbench on prepared statements. One row with two indexes
-//! is the anchor of every other figure.
+//! Measures Postgres with one statement per transaction, by pgbench on prepared statements. One row
+//! with two indexes is the baseline of all other figures.
 use std::{fs, process::Stdio, time::Duration};
 
 use sqlx::PgPool;
 
 use super::{super::Cluster, Run, payload};
 
-/// Why there is no anchor: pgbench is in a package of its own in some distributions. `None`: it is here.
+/// Reason why pgbench cannot run, or `None`. Some distributions have it in a separate package.
 pub fn missing(cluster: &Cluster) -> Option<String> {
     let found = cluster.binaries().command("pgbench").arg("--version").output();
     let why = found.err()?;
     Some(format!("pgbench does not start ({why}): install PostgreSQL's contrib programs"))
 }
 
-/// The anchor's table.
+/// Creates the table of the baseline.
 pub async fn prepare(pool: &PgPool) {
     let table = "create table public.ev (position bigint generated always as identity primary key, \
          stream text not null, version bigint not null, event_id uuid not null, \
@@ -21,7 +21,7 @@ pub async fn prepare(pool: &PgPool) {
     sqlx::raw_sql(table).execute(pool).await.unwrap();
 }
 
-/// One row a transaction, by so many connections to that database of the cluster.
+/// Inserts one row per transaction with this many connections.
 pub async fn insert(cluster: &Cluster, pool: &PgPool, callers: usize, period: Duration) -> Run {
     let script = format!(
         "insert into public.ev (stream, version, event_id, recorded_at, payload) values \
@@ -34,7 +34,7 @@ pub async fn insert(cluster: &Cluster, pool: &PgPool, callers: usize, period: Du
     run
 }
 
-/// Run a script for a while.
+/// Runs a script for a period.
 pub async fn run(
     cluster: &Cluster,
     pool: &PgPool,
@@ -58,17 +58,17 @@ pub async fn run(
     let tps = tps.and_then(|rest| rest.split(' ').next()).and_then(|number| number.parse().ok());
     let tps: f64 = tps.unwrap_or_else(|| panic!("{output}"));
     let calls = latencies(cluster);
-    // pgbench counts without the time it took to connect.
+    // pgbench excludes the time to connect.
     let whole = Duration::from_secs_f64(calls.len() as f64 / tps);
     Run { events: calls.len(), whole, calls }
 }
 
-/// How many rows a table has.
+/// Number of rows in a table.
 pub async fn count(pool: &PgPool, table: &str) -> i64 {
     sqlx::query_scalar(&format!("select count(*) from {table}")).fetch_one(pool).await.unwrap()
 }
 
-/// The third column of pgbench's log: µs.
+/// Third column of pgbench's log, in µs.
 fn latencies(cluster: &Cluster) -> Vec<Duration> {
     let mut calls = Vec::new();
     for entry in fs::read_dir(cluster.directory()).unwrap().flatten() {

@@ -1,26 +1,26 @@
-//! Processor time of whoever asks, of servers and of the database, from the kernel's own counts.
+//! CPU time of this process, of servers and of the database, as the kernel counts it.
 use std::fs;
 
-/// Processor time, µs.
+/// CPU time in µs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Used {
-    /// This process and the programs it started and that have ended, but for the database.
+    /// This process and its finished child processes, without the database.
     pub client: f64,
-    /// Servers that are processes of their own.
+    /// Servers in separate processes.
     pub server: f64,
-    /// The postmaster and all its children, those that have ended too.
+    /// The postmaster and all its child processes, including finished ones.
     pub database: f64,
 }
 
 impl Used {
-    /// The share of one of so many.
+    /// CPU time per unit.
     pub fn each(self, number: usize) -> Used {
         let of = |used: f64| used / number as f64;
         Used { client: of(self.client), server: of(self.server), database: of(self.database) }
     }
 }
 
-/// Counts so far.
+/// Counters at the start of a measurement.
 pub struct Meter {
     postmaster: u32,
     servers: Vec<u32>,
@@ -28,12 +28,12 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Count from now on: this process, that postmaster, and these servers.
+    /// Starts a measurement of this process, a postmaster and these servers.
     pub fn start(postmaster: u32, servers: &[u32]) -> Meter {
         Meter { postmaster, servers: servers.to_vec(), before: now(postmaster, servers) }
     }
 
-    /// What was used since.
+    /// CPU time since the start.
     pub fn stop(&self) -> Used {
         let now = now(self.postmaster, &self.servers);
         Used {
@@ -58,10 +58,11 @@ fn now(postmaster: u32, servers: &[u32]) -> Used {
     }
 }
 
-/// Its parent, and what it and its children that have ended used: fields 4 and 14 to 17 of proc(5).
+/// Parent of a process, and CPU time of the process and its finished children: fields 4 and 14 to
+/// 17 of proc(5).
 fn stat(process: u32) -> Option<(u32, f64)> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name, in parentheses, may hold anything.
+    // The process name in parentheses may contain any character.
     let fields: Vec<_> = text.rsplit_once(") ")?.1.split(' ').collect();
     let ticks: f64 = fields.get(11..15)?.iter().filter_map(|field| field.parse::<f64>().ok()).sum();
     // USER_HZ is 100 on every Linux that Rust runs on.

@@ -1,43 +1,43 @@
-//! Ratios first: absolute figures are one machine's on one evening.
+//! Reports ratios first, because absolute figures depend on the machine and the time.
 use std::{collections::BTreeMap, fmt::Debug, fmt::Write as _};
 
 use serde_json::{Value, json};
 
 use super::{Conditions, Figure, spread};
 
-/// What was measured; their order is the order in the table.
+/// A measured case. The order of the cases is that of the table.
 pub trait Cell: Copy + Ord + Debug + 'static {
-    /// In words.
+    /// Name in the table.
     fn name(self) -> String;
 }
 
-/// A ratio, and the bar it is held to.
+/// A ratio, with its target.
 pub struct Ratio<C: 'static> {
-    /// In words.
+    /// Name in the table.
     pub name: &'static str,
-    /// This one's figure,
+    /// Case of the numerator.
     pub over: C,
-    /// divided by that one's.
+    /// Case of the denominator.
     pub under: C,
-    /// Which figure.
+    /// Figure to compare.
     pub of: fn(&Figure) -> f64,
-    /// In words; empty: none.
+    /// Target for the reader, or empty.
     pub bar: &'static str,
 }
 
 impl<C> Ratio<C> {
-    /// Of how many in a second.
+    /// Ratio of events per second.
     pub const fn of_speed(name: &'static str, over: C, under: C, bar: &'static str) -> Ratio<C> {
         Ratio { name, over, under, of: |figure| figure.per_second, bar }
     }
 
-    /// Of the median time of a call.
+    /// Ratio of median durations of a call.
     pub const fn of_latency(name: &'static str, over: C, under: C, bar: &'static str) -> Ratio<C> {
         Ratio { name, over, under, of: |figure| figure.call.map_or(f64::NAN, |call| call.p50), bar }
     }
 }
 
-/// All figures of all rounds.
+/// Figures of all rounds.
 pub struct Report<C: 'static> {
     unit: &'static str,
     ratios: &'static [Ratio<C>],
@@ -45,24 +45,23 @@ pub struct Report<C: 'static> {
 }
 
 impl<C: Cell> Report<C> {
-    /// An empty one, of so many of this.
+    /// An empty report with this unit.
     pub fn of(unit: &'static str, ratios: &'static [Ratio<C>]) -> Report<C> {
         Report { unit, ratios, figures: BTreeMap::new() }
     }
 
-    /// One more figure.
+    /// Adds a figure.
     pub fn add(&mut self, cell: C, figure: Figure) {
         eprintln!("  {}: {:.0} {}/s", cell.name(), figure.per_second, self.unit);
         self.figures.entry(cell).or_default().push(figure);
     }
 
-    /// Medians and ranges of the figures and of their ratios, round by round.
+    /// The report as Markdown: medians and ranges of the figures, and of their ratios per round.
     pub fn markdown(&self, conditions: &Conditions) -> String {
         let mut text = format!("{}\n", conditions.markdown());
         let _ = writeln!(
             text,
-            "| what | {}/s | p50 ms | p99 ms | µs of processor each: who asks | a server of its own | Postgres |\n\
-             |---|---|---|---|---|---|---|",
+            "| case | {}/s | p50 ms | p99 ms | CPU µs each: client | server | Postgres |\n|---|---|---|---|---|---|---|",
             self.unit
         );
         for (cell, figures) in &self.figures {
@@ -87,7 +86,7 @@ impl<C: Cell> Report<C> {
         text
     }
 
-    /// The same for programs.
+    /// The report as JSON.
     pub fn json(&self, conditions: &Conditions) -> Value {
         let figures = self.figures.iter().map(|(cell, figures)| {
             let rounds: Vec<_> = figures.iter().map(Figure::json).collect();

@@ -1,4 +1,4 @@
-//! The smallest aggregate that can say "already so".
+//! A minimal aggregate with a command that may change nothing.
 use domain::decider::{Decider, Event, Timestamp};
 use serde::{Deserialize, Serialize};
 

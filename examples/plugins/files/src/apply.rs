@@ -1,4 +1,5 @@
-//! Exactly what the plan file says, one file at a time, each in the state before the next begins.
+//! Applies a plan file exactly, one file at a time. The state records each file before the next one
+//! begins.
 
 use std::{
     env, fs,
@@ -22,18 +23,18 @@ pub fn apply(
     expected: &Mark,
     cancelled: &AtomicBool,
 ) -> Result<(), Refusal> {
-    fs::create_dir_all(&given.state_dir).on("the state directory")?;
-    let lock = File::create(given.state_dir.join("files.lock")).on("the lock")?;
+    fs::create_dir_all(&given.state_dir).on("create the state directory")?;
+    let lock = File::create(given.state_dir.join("files.lock")).on("create the lock file")?;
     if lock.try_lock().is_err() {
-        return Err(Refusal::Refused("another apply holds the lock".into()));
+        return Err(Refusal::Refused("cannot apply: another apply holds the lock".into()));
     }
-    let plan: Plan = serde_json::from_slice(&fs::read(plan_file).on("the plan file")?)
-        .map_err(|_| Refusal::Refused("the plan file is damaged".into()))?;
+    let plan: Plan = serde_json::from_slice(&fs::read(plan_file).on("read the plan file")?)
+        .map_err(|_| Refusal::Refused("the plan file is damaged; plan again".into()))?;
     let mut state = state::load(given)?;
     if plan.state != *state.mark() || plan.state != *expected {
-        return Err(Refusal::Stale("the files were changed since the plan was made".into()));
+        return Err(Refusal::Stale("the files changed after the plan was made; plan again".into()));
     }
-    // Before the first effect: whatever happens now, this plan is not applied a second time.
+    // Before the first effect, so that this plan is never applied a second time.
     state.begin();
     state.save(given)?;
     for effect in &plan.effects {
@@ -44,20 +45,21 @@ pub fn apply(
         match effect.action {
             Action::Create | Action::Update => {
                 let content = effect.content()?;
-                state::replace(&target, &content).on(&effect.path)?;
-                fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).on(&effect.path)?;
+                let write = format!("write {}", effect.path);
+                state::replace(&target, &content).on(&write)?;
+                fs::set_permissions(&target, fs::Permissions::from_mode(0o644)).on(&write)?;
                 state.files.insert(effect.path.clone(), state::digest(&content));
             }
             Action::Delete => {
                 match fs::remove_file(&target) {
                     Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed.on(&effect.path)?,
+                    removed => removed.on(&format!("delete {}", effect.path))?,
                 }
                 state.files.remove(&effect.path);
             }
         }
         state.save(given)?;
-        note(given, effect).on("the ledger")?;
+        note(given, effect).on("write the ledger")?;
         protocol::log(format!("{} {}", word(effect.action), target.display()))?;
         pause(cancelled);
     }
@@ -72,8 +74,8 @@ fn word(action: Action) -> &'static str {
     }
 }
 
-/// `STEAD_LEDGER` names a file that gets one line for each real effect: what, and by which execution.
-/// Whoever tests a runner counts them.
+/// Appends a line for each real effect, with its execution, to the file that `STEAD_LEDGER` names.
+/// Tests of a runner count these lines.
 fn note(given: &Given, effect: &Effect) -> io::Result<()> {
     let Some(ledger) = env::var_os("STEAD_LEDGER") else { return Ok(()) };
     let execution = env::var("STEAD_EXECUTION").unwrap_or_default();
@@ -81,7 +83,7 @@ fn note(given: &Given, effect: &Effect) -> io::Result<()> {
     OpenOptions::new().append(true).create(true).open(ledger)?.write_all(line.as_bytes())
 }
 
-/// `STEAD_FILES_PAUSE_MS` makes the work slow enough to be watched, or to be stopped in the middle.
+/// Pauses for `STEAD_FILES_PAUSE_MS`, so that a test can watch the work or stop it in the middle.
 fn pause(cancelled: &AtomicBool) {
     let text = env::var("STEAD_FILES_PAUSE_MS").unwrap_or_default();
     let until = Instant::now() + Duration::from_millis(text.parse().unwrap_or(0));

@@ -1,13 +1,13 @@
-//! `stead-plugin-files`: a component type in a few hundred lines. A component is a set of files in a
-//! directory of the account; deploying it makes the directory have exactly those.
+//! `stead-plugin-files`: a component type in a few hundred lines. A component is a set of files in
+//! a directory of the account. A deploy makes the directory contain exactly those files.
 //!
-//! It shows what a plugin of one's own needs and nothing else: the protocol of `docs/plugins.md`
-//! (`protocol.rs`), a state with lineage and serial (`state.rs`), a plan that says everything that the apply
-//! will do (`plan.rs`), and an apply that does that and nothing else (`apply.rs`).
+//! The example has only what a custom plugin needs. `protocol.rs` implements the protocol of
+//! `docs/plugins.md`, and `state.rs` a state with lineage and serial. `plan.rs` makes a complete
+//! plan, and `apply.rs` executes exactly that plan.
 //!
-//! The wanted files are those of the component's source but for what its `leave_out` names, and its `vars` as
-//! path and content. They go to
-//! `$STEAD_FILES_ROOT/<component>`, or into the state directory when the runner's operator names no root.
+//! The desired files are those of the component's source, without those that `leave_out` names, and
+//! its `vars` as path and content. They go to `$STEAD_FILES_ROOT/<component>`, or into the state
+//! directory if the runner's operator names no root.
 
 mod apply;
 mod plan;
@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 fn main() -> io::Result<()> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let requests = listen(cancelled.clone());
-    // The channel ends with our input: then the runner needs us no more.
+    // The channel closes with standard input, when the runner no longer needs the plugin.
     while let Ok(request) = requests.recv() {
         let answer = request.and_then(|request| {
             answer(&request.call, &cancelled)
@@ -62,18 +62,18 @@ fn answer(call: &Call, cancelled: &AtomicBool) -> Result<Value, Refusal> {
             apply::apply(given, plan_file, state, cancelled).map(|()| json!({}))
         }
         Call::Outputs(given) => Ok(json!({ "outputs": state::load(given)?.outputs(given) })),
-        // It was handled when it was heard.
+        // The reader thread has already handled the cancel.
         Call::Cancel { .. } => Ok(json!({})),
     }
 }
 
-/// Requests in order; a cancel is heard while something else is being done.
+/// Receives requests in order. A cancel takes effect while another request is being handled.
 fn listen(cancelled: Arc<AtomicBool>) -> mpsc::Receiver<Result<Request, (u64, Refusal)>> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
             let request = serde_json::from_str::<Request>(&line)
-                .map_err(|e| (0, Refusal::Refused(format!("a call that is not understood: {e}"))));
+                .map_err(|e| (0, Refusal::Refused(format!("invalid call: {e}"))));
             if let Ok(Request { call: Call::Cancel { .. }, .. }) = &request {
                 cancelled.store(true, Ordering::SeqCst);
             }

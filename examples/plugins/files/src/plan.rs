@@ -1,4 +1,4 @@
-//! What would have to be done, written down so completely that the apply needs nothing else.
+//! Plans, complete enough that the apply needs nothing else.
 
 use std::{
     collections::BTreeMap,
@@ -15,19 +15,19 @@ use crate::{
     state,
 };
 
-/// The plan file.
+/// Plan file.
 #[derive(Serialize, Deserialize)]
 pub struct Plan {
     pub state: Mark,
     pub effects: Vec<Effect>,
 }
 
-/// One file.
+/// Change of one file.
 #[derive(Serialize, Deserialize)]
 pub struct Effect {
     pub path: String,
     pub action: Action,
-    /// Base64; of what is deleted there is none.
+    /// Content in base64. `None` for a deletion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     content: Option<String>,
 }
@@ -41,15 +41,15 @@ pub enum Action {
 }
 
 impl Effect {
-    /// What the file is to have.
+    /// Returns the desired content of the file.
     pub fn content(&self) -> Result<Vec<u8>, Refusal> {
         STANDARD
             .decode(self.content.as_deref().unwrap_or_default())
-            .map_err(|_| Refusal::Refused("the plan file is damaged".into()))
+            .map_err(|_| Refusal::Refused("the plan file is damaged; plan again".into()))
     }
 }
 
-/// Every file that there should be: the source's, and over them the variables'.
+/// Returns every desired file: those of the source, overridden by those of the variables.
 pub fn wanted(given: &Given) -> Result<BTreeMap<String, Vec<u8>>, Refusal> {
     let mut files = BTreeMap::new();
     if given.source_dir.is_dir() {
@@ -57,12 +57,14 @@ pub fn wanted(given: &Given) -> Result<BTreeMap<String, Vec<u8>>, Refusal> {
     }
     let settings: Settings =
         serde_json::from_value(Value::Object(given.inputs.settings.clone()))
-            .map_err(|why| Refusal::Refused(format!("the component's settings: {why}")))?;
+            .map_err(|why| Refusal::Refused(format!("invalid settings of the component: {why}")))?;
     files.retain(|path, _| !settings.leave_out.iter().any(|end| path.ends_with(end)));
     for (path, content) in &given.inputs.vars {
         let plain = |part| matches!(part, Component::Normal(_));
         if path.is_empty() || !Path::new(path).components().all(plain) {
-            return Err(Refusal::Refused(format!("{path:?} is no path below the root")));
+            return Err(Refusal::Refused(format!(
+                "invalid path {path:?}: it is not below the root"
+            )));
         }
         files.insert(path.clone(), content.clone().into_bytes());
     }
@@ -74,13 +76,13 @@ fn collect(
     below: &Path,
     files: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<(), Refusal> {
-    for entry in fs::read_dir(root.join(below)).on("the source")? {
-        let entry = entry.on("the source")?;
+    for entry in fs::read_dir(root.join(below)).on("read the source")? {
+        let entry = entry.on("read the source")?;
         let path = below.join(entry.file_name());
-        if entry.file_type().on("the source")?.is_dir() {
+        if entry.file_type().on("read the source")?.is_dir() {
             collect(root, &path, files)?;
         } else {
-            let content = fs::read(entry.path()).on("the source")?;
+            let content = fs::read(entry.path()).on("read the source")?;
             files.insert(path.display().to_string(), content);
         }
     }
@@ -97,14 +99,17 @@ pub fn make(given: &Given, plan_file: &Path) -> Result<Value, Refusal> {
     for (path, content) in &wanted {
         let here = match fs::read(state::root(given).join(path)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            here => Some(here.on(path)?),
+            here => Some(here.on(&format!("read {path}"))?),
         };
         let action = match here {
             None => Action::Create,
-            // A crash between a file and the state leaves one that is as we wanted it.
+            // A crash between the write of a file and of the state leaves an unrecorded file with
+            // the desired content.
             Some(here) if !state.files.contains_key(path) && here == *content => Action::Create,
             Some(_) if !state.files.contains_key(path) => {
-                return Err(Refusal::Refused(format!("{path} is there and is not ours")));
+                return Err(Refusal::Refused(format!(
+                    "cannot create {path}: a file that this plugin did not create exists; move it"
+                )));
             }
             Some(here) if here != *content => Action::Update,
             Some(_) => continue,
@@ -131,7 +136,7 @@ pub fn make(given: &Given, plan_file: &Path) -> Result<Value, Refusal> {
         }).collect::<Vec<_>>(),
     });
     let plan = Plan { state: state.mark().clone(), effects };
-    let text = serde_json::to_vec(&plan).map_err(io::Error::from).on("the plan file")?;
-    state::replace(plan_file, &text).on("the plan file")?;
+    let text = serde_json::to_vec(&plan).map_err(io::Error::from).on("write the plan file")?;
+    state::replace(plan_file, &text).on("write the plan file")?;
     Ok(answer)
 }

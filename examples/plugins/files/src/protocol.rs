@@ -1,4 +1,4 @@
-//! What is said, as `docs/plugins.md` has it.
+//! Messages of the protocol in `docs/plugins.md`.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u32 = 1;
 
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ pub enum Call {
     Cancel {},
 }
 
-/// What every call about a component says of it.
+/// Parameters of every call about a component.
 #[derive(Deserialize)]
 pub struct Given {
     pub component: String,
@@ -68,21 +68,21 @@ pub enum Operation {
 pub struct Inputs {
     #[serde(default)]
     pub vars: BTreeMap<String, String>,
-    /// The component's own keys, see [`Settings`].
+    /// Keys of the component type, see [`Settings`].
     #[serde(default)]
     pub settings: serde_json::Map<String, Value>,
 }
 
-/// The keys that only components of this type have. Another one is a mistake that somebody wants to hear of.
+/// Keys that only components of this type have. An unknown key is an error.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Files of the source that are not brought, by the end of their name.
+    /// Suffixes of source file names to leave out.
     #[serde(default)]
     pub leave_out: Vec<String>,
 }
 
-/// Which state something was made from.
+/// Identity of the state that a plan was made from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,16 +91,16 @@ pub struct Mark {
     pub serial: u64,
 }
 
-/// Why something is not done.
+/// Reason to refuse a call.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("{0}")]
     Refused(String),
     #[error("{0}")]
     Stale(String),
-    #[error("stopped before everything was done")]
+    #[error("cancelled before all changes were applied")]
     Cancelled,
-    #[error("{0}: {1}")]
+    #[error("cannot {0}: {1}")]
     Disk(String, io::Error),
 }
 
@@ -115,25 +115,25 @@ impl Refusal {
     }
 }
 
-/// One message is one line.
+/// Writes one message as one line.
 pub fn say(message: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "{message}")?;
     out.flush()
 }
 
-/// The answer that is a refusal.
+/// Writes a refusal as the response.
 pub fn refuse(id: u64, refusal: &Refusal) -> io::Result<()> {
     let (code, message) = (refusal.code(), refusal.to_string());
     say(&json!({ "type": "error", "id": id, "code": code, "message": message }))
 }
 
-/// A line for the job's log.
+/// Writes a line to the job's log.
 pub fn log(line: String) -> Result<(), Refusal> {
-    say(&json!({ "type": "log", "line": line })).on("the log")
+    say(&json!({ "type": "log", "line": line })).on("write the log")
 }
 
-/// What the disk was asked for when it said no.
+/// Adds the affected item to an I/O error.
 pub trait On<T> {
     fn on(self, what: &str) -> Result<T, Refusal>;
 }

@@ -1,4 +1,5 @@
-//! What this plugin has made, so that it can tell its own files from others' and an old plan from a new one.
+//! State of the plugin. It distinguishes the plugin's own files from others, and a current plan
+//! from a stale one.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +16,7 @@ use ulid::Ulid;
 
 use crate::protocol::{Given, Mark, On, Refusal};
 
-/// The files of one component in one install.
+/// Files of one component in one install.
 #[derive(Default, Serialize, Deserialize)]
 pub struct State {
     #[serde(flatten)]
@@ -29,7 +30,7 @@ impl State {
         &self.mark
     }
 
-    /// From now on no plan that was made before is right.
+    /// Starts a new serial, which makes every earlier plan stale.
     pub fn begin(&mut self) {
         self.mark.lineage.get_or_insert_with(|| Ulid::new().to_string());
         self.mark.serial += 1;
@@ -41,24 +42,24 @@ impl State {
             false => json!({
                 "root": root(given),
                 "files": self.files,
-                // Changes with any of them, for components that have to follow.
+                // Changes with any of the files, for components that depend on them.
                 "digest": digest(json!(self.files).to_string().as_bytes()),
             }),
         }
     }
 
     pub fn save(&self, given: &Given) -> Result<(), Refusal> {
-        let text = serde_json::to_vec(self).map_err(io::Error::from).on("the state")?;
-        replace(&path(given), &text).on("the state")
+        let text = serde_json::to_vec(self).map_err(io::Error::from).on("write the state")?;
+        replace(&path(given), &text).on("write the state")
     }
 }
 
 pub fn load(given: &Given) -> Result<State, Refusal> {
     match fs::read(path(given)) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(State::default()),
-        text => {
-            serde_json::from_slice(&text.on("the state")?).map_err(io::Error::from).on("the state")
-        }
+        text => serde_json::from_slice(&text.on("read the state")?)
+            .map_err(io::Error::from)
+            .on("read the state"),
     }
 }
 
@@ -66,7 +67,7 @@ fn path(given: &Given) -> PathBuf {
     given.state_dir.join("files.json")
 }
 
-/// Where the component's files go.
+/// Returns the directory of the component's files.
 pub fn root(given: &Given) -> PathBuf {
     match env::var_os("STEAD_FILES_ROOT") {
         Some(root) => PathBuf::from(root).join(&given.component),
@@ -74,14 +75,14 @@ pub fn root(given: &Given) -> PathBuf {
     }
 }
 
-/// SHA-256 as this plugin writes it.
+/// Returns the SHA-256 in this plugin's text form.
 pub fn digest(content: &[u8]) -> String {
     format!("sha256:{}", hex::encode(Sha256::digest(content)))
 }
 
-/// A file that is there whole or not at all.
+/// Writes a file atomically.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let dir = path.parent().ok_or_else(|| io::Error::other("a file without a directory"))?;
+    let dir = path.parent().ok_or_else(|| io::Error::other("the file has no parent directory"))?;
     fs::create_dir_all(dir)?;
     let mut file = NamedTempFile::new_in(dir)?;
     file.write_all(content)?;

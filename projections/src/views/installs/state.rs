@@ -25,18 +25,18 @@ pub enum State {
     Failed,
     /// A change began and did not finish: of one component, or of the last run as a whole.
     Incomplete,
-    /// Something is deployed, and nothing of it is unfinished.
+    /// Components are deployed, and all of them completely.
     Active,
     /// A teardown destroyed every component.
     TornDown,
-    /// Nothing was deployed yet.
+    /// No component was deployed yet.
     Empty,
-    /// A deprovision destroyed everything.
+    /// A deprovision destroyed the components and the sandbox.
     Deprovisioned,
 }
 
 impl State {
-    /// Every state, by precedence.
+    /// States in the order of their precedence.
     pub const ALL: [State; 11] = [
         State::Deprovisioned,
         State::WaitingForRunner,
@@ -68,9 +68,11 @@ impl State {
         }
     }
 
-    /// State of an install that is known by its aggregate, its last run, and whether a teardown destroyed anything.
+    /// State of an install, from its aggregate, its last run, and whether a teardown destroyed a
+    /// component.
     ///
-    /// An open run comes first, then what the last run left behind, then what is deployed.
+    /// An open run has precedence over the effect of the last run, which has precedence over the
+    /// deployed components.
     pub fn of(install: &Install, last_run: Option<&LastRun>, is_torn_down: bool) -> State {
         if install.deprovisioned {
             return State::Deprovisioned;

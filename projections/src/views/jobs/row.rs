@@ -1,4 +1,4 @@
-//! What is shown of a job, and how a fact changes it.
+//! Row of a job, and the effect of each event on it.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -7,8 +7,8 @@ use domain::{
     decider::Timestamp,
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     job::{
-        CancelRequest, FailureReason, JobEvent, LossReason, Origin, Outcome, PlanReport,
-        Resolution, FinalizedLog, Signed, Work,
+        CancelRequest, FailureReason, FinalizedLog, JobEvent, LossReason, Origin, Outcome,
+        PlanReport, Resolution, Signed, Work,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -16,143 +16,131 @@ use serde_json::Value;
 
 use crate::Recorded;
 
-/// A job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Its id.
     pub job: JobId,
-    /// What is to be done.
     pub work: Work,
-    /// Where it is.
     pub state: JobState,
-    /// Every execution, the first one first.
+    /// Executions, oldest first.
     pub attempts: Vec<Attempt>,
-    /// Whether somebody wants it to end.
+    /// Cancel that was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
-    /// What an apply would change.
+    /// Changes that an apply would make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
-    /// What the work gives to others.
+    /// Outputs of the component.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
-    /// What a build made.
+    /// Artifact of a build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
-    /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// Who decided what became of it, when nobody could say.
+    /// Resolution of an unknown outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<ResolutionRecord>,
-    /// When it was queued first.
+    /// Time at which it was first queued.
     pub queued_at: Timestamp,
-    /// When it ended.
+    /// Time at which it finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Of the event that changed it last.
+    /// Position of the last event that changed the row.
     pub position: u64,
 }
 
-/// Where a job is.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
-    /// It waits for a runner.
+    /// The job waits for a runner.
     Queued,
-    /// A runner has it.
+    /// A runner holds the job.
     Claimed,
-    /// Its child runs.
+    /// The child process runs.
     Running,
-    /// Its runner is silent.
+    /// The runner is disconnected.
     Disconnected,
-    /// Nobody can say, and somebody must decide.
+    /// The outcome is unknown, and a user must resolve it.
     OutcomeUnknown,
-    /// It did what it was for.
     Succeeded,
-    /// It did not.
     Failed,
-    /// Somebody asked, and it ended.
+    /// The job ended after a cancel request.
     Cancelled,
-    /// Nobody can say, and it was safe to give up.
+    /// The outcome is unknown, and the job was safe to abandon.
     Lost,
 }
 
-/// One execution.
+/// An execution of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// Its id.
     pub execution: ExecutionId,
-    /// 1 first.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Who had it.
     pub runner: RunnerId,
-    /// In which life.
+    /// Session of the runner.
     pub session: SessionId,
-    /// It must be over by then.
+    /// Time at which the execution must have finished.
     pub deadline: Timestamp,
-    /// When it was claimed.
     pub claimed_at: Timestamp,
-    /// Of `job.claimed`: with the log's epoch, the fence.
+    /// Position of `job.claimed`. Together with the log's epoch it is the fence.
     pub claimed_position: u64,
-    /// When its child began.
+    /// Time at which the child process started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Every phase it entered, and when.
+    /// Phases with the times at which they began.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<(String, Timestamp)>,
-    /// Since when its runner is silent.
+    /// Time at which the runner was recorded as disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
     /// Reason why the server gave it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_reason: Option<LossReason>,
-    /// Of the child, if it exited.
+    /// Exit code of the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// That killed the child, if one did.
+    /// Signal that killed the child process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// When it was over.
+    /// Time at which the execution finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Its log, once nothing is added to it.
+    /// Finalized log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<FinalizedLog>,
-    /// What its runner signed when it ended.
+    /// Result as the runner signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
-    /// What was odd and changed nothing: `cancel_too_late`, `log_diverged`, `late_result: …`.
+    /// Warnings without an effect on the state: `cancel_too_late`, `log_diverged`, `late_result:
+    /// …`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// Why a job failed.
+/// Failure of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind of failure.
     pub reason: FailureReason,
-    /// In words.
+    /// Description for the user.
     pub detail: String,
 }
 
 /// Manual resolution of an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResolutionRecord {
-    /// Of which execution.
     pub execution: ExecutionId,
-    /// Who.
+    /// Actor that resolved it.
     pub by: Actor,
-    /// What.
+    /// Outcome that the actor chose.
     pub resolution: Resolution,
-    /// Why.
     pub reason: String,
-    /// When.
+    /// Time of the resolution.
     pub at: Timestamp,
 }
 
 impl JobState {
-    /// Every state.
+    /// All states.
     pub const ALL: [JobState; 9] = [
         JobState::Queued,
         JobState::Claimed,
@@ -165,7 +153,7 @@ impl JobState {
         JobState::Lost,
     ];
 
-    /// As it is written everywhere.
+    /// Name in the API and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             JobState::Queued => "queued",
@@ -180,7 +168,7 @@ impl JobState {
         }
     }
 
-    /// Whether nothing will happen any more, but for logs.
+    /// Returns true if the job is finished. Only its log may still change.
     pub fn is_over(self) -> bool {
         match self {
             JobState::Succeeded | JobState::Failed | JobState::Cancelled | JobState::Lost => true,
@@ -205,7 +193,7 @@ impl From<Outcome> for JobState {
 }
 
 impl Row {
-    /// For which install.
+    /// Install of the job.
     pub fn install(&self) -> Option<InstallId> {
         match &self.work.origin {
             Origin::Step { install, .. } => Some(*install),
@@ -213,7 +201,7 @@ impl Row {
         }
     }
 
-    /// For which step of which run.
+    /// Run and step of the job.
     pub fn step(&self) -> Option<(RunId, StepId)> {
         match &self.work.origin {
             Origin::Step { run, step, .. } => Some((*run, *step)),
@@ -221,7 +209,7 @@ impl Row {
         }
     }
 
-    /// For which build.
+    /// Build of the job.
     pub fn build(&self) -> Option<BuildId> {
         match &self.work.origin {
             Origin::Build { build, .. } => Some(*build),
@@ -229,7 +217,7 @@ impl Row {
         }
     }
 
-    /// The execution that holds the job now.
+    /// Execution that holds the job.
     pub fn held(&self) -> Option<&Attempt> {
         self.attempts.last().filter(|last| last.ended_at.is_none())
     }
@@ -253,7 +241,7 @@ impl Row {
         }
     }
 
-    /// Where it begins.
+    /// Row of a job that was just queued.
     pub(super) fn queued(job: JobId, work: Work, event: &Recorded) -> Row {
         Row {
             job,
@@ -313,7 +301,7 @@ impl Row {
             }
             JobEvent::PlanProduced { plan, .. } => self.plan = Some(plan.clone()),
             JobEvent::OutputsReported { outputs, .. } => self.outputs.extend(outputs.clone()),
-            // The install's history has it.
+            // The history of the install includes it.
             JobEvent::StateReported { .. } => {}
             JobEvent::ArtifactPushed { artifact, .. } => self.artifact = Some(artifact.clone()),
             JobEvent::Disconnected { execution } => {

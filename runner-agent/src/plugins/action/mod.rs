@@ -1,8 +1,9 @@
-//! `action`: a vendor's scripts, one step after the other, each in a process of its own.
+//! Plugin `action`: runs a vendor's scripts as steps, one after the other, each in its own process.
 //!
-//! A step sees, beside the job's environment: `STEAD_ACTION`, `STEAD_TRIGGER`, `STEAD_STEP`, and the path
-//! of a file that it may write outputs into, as `STEAD_OUTPUT_FILE` and, for scripts that were written for
-//! it, `NUON_ACTIONS_OUTPUT_FILEPATH`. The first step that fails is the last.
+//! In addition to the job's environment, a step gets `STEAD_ACTION`, `STEAD_TRIGGER` and
+//! `STEAD_STEP`. `STEAD_OUTPUT_FILE` names a file for its outputs, and so does
+//! `NUON_ACTIONS_OUTPUT_FILEPATH`, for scripts that were written for that name. The first step that
+//! fails ends the action.
 
 mod output_file;
 
@@ -28,7 +29,7 @@ use super::{
     work::write_private,
 };
 
-/// The plugin has nothing of its own.
+/// Plugin for actions. It has no state of its own.
 pub(crate) struct Scripts;
 
 #[derive(Deserialize)]
@@ -47,7 +48,7 @@ struct Step {
     inline_contents: Option<String>,
     #[serde(default)]
     env_vars: BTreeMap<String, String>,
-    /// Which of the manifest's artifacts the step runs in; absent: the only one, or an empty directory.
+    /// Artifact that the step runs in. Absent: the only artifact, or an empty directory.
     #[serde(default)]
     artifact: Option<Digest>,
     #[serde(default)]
@@ -77,7 +78,7 @@ impl Plugin for Scripts {
     }
 }
 
-/// Everything is checked before the first step has done anything.
+/// Reads the action and checks all of it before the first step runs.
 fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
     let refused = |why: String| Halt::from(PluginError::Refused(format!("the action {why}")));
     let inputs: Inputs = serde_json::from_value(work.manifest.inputs.clone())
@@ -88,7 +89,7 @@ fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
             return Err(refused(format!("has two steps named {}", step.name)));
         }
         if step.command.is_some() == step.inline_contents.is_some() {
-            let why = "needs either a command or contents";
+            let why = "needs either a command or inline contents";
             return Err(refused(format!("is malformed: step {} {why}", step.name)));
         }
         if step.artifact.as_ref().is_some_and(|digest| source::dir_of(work, digest).is_none()) {
@@ -111,7 +112,7 @@ async fn run(
     let (program, args) = program(step, &at("script"))?;
     let file = output.display().to_string();
     let mut env = step.env_vars.clone();
-    // The customer's values win.
+    // The customer's values override the step's.
     env.retain(|name, _| !work.job.env.contains_key(name));
     for (name, value) in [
         ("STEAD_ACTION", work.name),
@@ -137,8 +138,9 @@ async fn run(
         return Err(Halt::Outcome(outcome));
     }
     ended.well(&what)?;
-    output_file::read(&output)
-        .map_err(|why| PluginError::PluginFailed(format!("the outputs of {what}: {why}")).into())
+    output_file::read(&output).map_err(|why| {
+        PluginError::PluginFailed(format!("cannot read the outputs of {what}: {why}")).into()
+    })
 }
 
 fn program(step: &Step, script: &Path) -> Result<(PathBuf, Vec<std::ffi::OsString>), Halt> {

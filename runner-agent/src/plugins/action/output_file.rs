@@ -1,21 +1,21 @@
-//! What a script leaves behind for others: lines of `name=value`, or JSON objects, in any mixture. What
-//! comes later wins.
+//! Reads the outputs of a script: lines of `name=value` and JSON objects, in any mixture. The last
+//! value of a name wins.
 
 use std::{fs::File, io::Read, path::Path};
 
 use serde_json::{Map, Value};
 
-/// More than any report may carry.
+/// Largest output file in bytes. No report can carry that much.
 const LIMIT: u64 = 256 * 1024;
 
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|_| "the file is gone".to_owned())?;
+    let file = File::open(path).map_err(|_| "the file is missing".to_owned())?;
     file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() as u64 > LIMIT {
-        return Err(format!("more than {LIMIT} bytes"));
+        return Err(format!("the file is larger than {LIMIT} bytes"));
     }
-    parse(&String::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?)
+    parse(&String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?)
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {

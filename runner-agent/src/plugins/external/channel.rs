@@ -1,4 +1,5 @@
-//! The pipes to a plugin executable: one call at a time, limits on everything, and a way to stop it.
+//! Pipes to a plugin executable. They carry one call at a time, limit every message, and can stop
+//! the plugin.
 
 use std::{
     collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
@@ -21,11 +22,11 @@ use crate::plugins::{
     process::{self, Group, Input, Spec},
 };
 
-/// The largest message, either way.
+/// Largest message in bytes, in either direction.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// With the runner's own phases this stays below what a job may have.
+/// Largest number of phases. Together with the runner's own phases it is below the limit of a job.
 const PHASES: usize = 50;
-/// How long a plugin may take to leave when its input is closed.
+/// Time for a plugin to exit after its input was closed.
 const LEAVE: Duration = Duration::from_secs(5);
 
 pub(super) struct Channel {
@@ -57,7 +58,7 @@ impl Channel {
         Ok(Channel { child, group, to, from, complaints, last: 0, phases: 0 })
     }
 
-    /// One call and its answer. Log lines and phases on the way go to the sink.
+    /// Makes one call and returns its result. Log lines and phases go to the sink.
     pub(super) async fn ask<T: DeserializeOwned>(
         &mut self,
         call: Call<'_>,
@@ -82,7 +83,7 @@ impl Channel {
                     }
                     if let Some(answer) = self.hear(&line.bytes, id, word, sink)? {
                         return serde_json::from_value(answer).map_err(|e| {
-                            let failed = format!("its answer to {word} is not understood: {e}");
+                            let failed = format!("cannot parse its response to {word}: {e}");
                             PluginError::PluginFailed(failed).into()
                         });
                     }
@@ -91,9 +92,9 @@ impl Channel {
                     if let Some(line) = line { sink.line(Stream::Err, &line.bytes); }
                 }
                 () = cancel.asked.cancelled(), if kill_at.is_none() => {
-                    sink.line(Stream::Runner, b"stopping: the plugin is asked to cancel");
+                    sink.line(Stream::Runner, b"stopping: sending a cancel to the plugin");
                     kill_at = Some(Instant::now() + work.grace());
-                    // One that has gone is noticed by its silence.
+                    // A plugin that has exited is detected when its output closes.
                     let _heard = self.send(Call::Cancel { of: id }).await;
                 }
                 () = cancel.forced.cancelled() => {
@@ -101,26 +102,26 @@ impl Channel {
                     return Err(Halt::cancelled(true));
                 }
                 () = at(kill_at) => {
-                    sink.line(Stream::Runner, b"stopping: SIGKILL, the grace is over");
+                    sink.line(Stream::Runner, b"stopping: SIGKILL, the grace period is over");
                     self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
                 () = at(too_late) => {
                     let seconds = limit.unwrap_or_default().as_secs();
-                    let late = format!("the plugin did not answer {word} within {seconds} s");
+                    let late = format!("the plugin did not respond to {word} within {seconds} s");
                     return Err(PluginError::TimedOut(late).into());
                 }
             }
         }
     }
 
-    /// Close its input; whoever does not leave then is made to.
+    /// Closes the plugin's input. A plugin that does not exit in time is killed.
     pub(super) async fn close(mut self, sink: &mut dyn Sink) {
         self.to = None;
         self.last_words(sink).await;
     }
 
-    /// What it still complains about, until it has left or had its time.
+    /// Reads standard error until the plugin has exited or its time is up.
     async fn last_words(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
         let until = Instant::now() + LEAVE;
         let mut left = None;
@@ -131,7 +132,7 @@ impl Channel {
                 }
                 status = self.child.wait(), if left.is_none() => {
                     left = Some(status.ok());
-                    // Whoever it left behind holds the pipe.
+                    // Remaining members of its group hold the pipe open.
                     self.group.signal(Signal::SIGKILL);
                 }
                 () = sleep_until(until) => break,
@@ -152,13 +153,13 @@ impl Channel {
             return Err(PluginError::Refused(refusal).into());
         }
         if let Some(to) = &mut self.to {
-            // A plugin that has ended cannot be written to; reading says how it ended.
+            // Writing to a plugin that has ended fails. Reading then shows how it ended.
             let _ended = tokio::time::timeout(LEAVE, to.write_all(&line)).await;
         }
         Ok(id)
     }
 
-    /// A message that ends the call is an answer or an error.
+    /// Handles one message. Returns the value if the message is the result of this call.
     fn hear(
         &mut self,
         line: &[u8],
@@ -167,7 +168,7 @@ impl Channel {
         sink: &mut dyn Sink,
     ) -> Result<Option<serde_json::Value>, Halt> {
         let message: Message = serde_json::from_slice(line)
-            .map_err(|e| PluginError::PluginFailed(format!("a message is not understood: {e}")))?;
+            .map_err(|e| PluginError::PluginFailed(format!("cannot parse a message: {e}")))?;
         match message {
             Message::Result { id, value } if id == call => Ok(Some(value)),
             Message::Error { id, code, message } if id == call => Err(match code {
@@ -177,7 +178,7 @@ impl Channel {
                 Code::Refused => PluginError::Refused(message).into(),
                 Code::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),
             }),
-            // The answer to a cancel, which came after what it was to cancel.
+            // Response to a cancel that came after the end of its call.
             Message::Result { .. } | Message::Error { .. } => Ok(None),
             Message::Log { line } => {
                 line.lines().for_each(|line| sink.line(Stream::Out, line.as_bytes()));
@@ -193,7 +194,7 @@ impl Channel {
         }
     }
 
-    /// It closed its output before it answered.
+    /// Returns the failure of a plugin that closed its output before it responded.
     async fn gone(&mut self, word: &str, cancelled: bool, sink: &mut dyn Sink) -> Halt {
         let status = self.last_words(sink).await;
         if cancelled {
@@ -203,11 +204,11 @@ impl Channel {
             return Halt::signal(number, format!("the plugin was ended by signal {number}"));
         }
         let how = status.map_or("its output closed".into(), |status| status.to_string());
-        PluginError::PluginFailed(format!("it ended before it answered {word}: {how}")).into()
+        PluginError::PluginFailed(format!("it ended before it responded to {word}: {how}")).into()
     }
 }
 
-/// Never, if there is no such moment.
+/// Waits until this moment. Without one, it never returns.
 async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

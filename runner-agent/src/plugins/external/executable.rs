@@ -1,4 +1,4 @@
-//! Which file is executed, and why that one.
+//! Selects and verifies the executable of a plugin.
 
 use std::{
     fs::{self, File},
@@ -15,20 +15,22 @@ use crate::{
     },
 };
 
-/// Larger than any plugin that somebody means to run.
+/// Largest plugin executable in bytes.
 const LIMIT: u64 = 512 << 20;
 
-/// A copy of the plugin in the work directory that has the manifest's digest.
+/// Copies the plugin into the work directory, and returns the copy if it has the manifest's digest.
 pub(super) fn checked(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let plugin = &work.manifest.plugin;
     let name = &plugin.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     if name.is_empty() || !name.bytes().all(plain) {
-        return Err(PluginError::Refused(format!("{name:?} is no name of a plugin")));
+        return Err(PluginError::Refused(format!(
+            "{name:?} is not a valid plugin name: use letters, digits, `-` and `_`"
+        )));
     }
     let Some(expected) = &plugin.digest else {
         return Err(PluginError::Refused(format!(
-            "{name} is not built into this runner, and the manifest names no digest of an executable"
+            "{name} is not built into this runner, and the manifest has no digest of an executable"
         )));
     };
     let file = format!("stead-plugin-{name}");
@@ -36,7 +38,7 @@ pub(super) fn checked(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let mut from = match File::open(&installed) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(PluginError::ToolMissing(format!(
-                "this runner does not know {name}; install {file} {} as {}",
+                "this runner has no plugin {name}; install {file} {} as {}",
                 plugin.version,
                 installed.display()
             )));
@@ -63,7 +65,8 @@ pub(super) fn checked(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     }
     let found = hasher.finish();
     if found != *expected {
-        let refusal = format!("{file} is {found}, the manifest wants {expected}");
+        let refusal =
+            format!("{file} has the digest {found}, but the manifest requires {expected}");
         return Err(PluginError::Refused(refusal));
     }
     Ok(path)

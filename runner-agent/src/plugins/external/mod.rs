@@ -1,8 +1,8 @@
-//! A component type that the runner learns: an executable `stead-plugin-<name>` that speaks JSON lines.
-//! `docs/plugins.md` is the specification; this is the runner's end of it.
+//! External plugins: an executable `stead-plugin-<name>` that exchanges JSON lines with the runner.
+//! `docs/plugins.md` is the specification; this is the runner's side.
 //!
-//! The executable is copied out of the plugin directory while its digest is computed, and the copy is what
-//! is executed: what was checked is what runs.
+//! The executable is copied from the plugin directory while its digest is computed, and the copy is
+//! executed. So the bytes that were checked are the bytes that run.
 
 mod channel;
 mod executable;
@@ -23,19 +23,19 @@ use super::{
 };
 use crate::state::StateMark;
 
-/// How long a plugin may take to say who it is.
+/// Timeout of `describe`.
 const DESCRIBE: Duration = Duration::from_secs(10);
-/// How long for a question whose answer needs no work.
+/// Timeout of a call that needs no work.
 const ASK: Duration = Duration::from_secs(60);
 
-/// A plugin that runs.
+/// Plugin executable that runs.
 pub(crate) struct External {
     channel: Channel,
     described: Described,
 }
 
 impl External {
-    /// Check its digest, start it, and let it say who it is.
+    /// Checks the digest, starts the plugin and reads its description.
     pub(crate) async fn start(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Self, Halt> {
         let program = executable::checked(work)?;
         let mut channel = Channel::open(program, work, sink).await?;
@@ -44,21 +44,22 @@ impl External {
         let described: Described = channel.ask(call, Some(DESCRIBE), work, sink).await?;
         if described.protocol != PROTOCOL {
             let spoken = described.protocol;
-            let failed = format!("it speaks protocol {spoken}, this runner speaks {PROTOCOL}");
+            let failed = format!("it uses protocol {spoken}, but this runner uses {PROTOCOL}");
             return Err(PluginError::PluginFailed(failed).into());
         }
         if described.name != wanted.name {
             let (found, wanted) = (&described.name, &wanted.name);
-            let refusal = format!("it says that it is {found}, the manifest wants {wanted}");
+            let refusal =
+                format!("the plugin is named {found}, but the manifest requires {wanted}");
             return Err(PluginError::Refused(refusal).into());
         }
-        // The digest says which executable it is; the version is for people.
+        // The digest identifies the executable. The version is information for users.
         let told = format!("{} {}", described.name, described.version);
         sink.line(Stream::Runner, told.as_bytes());
         Ok(External { channel, described })
     }
 
-    /// Close its input and see it end.
+    /// Closes the plugin's input and waits for its exit.
     pub(crate) async fn end(self, sink: &mut dyn Sink) {
         self.channel.close(sink).await;
     }
@@ -146,7 +147,7 @@ impl External {
         call: impl FnOnce(Given<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
-            let stale = format!("it was made by {}, and this is {}", plan.tool, self.tool());
+            let stale = format!("it was made by {}, but this is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
         let call = call(Given::of(work), plan.file.clone(), plan.state.clone());

@@ -1,4 +1,4 @@
-//! Version 1 of what a runner and a plugin executable say: one JSON object in one line each.
+//! Version 1 of the protocol between a runner and a plugin executable: one JSON object per line.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use crate::{
     state::StateMark,
 };
 
-/// The version that is spoken.
+/// Protocol version.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// From the runner: `{"id":1,"call":"describe",…}`.
+/// Call of the runner: `{"id":1,"call":"describe",…}`.
 #[derive(Serialize)]
 pub(super) struct Request<'w> {
     pub id: u64,
@@ -69,7 +69,7 @@ impl Call<'_> {
     }
 }
 
-/// What every call about a component says of it.
+/// Fields of every call about a component.
 #[derive(Serialize)]
 pub(super) struct Given<'w> {
     component: &'w str,
@@ -93,37 +93,37 @@ impl<'w> Given<'w> {
     }
 }
 
-/// From the plugin. Each names the call that it is about.
+/// Message of the plugin.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Message {
-    /// The answer, and the end of the call.
+    /// Result, which ends the call.
     Result {
         id: u64,
         #[serde(default)]
         value: Value,
     },
-    /// The refusal, and the end of the call.
+    /// Error, which ends the call.
     Error { id: u64, code: Code, message: String },
-    /// A line for the job's log.
+    /// Line for the job's log.
     Log { line: String },
-    /// A new phase.
+    /// Start of a phase.
     Progress { phase: String },
 }
 
-/// Why a plugin did not do it.
+/// Reason why a plugin did not complete a call.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Code {
-    /// It was asked to stop, and has.
+    /// The plugin stopped on request.
     Cancelled,
-    /// What the plan was made from has changed.
+    /// The plan no longer matches what it was made from.
     PlanStale,
-    /// It needs something that is not installed; the message names it.
+    /// A tool is not installed. The message names it.
     ToolMissing,
-    /// The inputs are not what it understands.
+    /// The plugin does not support the inputs.
     Refused,
-    /// Anything else.
+    /// Any other error.
     Failed,
 }
 
@@ -146,7 +146,7 @@ pub(super) struct PlanValue {
 pub(super) struct OutputsValue {
     #[serde(default)]
     pub outputs: Map<String, Value>,
-    /// Names of outputs that are sensitive; their values are never sent.
+    /// Names of sensitive outputs. Their values are never sent.
     #[serde(default)]
     pub withheld: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `terraform_module`: a component, or the sandbox, that is a Terraform module.
+//! Plugin `terraform_module`: a component, or the sandbox, that is a Terraform module.
 //!
 //! ```text
 //! build  init -backend=false ─▶ validate -json
@@ -6,8 +6,8 @@
 //! apply  sync ─▶ init ─▶ apply -json <that file> ─▶ output -json
 //! ```
 //!
-//! The tool is terraform or tofu from PATH; nothing is downloaded but what `init` needs, from where the
-//! customer's CLI configuration says. State is a local file of this component, mode 0600.
+//! The tool is terraform or tofu from PATH. Only `init` downloads anything, from the sources in the
+//! customer's CLI configuration. State is a local file of this component with mode 0600.
 
 mod progress;
 mod summary;
@@ -30,16 +30,16 @@ use super::{
 };
 use crate::state::{StateDump, StateMark};
 
-/// What a plan says in full, at most: it is read into memory.
+/// Largest output of `show` or `output` in bytes. It is read into memory.
 const SHOWN_LIMIT: usize = 256 << 20;
-/// What `plan -detailed-exitcode` says when something would change.
+/// Exit code of `plan -detailed-exitcode` if something would change.
 const CHANGES: i32 = 2;
 
-/// The plugin; it knows its tool after `health`.
+/// Terraform plugin. It has a tool after `health`.
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
-    /// The apply was not started, or ended by itself before any operation on a resource began.
+    /// The apply was not started, or it exited before any operation on a resource began.
     changed_nothing: bool,
 }
 
@@ -58,7 +58,7 @@ impl Plugin for Terraform {
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let tool = match tool::find(work, sink).await {
-            // A build packs, and validates where it can.
+            // A build packs the module, and validates it only where a tool is installed.
             Err(Halt::Error(PluginError::ToolMissing(_)))
                 if work.manifest.kind == JobKind::Build =>
             {
@@ -72,7 +72,7 @@ impl Plugin for Terraform {
         sink.line(Stream::Runner, format!("{} at {}", tool.name(), tool.path.display()).as_bytes());
         if let Some(wanted) = work.input("terraform_version").filter(|v| *v != tool.version) {
             let told =
-                format!("the app asks for version {wanted}, this runner has {}", tool.version);
+                format!("the app requests version {wanted}, but this runner has {}", tool.version);
             sink.line(Stream::Runner, told.as_bytes());
         }
         self.tool = Some(tool);
@@ -143,11 +143,11 @@ impl Plugin for Terraform {
         let workspace = self.workspace(work)?;
         let tool = workspace.tool.name();
         if plan.tool != tool {
-            let stale = format!("it was made by {}, and this runner has {tool}", plan.tool);
+            let stale = format!("it was made by {}, but this runner has {tool}", plan.tool);
             return Err(PluginError::PlanStale(stale).into());
         }
         if let Some(lock) = plan.beside.get(workspace::LOCK_FILE) {
-            // The very providers that made the plan.
+            // Use exactly the providers of the plan.
             fs::copy(lock, work.source.join(workspace::LOCK_FILE))
                 .doing(|| "cannot restore the dependency lock file".into())?;
         }
@@ -182,10 +182,10 @@ impl Plugin for Terraform {
             });
         let ended = ended.await;
         if let Err(error) = dump.finish() {
-            let told = format!("the state that Terraform printed could not be kept: {error}");
+            let told = format!("cannot store the state that Terraform printed: {error}");
             sink.line(Stream::Runner, told.as_bytes());
         }
-        // A tool that was killed may not have said what it began.
+        // A tool that was killed may not have reported what it began.
         let by_itself = matches!(ended, Ok(Ended::Exit(_)));
         self.changed_nothing = by_itself && !progress.has_started();
         ended?.well(&progress.named("apply"))
@@ -218,7 +218,7 @@ impl Plugin for Terraform {
     }
 }
 
-/// What a command writes to its standard output; not a byte of it is logged.
+/// Returns the standard output of a command. None of it is logged.
 async fn captured(
     workspace: &Workspace<'_>,
     sink: &mut dyn Sink,
@@ -228,14 +228,14 @@ async fn captured(
     let (mut all, mut too_much) = (Vec::new(), false);
     let spec = workspace.spec(args);
     let ended = process::run(&spec, workspace.work, sink, |sink, stream, line| match stream {
-        // One JSON value has no newline that means anything.
+        // The output is one JSON value, in which newlines mean nothing.
         Stream::Out if all.len() + line.len() <= SHOWN_LIMIT => all.extend_from_slice(line),
         Stream::Out => too_much = true,
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
     ended.await?.well(&what)?;
     if too_much {
-        let refusal = format!("{what} said more than {SHOWN_LIMIT} bytes");
+        let refusal = format!("the output of {what} is larger than {SHOWN_LIMIT} bytes");
         return Err(PluginError::PluginFailed(refusal).into());
     }
     Ok(all)

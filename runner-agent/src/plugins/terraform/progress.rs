@@ -1,4 +1,5 @@
-//! `apply -json` for people: one line for a message, one phase for a resource, no value of an output.
+//! Converts `apply -json` for the log: one line per message, one phase per resource, no output
+//! values.
 
 use serde::Deserialize;
 
@@ -7,18 +8,19 @@ use crate::plugins::{
     process::LINE_LIMIT,
 };
 
-/// With the phases around it this stays below what a job may have.
+/// Largest number of phases for resources. Together with the other phases it is below the limit of
+/// a job.
 const PHASES: usize = 50;
-/// A resource's address can be as long as its author likes.
+/// Longest name of a phase in characters. The address of a resource has no limit.
 const NAME_LIMIT: usize = 120;
-/// What is carried from the first error into the report.
+/// Longest part of the first error in the report, in characters.
 const DETAIL_LIMIT: usize = 300;
 
-/// What an apply has said so far.
+/// Progress of an apply.
 #[derive(Default)]
 pub(super) struct Progress {
     phases: usize,
-    /// A message that was cut goes on in the lines that follow.
+    /// A message was split and continues in the next lines.
     goes_on: bool,
     /// An operation on a resource has begun.
     has_started: bool,
@@ -61,7 +63,7 @@ impl Progress {
             return;
         }
         let Ok(said) = serde_json::from_slice::<Message>(line) else {
-            // Broken JSON could be the values of outputs; a provider's own chatter is not JSON at all.
+            // Broken JSON can contain values of outputs. Other output of a provider is not JSON.
             if !line.starts_with(b"{") {
                 sink.line(Stream::Out, line);
             }
@@ -87,12 +89,12 @@ impl Progress {
         }
     }
 
-    /// Whether any operation on a resource has begun.
+    /// Returns whether any operation on a resource has begun.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// The command, and its first error if it had one.
+    /// Returns the command, with its first error if it had one.
     pub(super) fn named(&self, command: &str) -> String {
         match &self.first_error {
             Some(error) => format!("{command} ({error})"),
@@ -161,7 +163,7 @@ mod tests {
         progress.line(&vec![b's'; LINE_LIMIT], &mut sink);
         progress.line(br#"the end of a value"}}}"#, &mut sink);
         assert!(sink.0.is_empty());
-        progress.line(b"a provider's own word", &mut sink);
-        assert_eq!(sink.0, [b"a provider's own word"]);
+        progress.line(b"output of a provider", &mut sink);
+        assert_eq!(sink.0, [b"output of a provider"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What `show -json` says of a plan, without a single value.
+//! Summarizes the output of `show -json` for a plan, without any value.
 
 use std::collections::BTreeMap;
 
@@ -36,10 +36,10 @@ struct Differs {
     after_unknown: Value,
 }
 
-/// Names and actions; `noop` is not said here.
+/// Returns names and actions. The caller sets `noop`.
 pub(super) fn of(shown: &[u8]) -> Result<Changes, PluginError> {
     let shown: Shown = serde_json::from_slice(shown)
-        .map_err(|e| PluginError::PluginFailed(format!("its plan is not understood: {e}")))?;
+        .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))?;
     let mut changes = Changes::default();
     for resource in shown.resource_changes.iter().filter(|resource| resource.mode == "managed") {
         let Some(action) = action(&resource.change.actions) else { continue };
@@ -51,7 +51,7 @@ pub(super) fn of(shown: &[u8]) -> Result<Changes, PluginError> {
                 changes.add += 1;
                 changes.destroy += 1;
             }
-            // Nothing is made or removed: it is only no longer looked after.
+            // Nothing is created or removed: Terraform only stops managing the resource.
             Action::Forget => {}
         }
         let attributes = match action {

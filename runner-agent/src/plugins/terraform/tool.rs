@@ -1,4 +1,4 @@
-//! terraform or tofu, as the runner's operator installed it. Never downloaded.
+//! Finds terraform or tofu as the runner's operator installed it. Nothing is downloaded.
 
 use std::{
     collections::BTreeMap,
@@ -16,14 +16,14 @@ use crate::plugins::{
     process::{self, Spec},
 };
 
-/// What to do about a missing tool.
+/// Advice for a missing tool.
 pub(super) const REMEDY: &str = "neither terraform nor tofu is on the runner's PATH; install Terraform 1.0 \
      or later (or OpenTofu) on the runner's host, or start the runner with a PATH that has it";
 
-/// In the order of preference.
+/// Tools in the order of preference.
 const NAMES: [&str; 2] = ["terraform", "tofu"];
 
-/// A tool that is there.
+/// Installed tool.
 pub(super) struct Tool {
     pub path: PathBuf,
     pub version: String,
@@ -31,13 +31,13 @@ pub(super) struct Tool {
 }
 
 impl Tool {
-    /// Name and version, as a plan digest has them.
+    /// Returns name and version, as in a plan digest.
     pub(super) fn name(&self) -> String {
         format!("{} {}", self.binary, self.version)
     }
 }
 
-/// Find the tool and ask for its version.
+/// Finds the tool and reads its version.
 pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, Halt> {
     let environment = work.environment();
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
 }
 
-/// The preferred tool wherever it is, before another one that comes earlier.
+/// Returns the preferred tool wherever it is on the path, even if the other one comes first.
 fn first_on(path: &str) -> Option<(&'static str, PathBuf)> {
     NAMES.into_iter().find_map(|name| Some((name, on(path, name)?)))
 }
@@ -84,7 +84,7 @@ fn on(path: &str, name: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    /// Directories as a PATH, and in each the files of these names and modes.
+    /// Returns a PATH of directories that contain files with these names and modes.
     fn path(dirs: &[&[(&str, u32)]]) -> (tempfile::TempDir, String) {
         let top = tempfile::tempdir().unwrap();
         let mut all = Vec::new();
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_relative_part_of_path_is_not_looked_at() {
-        // It would mean the directory of the module, which is the vendor's.
+        // A relative path would start in the module's directory, which the vendor controls.
         let (_top, path) = path(&[&[("terraform", 0o755)]]);
         let up = "../".repeat(std::env::current_dir().unwrap().components().count());
         let relative = format!("{up}{}", path.trim_start_matches('/'));

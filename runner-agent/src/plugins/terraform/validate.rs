@@ -1,5 +1,5 @@
-//! A module before it is packed: `init -backend=false` and `validate`, so that broken HCL fails the
-//! build and not the customer's plan.
+//! Validates a module before it is packed, with `init -backend=false` and `validate`. So broken HCL
+//! fails the build and not the customer's plan.
 
 use std::fs;
 
@@ -15,11 +15,11 @@ use crate::plugins::{
     process::{self, Ended},
 };
 
-/// Errors in the build's result; the log has all of them.
+/// Number of errors in the build's result. The log has all of them.
 const SHOWN: usize = 3;
 /// Longest output of `validate -json` that is read.
 const OUTPUT_LIMIT: usize = 8 << 20;
-/// What `validate` says about each module that a failed `init` could not fetch.
+/// Summary of the `validate` error for each module that a failed `init` could not fetch.
 const NOT_INSTALLED: &str = "Module not installed";
 
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ impl Diagnostic {
     }
 }
 
-/// Fails with file and line of each error in the module.
+/// Validates a module. Fails with file and line of each error.
 pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
     let workspace = Workspace { work, tool };
     let lock = work.source.join(LOCK_FILE);
@@ -68,7 +68,7 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
     init.extend(had_lock.then(|| "-lockfile=readonly".into()));
     let spec = workspace.spec(init);
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line)).await;
-    // The artifact holds the module as its author wrote it.
+    // The artifact must contain the module as its author wrote it.
     if !had_lock && lock.exists() {
         fs::remove_file(&lock).doing(|| "cannot remove a dependency lock file".into())?;
     }
@@ -111,7 +111,7 @@ async fn diagnostics(
         Stream::Out => {}
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
-    // It exits with 1 where it has found an error, which its output names.
+    // It exits with 1 if it found an error, which its output names.
     let ended = ended.await?;
     let validation: Validation = match (serde_json::from_slice(&output), ended) {
         (Ok(validation), Ended::Exit(_)) => validation,

@@ -1,4 +1,4 @@
-//! What Terraform is given beside the module: its backend, its variables, its environment.
+//! Sets up a module for Terraform: its backend, its variables and its environment.
 
 use std::{
     collections::BTreeMap,
@@ -17,20 +17,21 @@ use crate::plugins::{
     work::write_private,
 };
 
-/// Which providers a plan was made with.
+/// File that fixes the providers of a plan.
 pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
-/// Overrides are read in order of their names, and the last one wins.
+/// Override files are read in the order of their names, and the last one wins.
 const OVERRIDE_FILE: &str = "zzzz_stead_override.tf.json";
-/// State and plan are nobody else's, whatever the tool thinks of modes.
+/// Shell script that makes state and plan private, whatever mode the tool requests.
 const PRIVATE: &str = r#"umask 077; exec "$0" "$@""#;
 
-/// A module that is about to be planned or applied.
+/// Module that is planned or applied.
 pub(super) struct Workspace<'w> {
     pub work: &'w Work<'w>,
     pub tool: &'w Tool,
 }
 
-/// Arguments of `init`. The vendor reviewed the artifact's lock file, so `init` must not select other providers.
+/// Returns the arguments of `init`. The vendor reviewed the artifact's lock file, so `init` must
+/// not select other providers.
 fn init_arguments(source: &Path) -> Vec<String> {
     let mut arguments = ["init", "-input=false", "-no-color"].map(String::from).to_vec();
     if source.join(LOCK_FILE).exists() {
@@ -40,7 +41,7 @@ fn init_arguments(source: &Path) -> Vec<String> {
 }
 
 impl Workspace<'_> {
-    /// `terraform init` with our backend instead of whatever the module says.
+    /// Runs `terraform init` with the runner's backend, which replaces the module's.
     pub(super) async fn init(&self, sink: &mut dyn Sink) -> Result<(), Halt> {
         sink.phase("init");
         let state = self.work.state.file().display().to_string();
@@ -54,8 +55,8 @@ impl Workspace<'_> {
         self.check_backend(&state)
     }
 
-    /// A module can have an override of its own that is read after ours; then its state would go where
-    /// nobody looks for it.
+    /// Refuses a module with its own override that is read after the runner's: its state would be
+    /// in another file.
     fn check_backend(&self, state: &str) -> Result<(), Halt> {
         let path = self.data_dir().join("terraform.tfstate");
         let read: Value = fs::read(&path)
@@ -66,13 +67,18 @@ impl Workspace<'_> {
         if backend["type"] == "local" && backend["config"]["path"] == state {
             return Ok(());
         }
-        let refusal = format!("the module of {} overrides where its state is kept", self.work.name);
+        let refusal = format!(
+            "the module of {} overrides the backend of its state; remove that override",
+            self.work.name
+        );
         Err(PluginError::Refused(refusal).into())
     }
 
-    /// The arguments that name the variables' files: the app's variables as JSON, then its own files in
-    /// their order. Of two that name a variable Terraform takes the later, so that a file has the last
-    /// word. As JSON a text becomes the bool or number that a variable wants, but never a list.
+    /// Writes the variable files and returns their arguments. The app's variables come first, as
+    /// JSON, then the app's own files in their order.
+    ///
+    /// Terraform takes the later of two values, so a file overrides the variables. From JSON,
+    /// Terraform converts a string to a bool or a number, but never to a list.
     pub(super) fn write_variables(&self) -> Result<Vec<String>, Halt> {
         let inputs = &self.work.manifest.inputs;
         let mut args = Vec::new();
@@ -83,7 +89,7 @@ impl Workspace<'_> {
         let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (place, file) in files.iter().enumerate() {
             let text = file.as_str().ok_or_else(|| {
-                PluginError::Refused(format!("variable file {} is no text", place + 1))
+                PluginError::Refused(format!("variable file {} is not a string", place + 1))
             })?;
             let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
             args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
@@ -97,13 +103,13 @@ impl Workspace<'_> {
         Ok(format!("-var-file={}", path.display()))
     }
 
-    /// A command of the tool, in the module's directory.
+    /// Builds a command of the tool, in the module's directory.
     pub(super) fn spec(&self, args: Vec<String>) -> Spec {
         let mut env: BTreeMap<String, String> = [
             ("TF_IN_AUTOMATION", "1"),
             ("TF_INPUT", "0"),
             ("CHECKPOINT_DISABLE", "1"),
-            // These could make a plan that is not the one of this manifest.
+            // These could lead to a plan that does not match this manifest.
             ("TF_WORKSPACE", "default"),
             ("TF_CLI_ARGS", ""),
             ("TF_CLI_ARGS_init", ""),
@@ -117,8 +123,8 @@ impl Workspace<'_> {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
         env.insert("TF_DATA_DIR".into(), self.data_dir().display().to_string());
-        // The customer's own configuration (mirrors, credentials) is taken as it is; without one, the
-        // tool would look into a home directory that is not ours.
+        // The customer's own configuration (mirrors, credentials) is used unchanged. Without one,
+        // the tool would search a home directory that does not belong to the runner.
         if !self.work.environment().contains_key("TF_CLI_CONFIG_FILE") {
             env.insert("TF_CLI_CONFIG_FILE".into(), "/dev/null".into());
         }
@@ -129,7 +135,8 @@ impl Workspace<'_> {
             args: words,
             dir: self.work.source.clone(),
             env,
-            // As from a keyboard: providers ignore it, so that Terraform can end what it has begun.
+            // The signal of a keyboard interrupt: providers ignore it, so Terraform can finish what
+            // it began.
             stop: Signal::SIGINT,
             limit: None,
         }

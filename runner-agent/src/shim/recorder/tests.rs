@@ -1,4 +1,4 @@
-//! What is written of an execution, and what is not.
+//! Tests the reports and journal entries of an execution.
 use super::*;
 
 #[test]
@@ -25,7 +25,7 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
     let (journal, files) = (Journal::open(&data).unwrap(), data.job(execution));
     files.create().unwrap();
     let recorder = Recorder::begin((job, execution), files, &journal, vec![], 0).unwrap();
-    // given reports that find no space
+    // given a report file on a full disk
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     recorder.pen().reports = full;
     let last = Finished {
@@ -70,7 +70,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
     let recorded = recorder.child(child.id(), Stop::default());
     drop(open);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
-    // then it is not let go on as if it had ended
+    // then it is not treated as if it had ended
     assert_eq!(recorded.unwrap_err().raw_os_error(), Some(Errno::EMFILE as i32));
     assert!(recorder.child(child.id(), Stop::default()).is_ok());
     child.kill().unwrap();

@@ -1,23 +1,25 @@
-//! Finds pieces of secret values in what tools wrap and space out: `base64` and PEM break their text every 76 or 64
-//! columns, `od` and `xxd` put spaces between bytes. No pattern of a whole value matches such a line, so the line is
-//! decoded and looked through for pieces of the values.
+//! Finds pieces of secret values that tools wrap or space out. `base64` and PEM break their text
+//! every 76 or 64 columns, and `od` and `xxd` put spaces between bytes.
+//!
+//! No pattern of a complete value matches such a line. So the line is decoded and searched for
+//! pieces of the values.
 use std::{collections::HashSet, ops::Range};
 
-/// So many bytes of a value in a row are no accident.
+/// Number of consecutive bytes of a value that cannot be a coincidence.
 const PIECE: usize = 8;
 
-/// Knows every piece of every value.
+/// All pieces of all values.
 #[derive(Debug, Default)]
 pub struct Pieces(HashSet<[u8; PIECE]>);
 
-/// A way to write bytes as text.
+/// Encoding of bytes as text.
 #[derive(Clone, Copy)]
 struct Coding {
-    /// What a character stands for.
+    /// Value of a character as a digit.
     digit: fn(u8) -> Option<u8>,
-    /// Whether a character may stand between others.
+    /// Test for characters that may be between digits.
     between: fn(u8) -> bool,
-    /// Bits of a digit.
+    /// Bits per digit.
     bits: usize,
 }
 
@@ -31,7 +33,7 @@ impl Pieces {
         Pieces(pieces.filter_map(|piece| piece.try_into().ok()).collect())
     }
 
-    /// Where in a text pieces of values stand, in order and apart from each other.
+    /// Returns the ranges of a text that contain pieces of values, in order and without overlap.
     pub fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         if self.0.is_empty() {
             return Vec::new();
@@ -66,13 +68,13 @@ impl Pieces {
         self.run(coding, &digits, found);
     }
 
-    /// One run of digits, whose bytes may begin at any of them.
+    /// Searches one run of digits, in which bytes may begin at any digit.
     fn run(&self, coding: Coding, digits: &[(usize, u8)], found: &mut Vec<Range<usize>>) {
         let bits = coding.bits;
         if digits.len() * bits < PIECE * 8 {
             return;
         }
-        // After so many digits a byte begins where a digit does.
+        // Number of digits after which a byte begins at a digit again.
         let period = if bits == 6 { 4 } else { 2 };
         for skipped in 0..period {
             let Some(digits) = digits.get(skipped..) else { return };
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
     use crate::shim::redact::{MARK, Redactor, Waiting};
 
-    /// 300 bytes, as a session token has them.
+    /// Returns 300 bytes, as in a session token.
     fn token() -> String {
         (0..10_u32)
             .map(|part| hex::encode(proof::sha256(&part.to_be_bytes()))[..30].to_owned())
@@ -154,7 +156,7 @@ mod tests {
         lines.map(|line| format!("  {line}\n")).collect()
     }
 
-    /// Every byte of the value that can be had back from what was shown, eight in a row.
+    /// Returns whether eight consecutive bytes of the value can be recovered from the output.
     fn leaks(value: &str, shown: &str) -> bool {
         !Pieces::of([value]).find(shown.as_bytes()).is_empty()
     }

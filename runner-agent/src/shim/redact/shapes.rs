@@ -1,16 +1,17 @@
-//! Takes out what looks like a credential, whatever its value: a key that was made inside of a job is nobody's
-//! known value. Only what cannot well be anything else: a prefix that its issuer reserved, or the name beside it.
+//! Removes what looks like a credential, whatever its value: a credential that was created in a job
+//! is not a known value. Only a prefix that its issuer reserved or the name next to it counts.
 //!
-//! It is done here and not at the server, because offsets and seal of a log count the bytes as they are sent.
+//! The runner does this and not the server, because the offsets and the digest of a log cover the
+//! bytes as they are sent.
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
 
 use super::MARK;
 
-/// `kept` stays before the mark.
+/// The group `kept` stays in front of the mark.
 const TOKENS: [&str; 15] = [
-    // Stead itself: a token of a user, a service or an enrolment.
+    // Stead: tokens of users, services and enrolments.
     r"\bstead_[A-Za-z0-9_-]{43,}",
     // GitHub, GitLab, Slack, Stripe, npm, PyPI, Google, Hugging Face, DigitalOcean, Vault, Terraform Cloud.
     r"\bgh[pousr]_[A-Za-z0-9]{36,251}\b",
@@ -25,9 +26,9 @@ const TOKENS: [&str; 15] = [
     r"\bdop_v1_[a-f0-9]{64}\b",
     r"\bhvs\.[A-Za-z0-9_-]{24,}",
     r"\b[A-Za-z0-9]{14}\.atlasv1\.[A-Za-z0-9_=-]{60,}",
-    // A JSON Web Token: a header and a payload that are JSON objects, and a signature.
+    // JSON Web Token: a header and a payload that are JSON objects, and a signature.
     r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}",
-    // The secret half of an AWS key has no prefix: its name stands before it.
+    // The secret half of an AWS key has no prefix, so its name identifies it.
     r#"(?<kept>(?i:secret_?access_?key|session_?token)["']?[\t ]*[:=][\t ]*["']?)[A-Za-z0-9/+=]{40,}"#,
 ];
 
@@ -37,29 +38,29 @@ static SHAPES: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!("(?-u){}|{key}", TOKENS.join("|"))).ok()
 });
 
-/// The first line of a private key, also in the middle of another line.
+/// First line of a private key, also in the middle of another line.
 static BEGIN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----").ok());
-/// The last line of whatever it is. Its end may be missing.
+/// Last line of any PEM block. Its end may be missing.
 static END: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)-----END (?:[A-Z0-9 ]{0,60}-----)?").ok());
-/// What begins or ends a credential and means nothing in two halves.
+/// Tokens and key markers, which must not be split.
 static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let marker = r"-----(?:BEGIN|END) [A-Z0-9 ]{0,60}-----";
     Regex::new(&format!("(?-u){marker}|{}", TOKENS.join("|"))).ok()
 });
-/// A word of base64, with what quotes it, ends a list's item, or stands for a newline.
+/// Base64 word with quotes, list separators or an escaped newline around it.
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u)^["'`\[(]*[A-Za-z0-9+/=]*(?:\\+[nr]|["'`,;\\)\]])*$"#).ok()
 });
-/// Base64 anywhere in a line; some who write JSON put a backslash before a slash.
+/// Base64 anywhere in a line. Some JSON writers put a backslash before a slash.
 static RUN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)(?:[A-Za-z0-9+/]|\\/)+={0,2}").ok());
-/// Colours of a terminal.
+/// Terminal colors.
 static COLOUR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)\x1b\[[0-9;]*[A-Za-z]").ok());
 
-/// A text without what has such a shape.
+/// Returns a text without credential shapes.
 pub fn without(text: Vec<u8>) -> Vec<u8> {
     let Some(shapes) = &*SHAPES else { return text };
     match shapes.replace_all(&text, format!("${{kept}}{MARK}").as_bytes()) {
@@ -68,23 +69,25 @@ pub fn without(text: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Where a text can be cut: here, or before the credential or the marker of a key that this place is inside of.
+/// Returns an offset at which a text can be cut: this one, or the start of the credential or key
+/// marker that contains it.
 pub fn outside(text: &[u8], cut: usize) -> usize {
     let Some(whole) = &*WHOLE else { return cut };
     let over = whole.find_iter(text).find(|at| at.start() < cut && cut < at.end());
     over.map_or(cut, |found| found.start())
 }
 
-/// Whether a stream is inside of a private key, which goes over many lines.
+/// State of a stream: whether it is inside a private key, which spans many lines.
 #[derive(Debug, Default)]
 pub struct InKey {
     inside: bool,
-    /// The line itself goes on, too: what follows is hidden whatever it looks like, up to the line's end.
+    /// The line continues inside the key. Everything up to its end is hidden, whatever it looks
+    /// like.
     same_line: bool,
 }
 
 impl InKey {
-    /// Whole lines, or what is left of one, without what has such a shape.
+    /// Removes credential shapes from complete lines, or from the rest of one.
     pub fn lines(&mut self, text: Vec<u8>) -> Vec<u8> {
         if !self.inside && !find(&text, b"PRIVATE KEY-----") {
             return without(text);
@@ -93,7 +96,8 @@ impl InKey {
         without(lines.collect::<Vec<_>>().concat())
     }
 
-    /// Keys may end and begin in one line: files that are joined need not end with a newline.
+    /// Handles one line. A key may end and another begin in it: joined files need not end with a
+    /// newline.
     fn line(&mut self, line: &[u8]) -> Vec<u8> {
         let (mut shown, mut rest) = (Vec::new(), line);
         let newline = if line.ends_with(b"\n") { "\n" } else { "" };
@@ -123,13 +127,15 @@ impl InKey {
     }
 }
 
-/// Where the first of this is.
+/// Returns the range of the first match.
 fn place(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usize)> {
     what.as_ref()?.find(text).map(|found| (found.start(), found.end()))
 }
 
-/// Base64 with whatever a tool puts around it, or a header of the key. Anything else is text again: a log that only
-/// speaks of keys is not hidden to its end.
+/// Returns whether a line belongs to a key: base64 with anything that a tool puts around it, or a
+/// header of the key.
+///
+/// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
 fn is_of_a_key(line: &[u8]) -> bool {
     let (Some(colour), Some(word), Some(run)) = (&*COLOUR, &*WORD, &*RUN) else { return true };
     let line = colour.replace_all(line, b"".as_slice());
@@ -147,12 +153,13 @@ fn is_of_a_key(line: &[u8]) -> bool {
         || find(&line, b"DEK-Info:")
 }
 
-/// No hash, path or name: each may stand in every line of a log. `before` is what the line has before it.
+/// Returns whether a run of base64 is neither a hash nor a path nor a name, all of which are common
+/// in logs. `before` is the part of the line in front of it.
 fn is_key_like(before: &[u8], run: &[u8]) -> bool {
     let has = |kind: fn(&u8) -> bool| run.iter().any(kind);
     let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     let long = run.len() >= 40 || (run.len() >= 16 && has(u8::is_ascii_digit));
-    // The last line of a key, and not the name in `job="7"`.
+    // The padded last line of a key, and not the name in `job="7"`.
     let quoted = matches!(before.last(), Some(b'"' | b'\'' | b'`'));
     let padded = run.ends_with(b"==") || (run.ends_with(b"=") && quoted);
     (long && mixed) || (padded && run.len().is_multiple_of(4))

@@ -1,4 +1,4 @@
-//! What a journal proves, and what it does not.
+//! Tests which states of a claim a journal proves.
 use crate::host;
 
 use super::*;
@@ -90,7 +90,8 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
     let known = &known(&[claiming(), claimed(), spawning(), spawned(dead())])[0];
     assert_eq!(known.state(&data).unwrap(), ExecutionState::Exited);
     assert_eq!(known.entry(&data).unwrap().exit.unwrap().outcome, Outcome::Succeeded);
-    // Without its newline it is not one yet: nobody would tell it, and each session would ask for it again.
+    // Without its newline the report is incomplete: it would never be sent, and each session would
+    // ask for it again.
     fs::write(files.reports(), last.replace('\n', "")).unwrap();
     assert_eq!(known.state(&data).unwrap(), ExecutionState::Unknown);
 }
@@ -108,7 +109,7 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
     use std::os::unix::process::CommandExt as _;
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
-    // Terraform lets its providers go on at SIGINT, and loses what they do at SIGTERM.
+    // Terraform's providers finish their operations after SIGINT and lose them after SIGTERM.
     let script = r#"trap 'sleep 1; echo saved > "$0"; exit' INT; echo ready > "$0.ready"; while :; do sleep 0.1; done"#;
     let mut child = std::process::Command::new("sh")
         .args(["-c", script])
@@ -129,7 +130,7 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(fs::read_to_string(saved).unwrap(), "saved\n");
-    // Unless the agent has waited for it, as for all that it adopted.
+    // Fails if the agent has reaped the child already, as it does for all that it adopted.
     let _waited_for = child.wait();
 }
 
@@ -158,7 +159,7 @@ fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
         [],
         "a shim that lives ends its own children"
     );
-    assert_eq!(left(dead(), &[]), [], "it is not given up yet");
+    assert_eq!(left(dead(), &[]), [], "the claim is not abandoned yet");
 }
 
 #[test]

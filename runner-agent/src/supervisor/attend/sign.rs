@@ -1,4 +1,4 @@
-//! The last word under this runner's own signature: what the server shows of it later, the server cannot have invented.
+//! Signs the result of an execution with the runner's key, so that the server cannot forge it.
 use std::io;
 
 use proof::{canonical, dsse};
@@ -12,8 +12,10 @@ use super::Attendance;
 use crate::journal::Fact;
 
 impl Attendance {
-    /// How it ended, signed, if that is what this report says. It is in the journal before anybody hears it. What
-    /// cannot be signed is told all the same: that the work is done must not be lost.
+    /// Returns a signed statement if this report ends the execution. The journal records the
+    /// statement before it is sent.
+    ///
+    /// A result that cannot be signed is sent unsigned, so that it is not lost.
     pub(super) fn signed(&self, report: &Report) -> Option<SignedEnd> {
         let End { exit, log, not_ended } = ended(&report.body)?;
         if self.unsigned {
@@ -22,7 +24,7 @@ impl Attendance {
         match self.sign(exit, log, not_ended) {
             Ok(signed) => Some(signed),
             Err(error) => {
-                warn!(execution.id = %self.execution, %error, "The last word goes without a signature");
+                warn!(execution.id = %self.execution, %error, "Cannot sign the final report, sending it unsigned");
                 None
             }
         }
@@ -76,14 +78,14 @@ impl Attendance {
     }
 }
 
-/// Contents of a statement about an end.
+/// Contents of a statement about the end of an execution.
 struct End {
     exit: Exit,
     log: Option<StatedLog>,
     not_ended: Vec<String>,
 }
 
-/// How the work ended and what its log is, if this report says so.
+/// Returns the result and the log digest, if this report ends the execution.
 fn ended(body: &ReportBody) -> Option<End> {
     match body {
         ReportBody::Finished(last) => {

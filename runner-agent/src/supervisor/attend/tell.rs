@@ -1,4 +1,4 @@
-//! What the server is told of an execution, and what its refusals mean.
+//! Sends the reports of an execution and handles their rejections.
 use std::fs;
 
 use reqwest::{Method, header::HeaderName};
@@ -22,18 +22,18 @@ use crate::{
     supervisor::{Attended, spawn, spool::SpoolError},
 };
 
-/// How often a statement may be refused before the end goes without one.
+/// Number of rejections of a statement after which the result is sent unsigned.
 const STATEMENTS: u32 = 3;
 
 impl Attendance {
-    /// What can be done about a refusal: say something else, wait, or nothing.
+    /// Handles a rejection: replaces the report, backs off, or returns the reason to stop.
     pub(super) fn mend(&mut self, refused: Refused) -> Option<Over> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
-        // The server cannot expect a report after the next one.
+        // The server cannot expect a number after the next report's.
         let most = self.reports.next().map_or(0, |next| next.seq);
         let expected = expected.filter(|expected| (1..=most).contains(expected));
         match expected {
-            // The server has forgotten what it had: everything from there on again.
+            // The server has lost reports: send them again from that number on.
             Some(expected) if self.reports.rewind(expected) => return None,
             Some(_) | None => {}
         }
@@ -41,16 +41,19 @@ impl Attendance {
             return None;
         }
         match refused.status {
-            // Only these say that it is not ours any more.
+            // Only these statuses mean that the execution no longer belongs to this runner.
             404 | 412 => return Some(Over::Refused(refused)),
-            // We are not wanted, at least now. What runs is not ended by that.
+            // The server rejects the runner, at least for now. Running jobs continue.
             401 | 403 => {
-                warn!(execution.id = %self.execution, "The server does not listen: {refused}");
+                warn!(execution.id = %self.execution, error = %refused, "The server rejects the runner");
                 self.patience.unwanted();
                 return None;
             }
-            // A defect of one side must not end work that is well. Somebody may mend it meanwhile.
-            _ => error!(execution.id = %self.execution, "The server takes no report: {refused}"),
+            // A defect of runner or server must not end a job that works. It may be fixed in the
+            // meantime.
+            _ => {
+                error!(execution.id = %self.execution, error = %refused, "The server rejects a report")
+            }
         }
         let next = self.reports.next()?;
         let is_final = self.patience.refused(next.seq, &refused);
@@ -65,33 +68,40 @@ impl Attendance {
         self.say_that_it_is_not_taken(seq, &next, refused)
     }
 
-    /// Whether it is what was signed of the end that the server does not take, and not the end itself.
+    /// Returns whether the server rejects the signed statement and not the result itself.
     fn is_the_statement_hopeless(&self, next: &Report, refused: &Refused, is_final: bool) -> bool {
         let ends = matches!(next.body, ReportBody::Finished(_) | ReportBody::Refused { .. });
         let is_enough = match refused.code() {
             "statement_invalid" => self.patience.times() >= STATEMENTS,
-            // The key is being replaced and the new one will sign it: only if that never happens the end goes without.
+            // During a key replacement the new key signs the next attempt, so only a permanent
+            // rejection counts.
             _ => is_final && refused.problem.more.contains_key("signed_by"),
         };
         ends && is_enough
     }
 
-    /// What was done must not be lost because the two sides do not agree on what is signed of it: from now on the end is
-    /// told as a runner of before tells it.
+    /// Sends the result unsigned from now on. A disagreement about the statement must not lose the
+    /// result.
     fn go_on_unsigned(&mut self, refused: &Refused) {
         let (job, execution, why) = (self.job, self.execution, refused.problem.to_string());
-        warn!(execution.id = %execution, "The last word goes without a statement, which the server does not take: {why}");
+        warn!(
+            execution.id = %execution,
+            error = why,
+            "The server rejects the statement, sending the final report without it"
+        );
         if let Err(error) =
             self.agent.journal.write(Fact::StatementRejected { job, execution, reason: why })
         {
-            warn!(%error, "The journal cannot be written");
+            warn!(%error, "Cannot write the journal");
         }
         self.unsigned = true;
         self.patience.begin_anew();
     }
 
-    /// A report that will never be taken stands in front of the last word, and the job waits for that one until its
-    /// deadline. Once it is known how the work ended, the end is told in its place.
+    /// Replaces a permanently rejected report with a final report that names it. Otherwise the job
+    /// would wait for its final report until the deadline.
+    ///
+    /// Does nothing until the end of the execution is known.
     fn say_that_it_is_not_taken(
         &mut self,
         seq: u64,
@@ -101,10 +111,14 @@ impl Attendance {
         let end = self.reports.end()?.clone();
         let (execution, log_len) = (self.execution, end.log_len);
         let what = type_of(&refused_report.body);
-        let why = format!("the server takes no report of {what}: {}", refused.problem);
-        warn!(execution.id = %execution, "{execution} is told as failed: {why}");
+        let why = format!("the server rejects the report of {what}: {}", refused.problem);
+        warn!(
+            execution.id = %execution,
+            error = why,
+            "Reporting the execution as failed: the server rejects one of its reports"
+        );
         let last = match end.body {
-            // Nothing that we could say is taken: the server decides without us.
+            // The server rejects the replacement as well, so it decides without this runner.
             ReportBody::Finished(_) if self.reports.end_is_ours() => {
                 return Some(Over::Refused(refused));
             }
@@ -137,7 +151,7 @@ impl Attendance {
         }
         report.end = self.signed(&report);
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
-            // That the summary is not there is the lesser half of the story.
+            // The missing summary follows from its size, so return the first rejection.
             Some(too_large) if too_large.status == 413 => too_large,
             Some(_) | None => refused,
         })?;
@@ -154,13 +168,13 @@ impl Attendance {
         Ok((answer.status, answer.body.unwrap_or_default()))
     }
 
-    /// The summary's bytes, before the report that names them. Answers why they were not taken.
+    /// Uploads the summary before the report that names it. Returns the rejection, if there is one.
     async fn send_summary(&self, plan: &PlanReport) -> Option<Refused> {
         let (name, execution) = (plan.summary.to_string(), self.execution);
         let bytes = match fs::read(self.dir.blobs().join(&name)) {
             Ok(bytes) => bytes,
             Err(error) => {
-                warn!(execution.id = %execution, %error, "A plan's summary is gone");
+                warn!(execution.id = %execution, %error, "Cannot read the summary of a plan");
                 return None;
             }
         };
@@ -169,7 +183,7 @@ impl Attendance {
             .header(HeaderName::from_static(EXECUTION), &execution.to_string())
             .header(reqwest::header::CONTENT_TYPE, "application/json");
         let refused = self.agent.client.send::<serde_json::Value>(&ask).await.err()?;
-        warn!(execution.id = %execution, "A plan's summary was not taken: {refused}");
+        warn!(execution.id = %execution, error = %refused, "The server rejected a plan's summary");
         Some(refused)
     }
 
@@ -200,12 +214,13 @@ impl Attendance {
     }
 }
 
-/// An end of which the server did not take what came before it. Who reads it learns both.
+/// Returns a final report that replaces rejected ones. Its detail contains the rejection and the
+/// result of the job itself.
 pub(super) fn untold(last: Finished, why: &str) -> Finished {
     let how = match last.outcome {
-        Outcome::Succeeded => "the work itself succeeded",
-        Outcome::Failed => "the work itself failed",
-        Outcome::Cancelled => "the work itself was cancelled",
+        Outcome::Succeeded => "the job itself succeeded",
+        Outcome::Failed => "the job itself failed",
+        Outcome::Cancelled => "the job itself was cancelled",
     };
     let said = if last.detail.is_empty() { String::new() } else { format!(": {}", last.detail) };
     let reason = nothing_is_proven(last.reason).or(Some(FailureReason::Internal));
@@ -213,8 +228,8 @@ pub(super) fn untold(last: Finished, why: &str) -> Finished {
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
 }
 
-/// To a server that has heard of no start, these two say that nothing was begun. An end that is told without what
-/// came before it must not.
+/// Replaces reasons that mean to the server that nothing ran. They are wrong if the report of the
+/// start may be missing.
 pub(super) fn nothing_is_proven(reason: Option<FailureReason>) -> Option<FailureReason> {
     let says_so = |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
     reason.map(|reason| if says_so(reason) { FailureReason::Internal } else { reason })
@@ -229,12 +244,12 @@ fn type_of(body: &ReportBody) -> &'static str {
         ReportBody::State(_) => "the state's version",
         ReportBody::Artifact(_) => "the artifact",
         ReportBody::Refused { .. } => "the refusal",
-        ReportBody::CancelProgress { .. } => "the cancel",
-        ReportBody::Finished(_) => "the end",
+        ReportBody::CancelProgress { .. } => "the cancellation",
+        ReportBody::Finished(_) => "the result",
     }
 }
 
 fn ours(why: &dyn std::fmt::Display) -> Refused {
-    let problem = Problem::new(0, "internal", "The runner could not ask", why.to_string());
+    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
     Refused { status: 0, problem, have: None }
 }

@@ -1,4 +1,4 @@
-//! What becomes of an execution between its shim's files and a scripted server.
+//! Tests the monitor of an execution with files of a shim and a scripted server.
 use schemas::runner::{ExecutionState, FailureReason};
 
 use super::*;
@@ -25,12 +25,12 @@ async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
     data::replace(&agent.data.job(execution()).reports(), (last + "\n").as_bytes()).unwrap();
     begin(&agent, known(Stage::Exited(exit())));
     until("the execution to end", || agent.state().running.is_empty()).await;
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
 async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
-    // given a shim that works on while the server has given up waiting and sealed its log
+    // given a running shim, and a server that stopped waiting and finalized the log
     let sealed = r#"412 Precondition Failed|{"code":"fenced","job_state":"outcome_unknown"}"#;
     let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
     claimed(&agent);
@@ -39,17 +39,17 @@ async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
     data::replace(&dir.log(), b"a line\n").unwrap();
     agent.state().log.interval_ms = 50;
     begin(&agent, known(Stage::Spawned(Process::of(std::process::id()).unwrap())));
-    until("the log to be refused", || !asked.lock().unwrap().is_empty()).await;
-    // when it has said its last word
+    until("a rejected log chunk", || !asked.lock().unwrap().is_empty()).await;
+    // when the shim writes its final report
     let last = format!(
         r#"{{"execution":"{}","seq":1,"type":"finished","payload":{{"outcome":"failed","log_len":7,"log_sha256":"ab"}},"log_len":7}}"#,
         execution()
     );
     data::replace(&dir.reports(), (last + "\n").as_bytes()).unwrap();
-    // then the server hears it
+    // then the server receives it
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
@@ -78,7 +78,8 @@ async fn an_end_from_the_journal_does_not_say_that_nothing_was_begun_where_a_chi
 fn an_end_without_what_came_before_it_does_not_say_that_nothing_was_begun() {
     let told = |reason| {
         let exit = Exit { reason, ..exit() };
-        tell::untold(spawn::last_word(exit, "no".into(), b""), "no start is taken").reason
+        tell::untold(spawn::last_word(exit, "no".into(), b""), "the server rejects the start")
+            .reason
     };
     for reason in [None, Some(FailureReason::Refused), Some(FailureReason::SpawnFailed)] {
         assert_eq!(told(reason), Some(FailureReason::Internal));
@@ -92,7 +93,8 @@ const SOON: Duration = Duration::from_millis(1);
 const INVALID: &str = r#"422 Unprocessable Entity|{"code":"invalid","detail":"too many phases"}"#;
 const TAKEN: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
 
-/// What a shim says of an execution that has ended well, but for a line that the server does not take.
+/// Writes the reports of an execution that succeeded: a phase, which the server rejects, and the
+/// final report.
 fn ended_well(agent: &Agent) -> Known {
     claimed(agent);
     let dir = agent.data.job(execution());
@@ -110,7 +112,8 @@ fn ended_well(agent: &Agent) -> Known {
 
 #[tokio::test]
 async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
-    // given a server that refuses a report, once in other words, while a proxy fails in between
+    // given a server that rejects a report, once with another code, and a proxy that fails in
+    // between
     let lost = "503 Service Unavailable|";
     let other = r#"409 Conflict|{"code":"rejected","detail":"job has not started"}"#;
     let mut answers = vec![INVALID, lost, other];
@@ -118,9 +121,9 @@ async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
     answers.push(r#"200 OK|{"job_state":"failed"}"#);
     let (_dir, agent, asked) = agent(answers).await;
     let known = ended_well(&agent);
-    // when the execution is attended
+    // when the execution is monitored
     begin_with(&agent, known, SOON);
-    // then after ten equal refusals its place is taken by an end
+    // then a final report replaces it after ten equal rejections
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 14);
@@ -133,9 +136,9 @@ async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
     assert_eq!(said["payload"]["log_sha256"], "ab");
     assert_eq!(
         said["payload"]["detail"],
-        "the server takes no report of a phase: too many phases (invalid); the work itself succeeded"
+        "the server rejects the report of a phase: too many phases (invalid); the job itself succeeded"
     );
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
@@ -148,12 +151,11 @@ async fn while_its_shim_lives_work_is_not_ended_by_a_report_that_is_not_taken() 
     data::replace(&dir.reports(), phase.as_bytes()).unwrap();
     let alive = Stage::Spawned(Process::of(std::process::id()).unwrap());
     begin_with(&agent, Known { stage: alive, ..known }, SOON);
-    until("the report to be refused", || asked.lock().unwrap().len() > 20).await;
+    until("rejected reports", || asked.lock().unwrap().len() > 20).await;
     assert!(asked.lock().unwrap().iter().all(|asked| asked.contains("phase")));
     assert!(!dir.cancel().exists() && !agent.state().running.is_empty());
     data::replace(&dir.reports(), text.as_bytes()).unwrap();
-    until("the end to be told", || asked.lock().unwrap().last().unwrap().contains("finished"))
-        .await;
+    until("the final report", || asked.lock().unwrap().last().unwrap().contains("finished")).await;
 }
 
 #[tokio::test]
@@ -169,7 +171,7 @@ async fn an_end_that_nobody_takes_is_left_to_the_server() {
 
 #[tokio::test]
 async fn an_end_from_the_journal_takes_the_first_number_that_the_server_has_free() {
-    // given an execution whose files somebody removed after two reports were told
+    // given an execution whose files were removed after the server received two reports
     let answers = vec![TAKEN, TAKEN, r#"200 OK|{"job_state":"failed"}"#];
     let (_dir, agent, asked) = agent(answers).await;
     claimed(&agent);
@@ -177,12 +179,12 @@ async fn an_end_from_the_journal_takes_the_first_number_that_the_server_has_free
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert!(asked[2].contains(r#""seq":3,"#) && asked[2].contains("spawn_failed"), "{asked:?}");
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
+    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
 async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
-    // given a plan whose summary the server does not keep
+    // given a plan whose summary is too large for the server
     let large = r#"413 Payload Too Large|{"code":"too_large","detail":"a blob has at most 8 MiB"}"#;
     let first = r#"422 Unprocessable Entity|{"code":"invalid","detail":"PUT it first"}"#;
     let mut answers = [large, first].repeat(10);
@@ -197,7 +199,7 @@ async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
     let text = std::fs::read_to_string(dir.reports()).unwrap();
     let last = text.lines().nth(1).unwrap();
     data::replace(&dir.reports(), format!("{plan}\n{last}\n").as_bytes()).unwrap();
-    // when it is attended, then its end says what was too large
+    // when the execution is monitored, then its final report names the size limit
     begin_with(&agent, known, SOON);
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
@@ -216,7 +218,7 @@ async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
 
 #[tokio::test]
 async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
-    // given an execution that was verified, reported an output, and ended well
+    // given an execution that was verified, reported an output, and succeeded
     let taken = r#"200 OK|{"job_state":"running"}"#;
     let (_dir, agent, asked) = agent(vec![taken; 3]).await;
     let known = ended_well(&agent);
@@ -236,13 +238,13 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
     );
     let reports = agent.data.job(of).reports();
     data::replace(&reports, format!("{outputs}\n{last}\n").as_bytes()).unwrap();
-    // when it is told
+    // when its final report is sent
     begin(&agent, known);
     until("the execution to end", || agent.state().running.is_empty()).await;
     let said = asked.lock().unwrap()[1].split_once("\r\n\r\n").unwrap().1.to_owned();
     let said: Report = serde_json::from_str(&said).unwrap();
     let end = said.end.unwrap();
-    // then it is signed by the runner's key, and says what ran and what came of it
+    // then the runner's key signed it, and it names manifest, grant and outputs
     let keys = [agent.keys.identity.now().key.verifying_key()];
     let payload =
         proof::dsse::verify_as(schemas::runner::STATEMENT_TYPE, &end.statement, &keys).unwrap();
@@ -252,7 +254,7 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
     let outputs = proof::canonical::hash(&serde_json::json!({"a": 0.1, "b": 2})).unwrap();
     assert_eq!(statement.outputs, Some(outputs.into()));
     assert_eq!(statement.log.unwrap().sha256, proof::sha256(b"").into());
-    // and the head that goes with it is of a journal that has its digest
+    // and the signed journal head covers the entry with its digest
     let head = crate::journal::open_head(&end.journal_head.unwrap(), &keys).unwrap();
     let lines = crate::journal::texts(&agent.data).unwrap();
     let examined = crate::journal::examine(&lines[..head.entries as usize]).unwrap();
@@ -265,14 +267,14 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
     );
 }
 
-/// What a call told.
+/// Returns the report in a request.
 fn said_in(asked: &str) -> Report {
     serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[tokio::test]
 async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
-    // given a server that waits for a log while the end is told to it again and again
+    // given a server that waits for the log and receives the final report several times
     let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
     answers.extend([r#"202 Accepted|{"job_state":"succeeded","committed_bytes":0}"#; 20]);
     answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
@@ -280,13 +282,13 @@ async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
     let former = agent.keys.identity.now().key.verifying_key();
     let known = ended_well(&agent);
     begin_with(&agent, known, SOON);
-    until("the end to be told", || asked.lock().unwrap().len() >= 2).await;
-    // when the runner changes its key
+    until("the final report", || asked.lock().unwrap().len() >= 2).await;
+    // when the runner replaces its key
     let next = Keys::begin_next(&agent.data).unwrap();
     let new = next.key.verifying_key();
     agent.keys.take_next(&agent.data, next).unwrap();
     until("the execution to end", || agent.state().running.is_empty()).await;
-    // then what it says from then on is signed by the new one
+    // then the new key signs later reports
     let asked = asked.lock().unwrap();
     let is_by = |asked: &str, key| {
         let end = said_in(asked).end.unwrap();
@@ -301,23 +303,23 @@ const UNBELIEVED: &str =
 
 #[tokio::test]
 async fn an_end_whose_statement_is_not_taken_is_told_without_one() {
-    // given work that ended well, and a server that does not agree with what is signed of it
+    // given a job that succeeded, and a server that rejects its statement
     let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
     answers.extend([UNBELIEVED; 3]);
     answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
     let (_dir, agent, asked) = agent(answers).await;
     let known = ended_well(&agent);
-    // when it is told
+    // when its final report is sent
     begin_with(&agent, known, SOON);
     until("the execution to end", || agent.state().running.is_empty()).await;
-    // then after a few refusals the same end is told, and nothing is signed
+    // then the same result is sent unsigned after three rejections
     let asked = asked.lock().unwrap();
     let ends: Vec<_> = asked[1..].iter().map(|asked| said_in(asked)).collect();
     let are_signed: Vec<_> = ends.iter().map(|end| end.end.is_some()).collect();
     assert_eq!(are_signed, [true, true, true, false]);
     assert_eq!((ends[3].seq, &ends[3].body), (ends[0].seq, &ends[0].body));
-    assert_eq!(open_ends(&agent).unwrap(), [], "it is reported");
-    // and the journal says so, and why
+    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    // and the journal records the reason
     let entries = agent.journal.read().unwrap();
     let whys = entries.iter().filter_map(|entry| {
         let Fact::StatementRejected { reason: why, .. } = &entry.fact else { return None };

@@ -1,4 +1,4 @@
-//! An offer that comes a moment too early.
+//! Tests of offers, key renewals and rejected logs.
 use chrono::TimeDelta;
 use domain::ids::{ExecutionId, JobId};
 use ed25519_dalek::SigningKey;
@@ -21,7 +21,7 @@ use crate::{
     tls::Trust,
 };
 
-/// An agent with one slot, whose server does not matter.
+/// Returns an agent with one slot and an unreachable server.
 fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<Stopping>) {
     let data = Data::open(data).unwrap();
     let keys = Keys::open(&data).unwrap();
@@ -57,13 +57,13 @@ fn busy_with(agent: &Agent, job: JobId) {
 
 #[tokio::test]
 async fn an_offer_that_comes_just_before_a_slot_is_free_is_taken() {
-    // given an agent whose only job is over, and is being tidied up
+    // given an agent whose only job has ended and still holds its slot
     let temp = tempfile::tempdir().unwrap();
     let (agent, _stop) = agent(temp.path());
     let (former, next) = (JobId(Ulid(1)), JobId(Ulid(2)));
     busy_with(&agent, former);
     assert!(!hold(&agent, next));
-    // when the next one is offered meanwhile
+    // when the next job is offered in the meantime
     let (held, ()) = tokio::join!(hold_soon(&agent, next), async {
         sleep(LOOK * 3).await;
         agent.state().running.remove(&former);
@@ -113,14 +113,14 @@ fn knows(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
 
 #[tokio::test]
 async fn a_key_that_one_of_two_servers_has_not_seen_yet_is_waited_for() {
-    // given a runner that knows one key, and two servers of which one has not looked at the keys lately
+    // given a runner that knows one key, and two servers, one of which has not read the new key yet
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
     let late = shown(&list_of(&[&former], 1), &former);
     let renewed = list_of(&[&new, &former], 2);
     let (_dir, agent, asked) =
         crate::supervisor::tests::agent(vec![late, shown(&renewed, &former)]).await;
     agent.state().server_keys = list_of(&[&former], 0);
-    // when the other one signs, then its key is asked for until it is there
+    // when the other server signs, then the runner fetches keys until it has the new one
     let verified = under_its_keys(&agent, |keys| knows(keys, &new)).await;
     assert_eq!(verified.map_err(|refusal| refusal.rule), Ok(()));
     assert_eq!(asked.lock().unwrap().len(), 2);
@@ -129,7 +129,7 @@ async fn a_key_that_one_of_two_servers_has_not_seen_yet_is_waited_for() {
 
 #[tokio::test]
 async fn an_answer_that_was_under_way_brings_no_key_back() {
-    // given a list that was asked for before a key was taken back, and comes after it
+    // given a key list that was requested before a key was revoked, and that arrives afterwards
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
     let before = shown(&list_of(&[&former, &new], 1), &former);
     let (_dir, agent, asked) = crate::supervisor::tests::agent(vec![before]).await;
@@ -140,12 +140,12 @@ async fn an_answer_that_was_under_way_brings_no_key_back() {
         let agent = Arc::clone(&agent);
         async move { session::keys_renewed(&agent, within).await }
     });
-    // when another renewal has brought the later list meanwhile
-    crate::supervisor::tests::until("the call", || !asked.lock().unwrap().is_empty()).await;
+    // when another renewal has stored the newer list first
+    crate::supervisor::tests::until("the request", || !asked.lock().unwrap().is_empty()).await;
     let later = list_of(&[&new], 2);
     agent.state().server_keys = later.clone();
     drop(one_at_a_time);
-    // then the former key stays what it is: taken back
+    // then the revoked key stays revoked
     assert!(renewal.await.unwrap().is_err());
     assert_eq!(agent.state().server_keys, later);
     assert!(knows(&later, &former).is_err());
@@ -163,21 +163,21 @@ async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept(
     crate::data::replace(&agent.data.path("checkpoint"), Log::of(5, 1).note().as_bytes()).unwrap();
     let refused = |data: &Data| crate::show::standing::refused(data).unwrap();
     assert_eq!(refused(&agent.data), None);
-    // when it is shown a log of four with a claim that is in order but for that
+    // when a claim is valid except that its log has four events
     let claimed = Log::of(4, 1).claimed(None, |grant| {
         grant["runner_key"] = agent.keys.identity_hex().into();
         grant["deadline"] = "2999-01-01T00:00:00Z".into();
     });
     let job: JobId = JOB.parse().unwrap();
     let refusal = verified(&agent, (job, JobKind::Plan), &claimed).await.unwrap_err();
-    // then the server is told the rule, and the customer what it means
+    // then the refusal names the rule, and the status explains it to the customer
     assert_eq!(refusal.rule, "log_smaller");
     let [kept] = &agent.witness.evidence().unwrap()[..] else { panic!("one file") };
     assert_eq!(kept.evidence.seen, Some(Log::of(5, 1).note()));
     assert_eq!(kept.evidence.shown, claimed.checkpoint);
     let said = refused(&agent.data).unwrap();
     assert!(said.contains("NOT believed") && said.contains("now has 4"), "{said}");
-    // until a log is believed again
+    // until a log is accepted again
     agent.journal.write(Fact::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
     assert_eq!(refused(&agent.data), None);
     assert_eq!(agent.witness.evidence().unwrap().len(), 1);

@@ -1,5 +1,5 @@
-//! End of adopted processes that belong to no known job: they have left their group, their session and their control
-//! group, and have removed the execution's id from their environment.
+//! Ends adopted processes that belong to no known job. Such a process has left its group, its
+//! session and its control group, and has removed the execution id from its environment.
 use std::{
     collections::BTreeSet,
     io,
@@ -20,10 +20,11 @@ use crate::{
     },
 };
 
-/// Time between two looks while a job is known that these processes may belong to.
+/// Interval between checks while these processes may belong to a known job.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// Ends them: SIGTERM, the longest grace period of the jobs that were ended, then SIGKILL until nothing is left.
+/// Ends these processes: SIGTERM, then the longest grace period of the ended jobs, then SIGKILL
+/// until none is left.
 pub(super) async fn run(agent: &Arc<Agent>) {
     let _one_at_a_time = agent.sweeps.lock().await;
     let (mut asked, mut until, mut killed_at) = (BTreeSet::new(), None, None);
@@ -31,13 +32,14 @@ pub(super) async fn run(agent: &Arc<Agent>) {
         let strays = match strays(agent) {
             Ok(Some(strays)) => strays,
             Ok(None) => {
-                // Another job may have left the next ones behind: they get their own grace period.
+                // Another job may have left the next processes behind, so they get their own grace
+                // period.
                 until = None;
                 tokio::time::sleep(WAIT).await;
                 continue;
             }
             Err(error) => {
-                warn!(%error, "Cannot look for processes that belong to no job, trying again");
+                warn!(%error, "Cannot list processes that belong to no job, retrying");
                 tokio::time::sleep(AGAIN).await;
                 continue;
             }
@@ -47,10 +49,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
         }
         let until = *until.get_or_insert_with(|| {
             let processes = labels(&strays).join(", ");
-            warn!(
-                processes,
-                "Ending processes that dead shims left behind and that belong to no known job"
-            );
+            warn!(processes, "Ending processes of dead shims that belong to no known job");
             Instant::now() + agent.state().orphans.grace
         });
         if Instant::now() < until {
@@ -63,7 +62,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
             strays.iter().for_each(|process| process.signal(Signal::SIGKILL));
             if killed_at.elapsed() > KILL_TIMEOUT {
                 let processes = labels(&strays).join(", ");
-                warn!(processes, "These processes could not be ended");
+                warn!(processes, "Cannot end processes that belong to no known job");
                 break;
             }
         }
@@ -76,9 +75,10 @@ pub(super) async fn run(agent: &Arc<Agent>) {
     }
 }
 
-/// Adopted processes that no record of a known job leads to. `None`: they may be those of a job that is not ended yet.
+/// Returns the adopted processes that no record of a known job identifies. `None` means that they
+/// may belong to a job that is not ended yet.
 fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
-    // First: a shim that ends after this look has left none of these behind.
+    // List them first: a shim that ends later has left none of these behind.
     let look = processes::adopted;
     let mut strays = match look()? {
         none if none.is_empty() => look()?,
@@ -89,7 +89,7 @@ fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
     }
     let entries = agent.journal.read()?;
     for known in adopt::left_behind(entries.clone()) {
-        // Its shim was alive when it was given up.
+        // The shim was alive when its claim was abandoned.
         let is_new = |execution| !agent.state().orphans.jobs.contains_key(&execution);
         if known.execution.is_some_and(is_new) {
             super::end(agent, &known);
@@ -100,7 +100,7 @@ fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
     }
     for known in adopt::fold(entries) {
         let Some(execution) = known.execution else { continue };
-        // It is ended once the server has heard of it.
+        // The job's processes are ended once a session has reported the job.
         if let Stage::Spawned(shim) = &known.stage
             && !shim.is_alive()?
         {

@@ -1,4 +1,4 @@
-//! What an upload makes of each answer, said by a scripted server.
+//! Tests an upload with a scripted server.
 use super::*;
 use crate::{
     client::scripted::scripted,
@@ -12,7 +12,7 @@ struct Spool {
     ids: (JobId, ExecutionId),
 }
 
-/// A log of so many bytes, none of them sent.
+/// Creates a log of this length, of which nothing was sent.
 fn spool(length: usize) -> Spool {
     let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let ids = (format!("job_{id}").parse().unwrap(), format!("exe_{id}").parse().unwrap());
@@ -23,7 +23,7 @@ fn spool(length: usize) -> Spool {
     Spool { _temp: temp, dir, upload: Upload::new(LogSettings::default()), ids }
 }
 
-/// Push once for each answer, and give out the ranges that were sent.
+/// Pushes once per response, and returns the byte ranges that were sent.
 async fn push(spool: &mut Spool, answers: Vec<&'static str>) -> Vec<String> {
     let times = answers.len();
     let (client, asked) = scripted(answers).await;
@@ -52,7 +52,7 @@ async fn what_the_server_has_is_what_it_says_it_has() {
     assert_eq!(spool.upload.have(), 300_000);
     let (client, asked) = scripted(vec![]).await;
     assert!(spool.upload.push(&client, spool.ids, &spool.dir, true).await.unwrap().is_none());
-    assert!(asked.lock().unwrap().is_empty(), "nothing waits");
+    assert!(asked.lock().unwrap().is_empty(), "nothing is left to send");
 }
 
 #[tokio::test]
@@ -63,7 +63,7 @@ async fn a_gap_is_gone_back_over() {
         Box::leak(format!("416 Range Not Satisfiable\r\nrange: bytes=0-199|{GAP}").into());
     let ranges = push(&mut spool, vec![gap, r#"202 Accepted|{"committed_bytes":1000}"#]).await;
     assert_eq!(ranges, ["bytes 500-999/*", "bytes 200-999/*"]);
-    // Nothing is kept there: from the start.
+    // The server has nothing, so the upload starts again at offset 0.
     let none: &'static str = Box::leak(format!("416 Range Not Satisfiable|{GAP}").into());
     spool.upload.rewind(500);
     let ranges = push(&mut spool, vec![none, r#"202 Accepted|{"committed_bytes":1000}"#]).await;
@@ -104,7 +104,7 @@ async fn a_chunk_that_something_on_the_way_harmed_is_sent_again_and_ends_nothing
     assert!(!spool.upload.is_broken());
     spool.upload.rewind(0);
     push(&mut spool, vec![HARMED; 6]).await;
-    assert!(spool.upload.is_broken(), "not for ever");
+    assert!(spool.upload.is_broken(), "the upload stops after repeated rejections");
 }
 
 #[tokio::test]
@@ -128,5 +128,5 @@ async fn an_answer_says_how_soon_and_may_carry_a_cancel() {
     assert_eq!(spool.upload.settings.interval_ms, 250);
     let (client, asked) = scripted(vec![]).await;
     let early = spool.upload.push(&client, spool.ids, &spool.dir, false).await.unwrap();
-    assert!(early.is_none() && asked.lock().unwrap().is_empty(), "it is not time yet");
+    assert!(early.is_none() && asked.lock().unwrap().is_empty(), "the next chunk is not due yet");
 }

@@ -107,7 +107,7 @@ async fn a_malformed_action_does_nothing_at_all() {
             json!([{ "name": "a", "command": "x" }, { "name": "a", "command": "x" }]),
             "two steps named a",
         ),
-        (json!([{ "name": "a" }]), "needs either a command or contents"),
+        (json!([{ "name": "a" }]), "needs either a command or inline contents"),
         (json!([{ "command": "x" }]), "missing field `name`"),
     ] {
         let (ended, heard) = room.job(&ask(steps)).await;

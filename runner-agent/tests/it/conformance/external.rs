@@ -44,12 +44,12 @@ async fn an_executable_of_another_digest_is_never_started() {
     ask.plugin.digest = Some(wanted);
     let (ended, heard) = room.job(&ask).await;
     let refusal = ended.unwrap_err().to_string();
-    assert!(refusal.contains("the manifest wants sha256:0000"), "{refusal}");
+    assert!(refusal.contains("the manifest requires sha256:0000"), "{refusal}");
     assert!(heard.children.is_empty());
 
     ask.plugin.digest = None;
     let (ended, _) = room.job(&ask).await;
-    assert!(ended.unwrap_err().to_string().contains("names no digest"));
+    assert!(ended.unwrap_err().to_string().contains("has no digest"));
 }
 
 #[tokio::test]
@@ -66,7 +66,10 @@ async fn a_plugin_that_is_not_installed_is_named() {
     }
     ask.plugin.name = "../odd".into();
     let (ended, _) = room.job(&ask).await;
-    assert_eq!(ended.unwrap_err().to_string(), "\"../odd\" is no name of a plugin");
+    assert_eq!(
+        ended.unwrap_err().to_string(),
+        "\"../odd\" is not a valid plugin name: use letters, digits, `-` and `_`"
+    );
 }
 
 #[tokio::test]
@@ -80,19 +83,19 @@ async fn a_message_without_end_ends_the_plugin() {
 #[tokio::test]
 async fn what_is_not_the_protocol_is_said_plainly() {
     for (script, said) in [
-        ("echo hello", "a message is not understood: expected value"),
-        ("exit 3", "it ended before it answered describe: exit status: 3"),
+        ("echo hello", "cannot parse a message: expected value"),
+        ("exit 3", "it ended before it responded to describe: exit status: 3"),
         (
             "echo '{\"type\":\"result\",\"id\":1,\"value\":{\"protocol\":2,\"name\":\"odd\",\
              \"version\":\"1\",\"kinds\":[]}}'",
-            "it speaks protocol 2, this runner speaks 1",
+            "it uses protocol 2, but this runner uses 1",
         ),
         (
             "echo '{\"type\":\"error\",\"id\":1,\"code\":\"tool_missing\",\"message\":\"no kubectl\"}'",
             "no kubectl",
         ),
-        (&format!("echo '{}'", DESCRIBED.replace("odd", "even")), "it says that it is even"),
-        (&format!("echo '{}'", DESCRIBED.replace("plan", "build")), "has no plan jobs"),
+        (&format!("echo '{}'", DESCRIBED.replace("odd", "even")), "the plugin is named even"),
+        (&format!("echo '{}'", DESCRIBED.replace("plan", "build")), "does not support plan jobs"),
     ] {
         let (failure, heard) = failed(script).await;
         assert!(failure.contains(said), "{script}: {failure} {:?}", heard.lines);
@@ -164,7 +167,7 @@ async fn a_plan_is_not_stale_once_it_is_applied() {
 async fn one_that_does_not_say_who_it_is_has_ten_seconds() {
     let begun = Instant::now();
     let (failure, heard) = failed("sleep 60 & sleep 60").await;
-    assert!(failure.contains("did not answer describe within 10 s"), "{failure}");
+    assert!(failure.contains("did not respond to describe within 10 s"), "{failure}");
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
     all_gone(heard.children[0]).await;
 }

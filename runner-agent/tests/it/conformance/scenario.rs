@@ -110,20 +110,20 @@ async fn nothing_else(stage: &Stage) {
     let why = stage.stale(stage.inputs("other"), &plan.digest).await;
     assert_eq!(why, "the inputs, the environment or the role have changed");
     let why = stage.stale(stage.removal(), &plan.digest).await;
-    assert_eq!(why, "it was made for another component or operation");
+    assert_eq!(why, "the plan was made for another component or operation");
     let mut other = stage.ask(JobKind::Apply, inputs.clone(), Some(plan.digest.clone()));
     other.artifacts = vec![stage.room.artifact(&[("main.tf", ""), ("motd.txt", "")])];
     let (ended, _) = stage.room.job(&other).await;
     assert_eq!(ended.unwrap_err().to_string(), "the plan is stale: the artifact has changed");
     other.plan = None;
     let (ended, _) = stage.room.job(&other).await;
-    assert_eq!(ended.unwrap_err().to_string(), "an apply without an approved plan");
+    assert_eq!(ended.unwrap_err().to_string(), "cannot apply: the manifest has no approved plan");
 
     let record = fs::read_to_string(kept.join("record.json")).unwrap();
     let fewer = record.replace("\"add\":", "\"add\":1");
     assert_ne!(record, fewer);
     fs::write(kept.join("record.json"), fewer).unwrap();
-    let changed = "the plan on this runner is not what was approved";
+    let changed = "the plan on this runner is not the approved one";
     assert_eq!(stage.stale(inputs.clone(), &plan.digest).await, changed);
     fs::write(kept.join("record.json"), record).unwrap();
 
@@ -134,7 +134,7 @@ async fn nothing_else(stage: &Stage) {
 
     fs::remove_dir_all(&kept).unwrap();
     let why = stage.stale(inputs.clone(), &plan.digest).await;
-    assert_eq!(why, "this runner has no plan file of that digest");
+    assert_eq!(why, "this runner has no plan file with that digest");
 
     // After all that, nothing has been brought.
     let (plan, whole) = (stage.plan(inputs).await, plan);

@@ -45,7 +45,7 @@ async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
     (ask.kind, ask.plan) = (JobKind::Apply, Some(plan.digest.clone()));
     let (ended, applied) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", applied.lines);
-    assert!(applied.has("the output password is sensitive"), "{:?}", applied.lines);
+    assert!(applied.has("output password is sensitive"), "{:?}", applied.lines);
     assert!(!applied.outputs.as_ref().unwrap().contains_key("password"));
     for said in [&planned, &applied] {
         assert!(!said.has("hunter2"), "{:?}", said.lines);
@@ -122,7 +122,11 @@ async fn the_module_does_not_choose_where_its_state_is() {
     ask.artifacts = vec![room.artifact(&[("main.tf", ""), (last.0, &last.1)])];
     let (ended, heard) = room.job(&ask).await;
     let refusal = ended.map_err(|e| e.to_string()).unwrap_err();
-    assert_eq!(refusal, "the module of web overrides where its state is kept", "{:?}", heard.lines);
+    assert_eq!(
+        refusal, "the module of web overrides the backend of its state; remove that override",
+        "{:?}",
+        heard.lines
+    );
 }
 
 #[tokio::test]
@@ -215,7 +219,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
     (ask.kind, ask.plan) = (JobKind::Apply, Some(plan.digest));
     let (ended, _) = room.job(&ask).await;
     let refusal = ended.unwrap_err().to_string();
-    assert_eq!(refusal, "the plan is stale: the plan on this runner is not what was approved");
+    assert_eq!(refusal, "the plan is stale: the plan on this runner is not the approved one");
 }
 
 /// The configuration of whoever runs the tests, or one for Terraform's own directory.

@@ -30,7 +30,11 @@ fn a_detached_process_ends_with_a_job_that_succeeded() {
     let last = run.end();
     assert_eq!((last.outcome, last.not_ended.len()), (Outcome::Succeeded, 0));
     assert!(!descendant.is_alive().unwrap(), "it outlived its job");
-    assert!(says(&run, "ending what the job left running: sleep (pid "), "{:?}", run.records());
+    assert!(
+        says(&run, "ending remaining processes of the job: sleep (pid "),
+        "{:?}",
+        run.records()
+    );
 }
 
 #[test]
@@ -144,6 +148,6 @@ fn a_process_that_cannot_be_ended_is_named_in_the_result() {
     let last = run.end();
     let pid = run.lines()[0].clone();
     assert_eq!(last.not_ended, [format!("sleep (pid {pid})")], "{:?}", run.records());
-    assert!(says(&run, "these could not be ended: sleep"), "{:?}", run.records());
+    assert!(says(&run, "cannot end these processes: sleep"), "{:?}", run.records());
     assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
 }

@@ -124,7 +124,7 @@ fn a_job_does_not_start_where_the_program_that_redacts_cannot_run() {
     };
     let last = run.end();
     assert_eq!((last.outcome, last.reason), (Outcome::Failed, Some(FailureReason::SpawnFailed)));
-    for part in ["so nothing is started", "Permission denied", "without noexec"] {
+    for part in ["cannot start the job", "Permission denied", "without noexec"] {
         assert!(last.detail.contains(part), "{}", last.detail);
     }
     assert_eq!(run.lines(), Vec::<String>::new());

@@ -1,4 +1,5 @@
-//! What a bundle is asked for: which stream or event, from which older checkpoint, with how much of the rest.
+//! Resolves the parameters of a bundle: the stream or event, the older checkpoint, and the other
+//! entries.
 use chrono::TimeDelta;
 use domain::{app::App as AppState, decider::Decider, ids::EventId, install::Install};
 use event_log::StreamId;
@@ -16,18 +17,18 @@ use crate::{
     usecases::{apps, installs},
 };
 
-/// A longer note is no checkpoint.
+/// Maximum length of a checkpoint.
 const NOTE_BYTES: usize = 4096;
-/// So far from an event's own time, which is in its id, it is looked for.
+/// Maximum difference between the time in an event's id and its recorded time.
 const AROUND: TimeDelta = TimeDelta::hours(1);
 
-/// How many events of archives are looked at at a time.
+/// Number of archived events that are read at a time.
 const PAGE: u32 = 2_000;
 
-/// The stream that is meant: people say an install's or an app's name.
+/// Parses a stream. Installs and apps can be given by name.
 pub(super) async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> {
     let (kind, id) = stream.split_once('/').ok_or_else(|| {
-        Problem::new(Code::BadRequest, "a stream is <aggregate type>/<aggregate id>")
+        Problem::new(Code::BadRequest, "invalid stream; use <aggregate type>/<aggregate id>")
     })?;
     Ok(match kind {
         AppState::NAME => StreamId::new(kind, apps::find(app, id).await?.to_string()),
@@ -36,7 +37,8 @@ pub(super) async fn named(app: &App, stream: &str) -> Result<StreamId, Problem> 
     })
 }
 
-/// Where an event is. There is no index of ids, and there need not be: an id has its time.
+/// Returns the position of an event. Ids have no index, so this searches around the time that the
+/// id contains.
 pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
     let unknown = || Problem::not_found(format!("the event {event}"));
     let milliseconds = i64::try_from(event.0.timestamp_ms()).map_err(|_| unknown())?;
@@ -68,7 +70,7 @@ pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
     }
 }
 
-/// Where the stream's last event is, of those that the head covers.
+/// Returns the position of the stream's last event that the head covers.
 pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64, Problem> {
     let row = sqlx::query(
         "select position from log_event where aggregate_type = $1 and aggregate_id = $2 \
@@ -89,7 +91,8 @@ pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64,
     Ok(last.position)
 }
 
-/// The rest of the log from a position on, if it is not too much.
+/// Returns the first position and the tree edge of the other entries, if a bundle may have that
+/// many.
 pub(super) async fn rest(
     app: &App,
     from: u64,
@@ -107,11 +110,12 @@ pub(super) async fn rest(
     Ok((from, edge.into_iter().map(Base64).collect()))
 }
 
-/// The older checkpoint with the key that signed it, and the way from there.
+/// Returns the older checkpoint with the key that signed it and a consistency proof from there.
 pub(super) async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Since, Problem> {
-    let invalid = |why: &str| Problem::new(Code::Invalid, format!("the older checkpoint: {why}"));
+    let invalid =
+        |why: &str| Problem::new(Code::Invalid, format!("invalid older checkpoint: {why}"));
     if note.len() > NOTE_BYTES {
-        return Err(invalid("it is longer than any checkpoint"));
+        return Err(invalid("it is longer than 4096 bytes"));
     }
     let keys = app.keys.current().checkpoint_keys();
     let opens = |key: &_| Checkpoint::open(note, std::slice::from_ref(key)).ok();
@@ -119,14 +123,16 @@ pub(super) async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Si
     let (key, older) = found.ok_or_else(|| invalid("no key of this server signed it"))?;
     if older.log_id != head.log_id {
         return Err(invalid(&format!(
-            "it is of {}, this log is {}",
+            "it belongs to {}, but this log is {}",
             older.origin(),
             head.origin()
         )));
     }
     if older.size > head.size {
         let (had, has) = (older.size, head.size);
-        return Err(invalid(&format!("it covers {had} events, and this log has {has}: keep it")));
+        return Err(invalid(&format!(
+            "it covers {had} events, but this log has only {has}; keep the checkpoint as evidence"
+        )));
     }
     let path = app.log().consistency(older.size, head.size).await?;
     Ok(Since {

@@ -1,4 +1,5 @@
-//! The streams of an install's history with the positions of their events, and what is added to a bundle on request.
+//! Collects the streams of an install's history with the positions of their events, and the
+//! requested annotations.
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
@@ -20,16 +21,17 @@ use crate::{
 
 /// Number of events of a stream that are read at a time.
 const PAGE: u32 = 500;
-/// Largest number of events of a history: with their proofs they make about as many bytes as a bundle may have.
+/// Maximum number of events of a history. With their proofs, these are about as large as a bundle
+/// may be.
 const EVENTS: usize = 150_000;
 
-/// Data about the subject that is required before the first byte.
+/// Data that the first bytes of a bundle require.
 pub(super) struct Collected {
-    /// The streams, each with the position of its last event.
+    /// Streams with the position of their last event.
     pub streams: BTreeMap<String, u64>,
-    /// Positions of all their events, ascending.
+    /// Positions of all events of the streams, ascending.
     pub positions: Vec<u64>,
-    /// What was requested with `names` and `reasons`.
+    /// Annotations requested with `names` and `reasons`.
     pub annotations: Option<Annotations>,
 }
 
@@ -42,12 +44,13 @@ struct Collector<'a> {
     reasons: BTreeMap<u64, String>,
 }
 
-/// Whether annotations were requested.
+/// Returns true if the request asks for annotations.
 pub(super) fn is_annotated(which: &BundleQuery) -> bool {
     which.names == Some(true) || which.reasons == Some(true)
 }
 
-/// The history of an install as of a size of the log: its stream, and every stream that its events lead to.
+/// Collects the history of an install up to a size of the log: its stream, and all streams that its
+/// events refer to.
 pub(super) async fn history(
     app: &App,
     (which, who): (&BundleQuery, &Who),
@@ -66,7 +69,8 @@ pub(super) async fn history(
             None if stream == install => {
                 return Err(Problem::not_found(format!("the stream {stream}")));
             }
-            // An event names a stream that the log does not have. The check of the bundle reports it.
+            // An event refers to a stream that the log does not have. The verification of the
+            // bundle reports that.
             None => {}
         }
     }
@@ -105,7 +109,7 @@ impl<'a> Collector<'a> {
         Collector { app, which, size, found, principals, reasons }
     }
 
-    /// Reads a stream and returns the streams that its events name. `None`: it has no event.
+    /// Reads a stream. Returns the streams that its events refer to, or `None` if it has no events.
     async fn stream(&mut self, stream: &StreamId) -> Result<Option<BTreeSet<StreamId>>, Problem> {
         let (mut named, mut after, mut last) = (BTreeSet::new(), 0, 0);
         loop {
@@ -121,8 +125,8 @@ impl<'a> Collector<'a> {
             }
             if self.found.positions.len() > EVENTS {
                 let detail = format!(
-                    "the history has more than {EVENTS} events: ask for stream=install/… and for each run, or export \
-                     the log"
+                    "the history has more than {EVENTS} events; request stream=install/… and each \
+                     run separately, or export the log"
                 );
                 return Err(Problem::new(Code::TooLarge, detail));
             }
@@ -148,7 +152,7 @@ impl<'a> Collector<'a> {
                 }
             }
         }
-        // Only what a principal wrote: other free texts are data of the customer.
+        // Includes only text that a principal wrote. Other free text is customer data.
         let mut fields = places(&stored.event_type).iter();
         let is_written =
             fields.any(|field| field.path == ["reason"] && field.whose == Whose::Author);

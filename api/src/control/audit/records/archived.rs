@@ -1,4 +1,4 @@
-//! The same of events that are in archives only.
+//! Selects events that exist only in archives.
 use std::sync::Arc;
 
 use domain::ids::EventId;
@@ -10,10 +10,11 @@ use sqlx::PgConnection;
 use super::Wanted;
 use crate::problem::Problem;
 
-/// How many are read at a time.
+/// Number of events that are read at a time.
 const PAGE: u32 = 2_000;
 
-/// Those that are wanted after a position and not after another, at most `limit`, oldest first.
+/// Returns at most `limit` matching events of a range, oldest first. The start is exclusive, the
+/// end inclusive.
 pub(super) async fn find(
     log: &EventLog,
     connection: &mut PgConnection,
@@ -59,7 +60,7 @@ fn actor(event: &Stored) -> String {
     metadata.get("actor").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// The event as an answer has it.
+/// Converts an event to its wire format.
 pub(super) fn record(event: &Arc<Stored>) -> Result<EventRecord, Problem> {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).map_err(Problem::internal);
     Ok(EventRecord {

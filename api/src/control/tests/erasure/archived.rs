@@ -1,4 +1,4 @@
-//! Sealed, archived, dropped, then shredded: what no row has any more is erased too, and proves what it proved.
+//! Erasure of data in archives: events are archived and dropped before their subject is shredded.
 use event_log::{archive::FLOOR, testing::in_partitions_of};
 
 use super::*;
@@ -36,27 +36,27 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
         Box::pin(async move { unit.tell::<Install>(old, InstallCommand::Deprovision).await })
     });
     done.await.unwrap();
-    // given an archive that cannot be read
+    // Given an archive that cannot be read.
     let archives = app.log().archives().directory().unwrap().to_owned();
     let away = archives.with_extension("away");
     std::fs::rename(&archives, &away).unwrap();
-    // What was read a moment ago is still known.
+    // Waits until the cached frames have expired.
     tokio::time::sleep(Duration::from_secs(6)).await;
-    // when somebody is shredded who was there before its end, and somebody who came after it
+    // When one subject with events in the archive and one with only later events are shredded.
     let (old, young) = (SubjectId::Install(old), SubjectId::Install(install));
     owner.shred(old, &why()).await.unwrap();
     owner.shred(young, &why()).await.unwrap();
-    // then nothing of the latter is left
+    // Then the later one is erased completely.
     erased(&owner, young).await;
     assert_eq!(app.logs.not_erased(&[execution]).await.unwrap(), 0);
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
-    // and the former waits for the archive, which is named
+    // And the earlier one waits for the archive, which the message names.
     assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
     let left = crate::erasure::erase(&app, &[old]).await.unwrap().left.unwrap();
     assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
     assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
-    // and when that is back, it goes, and every row is what the log says
+    // And when the archive is restored, the earlier one is erased, and every row matches the log.
     std::fs::rename(&away, &archives).unwrap();
     erased(&owner, old).await;
     let mut connection = app.pool.acquire().await.unwrap();
@@ -78,7 +78,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     let (install, job) = of_ada(&app, &owner).await;
     deprovisioned(&app, &owner, install).await;
     let all = app.log().position();
-    assert!(all < 256, "what is Ada's goes into the archive");
+    assert!(all < 256, "Ada's events must be in the archive");
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
@@ -97,7 +97,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     let floor: i64 =
         sqlx::query_scalar(&format!("select {FLOOR}")).fetch_one(&app.pool).await.unwrap();
     assert_eq!(floor, 256);
-    // As they were kept, and as they are read.
+    // The stored payloads are encrypted, and reads decrypt them.
     let mut connection = app.pool.acquire().await.unwrap();
     let archived = app.log().archives().events(&mut connection, (0, 256), 256).await.unwrap();
     drop(connection);
@@ -115,7 +115,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], "[erased]");
     erased(&owner, subject).await;
 
-    // No copy is left of what only archives name: logs, plans, manifests, reasons.
+    // Copies that only archived events refer to are erased, too: logs, plans, manifests, reasons.
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
     let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
@@ -124,7 +124,7 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     let words: String = read.iter().map(|event| event.words().unwrap()).collect();
     assert_eq!(found(&words, &ALL), Vec::<&str>::new());
     assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
-    // What was put there to be found is not part of what is examined.
+    // Removes the test's own dead letter before the check.
     sqlx::query("delete from log_dead_letter").execute(&app.pool).await.unwrap();
     views_are_true(&owner).await;
     let mut connection = app.pool.acquire().await.unwrap();

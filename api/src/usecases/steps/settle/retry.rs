@@ -1,16 +1,17 @@
-//! Failures after which a step may be tried again without a person.
+//! Failures that permit an automatic retry of a step.
 use domain::job::{FailureReason, Job, JobClass, JobEvent};
 
-/// Exit codes of a process that ended by itself. A shell reports a signal of its child as 128 and more.
+/// Exit codes of a process that no signal ended. A shell reports a signal of its child as 128 and
+/// more.
 const BY_ITSELF: std::ops::Range<i32> = 0..128;
 
-/// Whether the job's result is known and another attempt may succeed. What may have changed something
-/// is retried only where its process ended by itself or never began.
+/// Returns true if the job's result is known and another attempt may succeed. A mutating job is
+/// retried only if its process exited without a signal or never started.
 pub(super) fn may_retry(job: &Job) -> bool {
     let (mut heard, mut left, mut by_itself) = (job.heard.iter().rev(), false, false);
     let reason = heard.find_map(|event| {
         let JobEvent::Failed { reason, not_ended, exit_code, .. } = event else { return None };
-        // A process that is left may still change something.
+        // A remaining process may still change something.
         left = !not_ended.is_empty();
         by_itself = exit_code.is_some_and(|code| BY_ITSELF.contains(&code));
         Some(*reason)

@@ -1,31 +1,31 @@
-//! The runner of an install, which signs what it reports, as runners do.
+//! The runner of an install, which signs its reports.
 use ed25519_dalek::SigningKey;
 use proof::{digest_text, dsse, plan, report};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-/// Who claims the job of the example.
+/// Runner in the example of a claim.
 pub const RUNNER: &str = "rnr_00000000000000000000000008";
 
-/// A job, its execution and its manifest.
+/// Ids of a job and its execution, and its manifest.
 pub type Of<'a> = (&'a str, &'a str, &'a str);
 
 pub struct Signer {
     pub id: String,
-    /// As the log has it.
+    /// Public key, as in the log.
     pub public: String,
     key: SigningKey,
 }
 
 impl Signer {
-    /// The runner of the install of that number.
+    /// The runner of an install.
     pub fn of(install: u64) -> Signer {
         let key = SigningKey::from_bytes(&proof::sha256(&install.to_be_bytes()));
         let public = hex::encode(key.verifying_key().as_bytes());
         Signer { id: format!("rnr_{}", Ulid(u128::from(install) + 1)), public, key }
     }
 
-    /// A plan of this job, signed.
+    /// Signs the plan of a job.
     pub fn plan(&self, (job, execution, manifest): Of<'_>, payload: &mut Value) {
         let of = &mut payload["plan"];
         let [file, summary] = ["file", "summary"].map(|name| hash(of[name].as_str().unwrap()));
@@ -36,7 +36,7 @@ impl Signer {
         of["signature"] = signature.into();
     }
 
-    /// The end of this job, signed; `log` is the end of its log.
+    /// Signs the result of a job. `log` has the length and digest of its log.
     pub fn end(&self, (job, execution, manifest): Of<'_>, log: &Value, payload: &mut Value) {
         let said = json!({
             "version": 1, "runner": self.id, "job": job, "execution": execution, "outcome": "succeeded",

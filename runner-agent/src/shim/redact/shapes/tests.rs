@@ -10,7 +10,7 @@ fn shown(lines: &[&str]) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// Put together here, so that no scanner takes this file for a leak.
+/// Built here, so that no scanner reports this file as a leak.
 fn token(prefix: &str, of: char, times: usize) -> String {
     format!("{prefix}{}", String::from(of).repeat(times))
 }
@@ -36,7 +36,7 @@ fn a_credential_is_known_by_its_shape() {
         assert_eq!(shown(&[&format!("at {dirty} end")]), format!("at {clean} end\n"));
         assert_eq!(Redactor::default().text(&dirty), clean);
     }
-    // What flows to other components is judged by its value alone.
+    // Values for other components are redacted by exact match only.
     let output = serde_json::json!(token("ghp_", 'a', 36));
     assert_eq!(Redactor::default().value(output.clone()), output);
     for plain in [
@@ -62,7 +62,7 @@ fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
     assert_eq!(shown(&lines), "  | [redacted]\n[redacted]\n[redacted]\nb\n");
     let one = format!(r#"{{"key":"{begin}\n{body}\n{end}\n"}}"#);
     assert_eq!(shown(&[&one]), "{\"key\":\"[redacted]\\n\"}\n");
-    let speaks = [begin, "begins a key, as everybody knows.", body];
+    let speaks = [begin, "begins a key, as in any documentation.", body];
     assert_eq!(shown(&speaks), format!("[redacted]\n{}\n{body}\n", speaks[1]));
 }
 
@@ -84,7 +84,7 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
         ("\"", "\\n\","),
         ("\x1b[32m", "\x1b[0m"),
         ("\x1b[2m  | \x1b[0m", "\x1b[0m\r"),
-        // Strings that a program or a shell puts together, and a logger of JSON.
+        // Strings that a program or a shell joins, and a JSON logger.
         ("  \"", "\" +"),
         ("echo ", " \\"),
         ("", " \\"),
@@ -99,7 +99,7 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
         assert!(!clean.contains(body) && !clean.contains(last), "{clean}");
         assert!(!clean.contains("Qg==") && clean.ends_with("\nafter\n"), "{clean}");
     }
-    // A log that only speaks of a key goes on, also where each of its lines has a hash or a name in it.
+    // A log that only mentions a key is shown, even if each of its lines contains a hash or a name.
     for text in [
         format!(r#"{{"log":"pulled","id":"{}"}}"#, "0a".repeat(32)),
         r#"{"log":"made it","id":"01JD2V8Z7M5Q4X9T3B6N1C0K8R"}"#.to_owned(),
@@ -115,13 +115,13 @@ fn a_private_key_is_hidden_however_its_lines_are_joined_and_quoted() {
 fn a_credential_is_found_wherever_a_long_line_is_cut() {
     let (begin, end) = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----");
     let (token, body) = (token("ghp_", 'a', 36), "MIIEpAIBAAKCAQEA1c7bhYu7XyZk");
-    // Longer than what is kept back at a cut, so that something is cut.
+    // Longer than the part that is held back at a cut, so that something is cut.
     let far = " far".repeat(4096);
     let text = format!("{far} {token} {begin}\\n{body}\\n{far}{end} after {token} {far}");
     let starts = [text.find(&token), text.find(begin), text.find(end), text.rfind(&token)];
     for start in starts.map(Option::unwrap) {
         for at in (start - 20)..(start + 60) {
-            // The part that is given out first ends about there.
+            // The part that is shown first ends near this offset.
             let at = at + super::super::KEPT;
             let (first, second) = text.as_bytes().split_at(at.min(text.len()));
             let (redactor, mut waiting) = (Redactor::default(), Waiting::default());

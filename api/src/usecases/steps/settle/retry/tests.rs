@@ -41,7 +41,7 @@ fn work_that_changes_something_is_not_retried_after_an_exit_code_of_a_signal() {
         for by_itself in [1, 2, 127] {
             assert!(may_retry(&failed(class, Some(by_itself), &[])), "{by_itself}");
         }
-        // 137 is a shell whose child was killed, 143 one whose child was terminated.
+        // A shell returns 137 if its child was killed, and 143 if it was terminated.
         for unknown in [Some(128), Some(137), Some(143), Some(255), Some(-1), None] {
             assert!(!may_retry(&failed(class, unknown, &[])), "{unknown:?}");
         }

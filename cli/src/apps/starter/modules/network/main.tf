@@ -1,4 +1,4 @@
-# Stands in for a real network: terraform_data makes nothing, and needs no account and no provider.
+# Placeholder for a real network: terraform_data creates nothing, and needs no account or provider.
 variable "install" {
   type = string
 }
