@@ -51,7 +51,7 @@ fn stream(number: u128) -> StreamId {
 
 /// Returns a commit that queues a job in a stream at the expected version.
 fn queued(number: u128, expected: u64) -> Commit {
-    const EXAMPLE: &str = include_str!("../schemas/events/job.queued/1.example.json");
+    const EXAMPLE: &str = include_str!("../../schemas/events/job.queued/1.example.json");
     let payload = EXAMPLE.lines().map(str::trim_start).collect();
     let event = NewEvent {
         event_type: "job.queued".into(),
