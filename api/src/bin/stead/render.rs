@@ -81,6 +81,11 @@ impl Screen {
         }
     }
 
+    /// Whether progress and remarks are suppressed.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether colours are wanted.
     pub fn has_colour(&self) -> bool {
         self.colour
@@ -146,7 +151,6 @@ pub fn tone(state: &str) -> Tone {
         | "cancelling"
         | "disabled"
         | "expired"
-        | "silent"
         | "stopped"
         | "incomplete" => Tone::Ask,
         "running" | "planning" | "approved" | "applying" | "provisioning" | "updating"

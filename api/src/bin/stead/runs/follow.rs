@@ -10,7 +10,10 @@ use nix::sys::termios::{FlushArg, tcflush};
 use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
-use super::{picture, watch};
+use super::{
+    picture,
+    watch::{self, Hints},
+};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -30,14 +33,14 @@ pub async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(), Failur
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !ask.all && !asks {
         return Err(Failure::Usage(
-            "plans cannot be confirmed here: standard input or output is no terminal\n  \
-             try: --all approves each plan of the run without a question"
+            "no terminal: pass --all\n  try: --all approves each plan of the run without a prompt"
                 .into(),
         ));
     }
     let run = watch::first(desk, named).await?;
     let mut decided = HashSet::new();
-    let followed = watch::follow(desk, run, async |now: &Run| {
+    // This command approves by itself: a hint to approve would only confuse.
+    let followed = watch::follow(desk, run, Hints::Hide, async |now: &Run| {
         decide(desk, now, &ask, &mut decided).await.map(|()| false)
     });
     tokio::select! {
@@ -45,7 +48,7 @@ pub async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(), Failur
         interrupted = tokio::signal::ctrl_c() => {
             interrupted?;
             Err(Failure::Interrupted(format!(
-                "stopped following {run}, which goes on\n  try: `stead runs approve {run} --follow` continues"
+                "stopped following {run}; the run continues\n  try: `stead runs approve {run} --follow` continues"
             )))
         }
     }
@@ -66,7 +69,7 @@ async fn decide(
         if !confirmed(desk, (run, step), &digest, ask.all).await? {
             let id = run.run.id;
             desk.screen.remark(&format!(
-                "{} waits on. Decide in another terminal, or stop this command with Ctrl-C: stead runs deny {id} --step {}",
+                "Not approved: {}. Its plan still waits; to deny it: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;
@@ -109,7 +112,7 @@ async fn confirmed(
     let summary = desk.client.plan(run.run.id, step.id).await?;
     let shown = picture::plan(&step.name, &summary, &desk.screen);
     if all {
-        if desk.screen.output == Output::Table {
+        if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
             write(&format!("{shown}  plan {digest}\n"))?;
         }
         return Ok(true);
