@@ -15,7 +15,7 @@ use crate::moment;
 #[serde(deny_unknown_fields)]
 pub struct RequestRun {
     /// What.
-    pub kind: RunAsked,
+    pub kind: RequestedKind,
     /// `deploy`: these components and what depends on them; absent: all. Others: absent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub components: Vec<String>,
@@ -32,7 +32,7 @@ pub struct RequestRun {
 /// version come from a change of the install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RunAsked {
+pub enum RequestedKind {
     /// The sandbox, then every component.
     Provision,
     /// The same again, on what is there.
@@ -131,7 +131,8 @@ pub struct Step {
     pub depends_on: Vec<StepId>,
     /// The longest way to it from a step without dependencies: 0, 1, 2 …
     pub layer: u32,
-    /// `pending`, `planning`, `waiting_for_approval`, `applying`, `succeeded`, `failed`, `skipped` …
+    /// `pending`, `planning`, `waiting_for_approval`, `approved`, `applying`, `running`, `retry_scheduled`, `succeeded`,
+    /// `failed`, `cancelled` or `skipped`.
     pub state: String,
     /// The job that works on it now, or did last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
