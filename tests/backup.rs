@@ -108,7 +108,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     let mut restore = server.stead_for_people();
     restore.args(["backup", "restore", "--from", &out, "--data", &data, "--against", &later]);
     let told = tests::stdout_of(&mut restore);
-    let missing = format!("Not reached     positions {} to {end}", position + 1);
+    let missing = format!("Missing         positions {} to {end}", position + 1);
     for line in [&missing, "stead migrate --raise-epoch 2", "stead-runner witness accept --epoch 2"]
     {
         assert!(told.contains(line), "{line}: {told}");

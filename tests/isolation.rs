@@ -158,7 +158,7 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     assert_eq!(runner.ledger().len(), 6, "{:?}", runner.ledger());
     is_the_customers_user(&runner);
     let install = server.ask(&["installs", "show", "acme"]);
-    assert_eq!(install["stack"]["region"], "eu-1", "{install:#}");
+    assert_eq!(install["stack_outputs"]["region"], "eu-1", "{install:#}");
 
     // The token has let one in; with another key it lets nobody in, pinned by fingerprint or not.
     let fingerprint = certificates.ca_fingerprint();

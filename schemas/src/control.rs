@@ -77,7 +77,7 @@ pub struct Done {
 /// Why somebody does it, in their own words.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Because {
+pub struct ReasonBody {
     /// At most 2,000 characters; kept in the log.
     #[schema(max_length = 2000)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct Because {
 /// What a thing that does not move is waiting for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies`, `window` or `resolution`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
     /// One sentence for a person, with what to do when something is to be done.

@@ -12,16 +12,20 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use self::{
-    identity::{Enrol, Enrolled, Host, RekeyAsk, Rekeyed, RunnerMode, TokenAnswer, TokenAsk},
-    log::{LogAnswer, LogRecord, LogSettings, LogStream},
+    identity::{
+        Enrol, Enrolled, Host, RekeyRequest, Rekeyed, RunnerMode, TokenRequest, TokenResponse,
+    },
+    log::{LogRecord, LogResponse, LogSettings, LogStream},
     session::{
-        Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll, PollAnswer,
-        Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective, SessionOpened,
+        Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll,
+        PollResponse, Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective,
+        SessionOpened,
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
     work::{
         ArtifactReport, Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES,
-        Outcome, PendingCancel, PlanReport, RefusedBy, Report, ReportAnswer, ReportBody, SignedEnd,
+        Outcome, PendingCancel, PlanReport, RefusedBy, Report, ReportBody, ReportResponse,
+        SignedEnd,
     },
 };
 

@@ -8,7 +8,7 @@ use domain::{
 use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
-    Because, Done, Listing, Page, apps, audit, builds, bundles, history, installs, jobs,
+    Done, Listing, Page, ReasonBody, apps, audit, builds, bundles, history, installs, jobs,
     projections, runners, runs, subjects, tokens,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Client {
     }
 
     /// Make what is kept of a subject unreadable, for ever.
-    pub async fn shred(&self, subject: SubjectId, why: &Because) -> Said<Done> {
+    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
     }
 
@@ -58,7 +58,7 @@ impl Client {
     }
 
     /// One config version, with everything that its directory says.
-    pub async fn version(&self, app: &str, version: u32) -> Said<apps::VersionShown> {
+    pub async fn version(&self, app: &str, version: u32) -> Said<apps::ConfigVersionDetail> {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// Do what failed again, as a new run.
-    pub async fn retry_run(&self, run: RunId, why: &Because) -> Said<runs::RunRequested> {
+    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> Said<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
     }
 
@@ -248,7 +248,7 @@ impl Client {
     }
 
     /// `disable`, `enable`, `drain`, `resume` or `revoke` a runner.
-    pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &Because) -> Said<Done> {
+    pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
     }
 
@@ -288,15 +288,15 @@ impl Client {
     }
 
     /// What changed of one thing between two points, and what happened meanwhile.
-    pub async fn between(&self, which: &history::BetweenQuery) -> Said<history::Between> {
+    pub async fn between(&self, which: &history::StreamDiffQuery) -> Said<history::StreamDiff> {
         self.get("/v1/audit/diff", which).await
     }
 
     /// What changed between two points in every install.
     pub async fn installs_between(
         &self,
-        which: &history::InstallsBetweenQuery,
-    ) -> Said<history::InstallsBetween> {
+        which: &history::InstallsDiffQuery,
+    ) -> Said<history::InstallsDiff> {
         self.get("/v1/audit/diff/installs", which).await
     }
 
@@ -311,7 +311,7 @@ impl Client {
     }
 
     /// The rows of a projection as they were: progress and rows as server-sent events.
-    pub async fn look(&self, name: &str, which: &projections::LookQuery) -> Said<Response> {
+    pub async fn look(&self, name: &str, which: &projections::RowsQuery) -> Said<Response> {
         let path = format!("/v1/projections/{name}/rows");
         self.open(Method::GET, &path, which, EVENT_STREAM, None).await
     }
@@ -349,7 +349,11 @@ impl Client {
     }
 
     /// Call a principal something else.
-    pub async fn name_principal(&self, id: PrincipalId, ask: &tokens::NamePrincipal) -> Said<Done> {
+    pub async fn name_principal(
+        &self,
+        id: PrincipalId,
+        ask: &tokens::RenamePrincipal,
+    ) -> Said<Done> {
         self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
     }
 
@@ -371,7 +375,7 @@ impl Client {
     }
 
     /// Let nobody in with an enrolment token.
-    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &Because) -> Said<Done> {
+    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }
 

@@ -1,7 +1,7 @@
 //! A runner makes itself a new identity key: the one that it has vouches for it, and it proves to have both.
 use axum::{Json, extract::State};
 use domain::runner::{Runner, RunnerCommand};
-use schemas::runner::{RekeyAsk, Rekeyed};
+use schemas::runner::{RekeyRequest, Rekeyed};
 
 use super::{caller, token::Signer};
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
 
 /// Replace the identity key. What the former key signs is good for nothing from then on. The same new key again
 /// gives the same answer: a runner that lost it asks again with both keys that it may have.
-#[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyAsk,
+#[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyRequest,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(
     State(app): State<App>,
-    extract::Json(ask): extract::Json<RekeyAsk>,
+    extract::Json(ask): extract::Json<RekeyRequest>,
 ) -> Answer<Rekeyed> {
     let signer = Signer::of(&app, &ask.proof).await?;
     let server_time = app.now();

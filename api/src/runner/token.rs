@@ -4,7 +4,7 @@ use domain::{
     ids::{InstallId, RunnerId},
     runner::{Identity, Mode, Runner},
 };
-use schemas::runner::{RunnerMode, TokenAnswer, TokenAsk};
+use schemas::runner::{RunnerMode, TokenRequest, TokenResponse};
 
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
@@ -15,13 +15,13 @@ use crate::{
 };
 
 /// Prove who calls by a signature; get an access token for the session that it names.
-#[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenAsk,
-    responses((status = 200, body = TokenAnswer), (status = "4XX", body = schemas::problem::Problem)))]
+#[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenRequest,
+    responses((status = 200, body = TokenResponse), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
-    extract::Json(ask): extract::Json<TokenAsk>,
-) -> Answer<TokenAnswer> {
+    extract::Json(ask): extract::Json<TokenRequest>,
+) -> Answer<TokenResponse> {
     let signer = Signer::of(&app, &ask.assertion).await?;
     let server_time = app.now();
     let claims =
@@ -34,7 +34,7 @@ pub async fn token(
         .tokens
         .access(signer.id, signer.scope(), claims.generation, server_time)
         .map_err(Problem::internal)?;
-    Ok(Json(TokenAnswer { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
+    Ok(Json(TokenResponse { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
 }
 
 /// The runner that an assertion says to be of, as the log knows it now. Nothing is proven yet.

@@ -18,7 +18,7 @@ use super::{
 /// What a thing that does not move waits for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `resolution`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// One sentence for a person, with what to do when something is to be done.
     pub detail: String,
@@ -88,33 +88,37 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
             ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
             Some("revoked") => on_runner("the runner was revoked; enrol another"),
-            Some("disabled") => on_runner("the runner is disabled; whoever disabled it enables it"),
-            Some("disconnected") => on_runner("the runner does not call; start it or its network"),
+            Some("disabled") => {
+                on_runner("the runner is disabled; whoever disabled it must enable it")
+            }
+            Some("disconnected") => {
+                on_runner("the runner is disconnected; start it or check its network")
+            }
             Some("stopped") => on_runner("the runner was stopped; start it"),
             Some(_) if contact.is_some_and(|contact| !contact.online) => match last {
                 Some(last) => on_runner(&format!(
                     "the runner has not called since {last}; start it or check its network"
                 )),
-                None => on_runner("the runner does not call; start it or check its network"),
+                None => on_runner("the runner is disconnected; start it or check its network"),
             },
-            Some("drained") => on_runner("the runner drains and takes nothing new"),
+            Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has {held} other jobs and takes this one after");
+                let detail = format!("the runner has {held} other jobs and accepts this one later");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }
             Some(_) => match last {
                 Some(last) => on_runner(&format!(
-                    "the runner is offered the job and has not taken it yet; it called last at {last}"
+                    "the job is offered to the runner and not claimed yet; last contact at {last}"
                 )),
-                None => on_runner("the runner is offered the job and has not taken it yet"),
+                None => on_runner("the job is offered to the runner and not claimed yet"),
             },
         },
         JobState::Disconnected => {
-            on_runner("the runner is silent; the job goes on there and is waited for")
+            on_runner("the runner is disconnected; its job may still be running")
         }
         JobState::OutcomeUnknown => {
-            let detail = "nobody can say what became of the job; look, then resolve it";
+            let detail = "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve";
             Some(Waiting { job: Some(job.job), ..Waiting::of("resolution", detail) })
         }
         JobState::Claimed
@@ -155,11 +159,11 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
             );
             Some(Waiting::of("retry", detail))
         }
-        // The server does that by itself, at once; where it does not, this is what stands still.
+        // The server queues it within moments, unless its policies lag.
         StepState::Approved { .. } if around.run.state.outcome.is_none() => {
-            let detail = "the plan is approved and its apply is about to be queued; if that takes \
-                          long, `stead projections list` shows how far the policies are behind";
-            Some(Waiting::of("policies", detail))
+            let detail = "the plan is approved; the server queues its apply within seconds (if not, \
+                          `stead projections list` shows the lag of the policies)";
+            Some(Waiting::of("server", detail))
         }
         StepState::Approved { .. }
         | StepState::Succeeded { .. }

@@ -54,7 +54,7 @@ pub struct ConfigVersion {
 
 /// One config version, and everything that its directory says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VersionShown {
+pub struct ConfigVersionDetail {
     /// Which, and who published it when.
     pub version: ConfigVersion,
     /// The same object that `stead apps inspect` prints of the directory.

@@ -14,7 +14,7 @@ use crate::moment;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct BetweenQuery {
+pub struct StreamDiffQuery {
     /// `<aggregate type>/<aggregate id>`; an install's or an app's name will do instead of its id.
     pub stream: String,
     /// After this position.
@@ -38,7 +38,7 @@ pub struct BetweenQuery {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct InstallsBetweenQuery {
+pub struct InstallsDiffQuery {
     /// After this position.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
@@ -64,13 +64,13 @@ pub struct InstallsBetweenQuery {
 
 /// What changed in every install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct InstallsBetween {
+pub struct InstallsDiff {
     /// The first point: what was recorded up to it is before.
     pub from: Point,
     /// The second point: what was recorded up to it is after.
     pub to: Point,
     /// Each install of which, or of a run of which, an event was recorded in between, by id.
-    pub items: Vec<Between>,
+    pub items: Vec<StreamDiff>,
     /// Cursor of the next page. Absent: this is the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -78,7 +78,7 @@ pub struct InstallsBetween {
 
 /// What changed of one thing, and what happened in between.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Between {
+pub struct StreamDiff {
     /// The thing.
     pub stream: String,
     /// What an install or an app is called.
@@ -94,9 +94,9 @@ pub struct Between {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_changes: u64,
     /// What happened in between to an install, or to a run, by run.
-    pub runs: Vec<RunTold>,
+    pub runs: Vec<RunActivity>,
     /// Events in between that belong to no run.
-    pub other_events: Vec<EventTold>,
+    pub other_events: Vec<EventSummary>,
     /// Last position whose events are all listed. Less than `to` when the response has reached its limit: continue with
     /// `from_position` = this.
     pub complete_through: u64,
@@ -127,7 +127,7 @@ pub struct FieldChanged {
 
 /// What a run did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RunTold {
+pub struct RunActivity {
     /// Which.
     #[schema(value_type = String)]
     pub run: RunId,
@@ -154,23 +154,23 @@ pub struct RunTold {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Approvals, denials, cancels, retries and resolutions, also those before the first point.
-    pub interventions: Vec<WordTold>,
+    pub interventions: Vec<Intervention>,
     /// The jobs of which something happened in between.
-    pub jobs: Vec<JobTold>,
+    pub jobs: Vec<JobActivity>,
     /// What it changed, or began to change, in between.
-    pub components: Vec<ComponentTold>,
+    pub components: Vec<ComponentChange>,
     /// What happened in between.
-    pub events: Vec<EventTold>,
+    pub events: Vec<EventSummary>,
 }
 
 /// Decision of a principal, or of a policy, about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct WordTold {
+pub struct Intervention {
     /// `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
     pub kind: String,
     /// Component or action of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub step_name: Option<String>,
     /// Digest of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -192,15 +192,15 @@ pub struct WordTold {
 
 /// What became of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobTold {
+pub struct JobActivity {
     /// Which.
     #[schema(value_type = String)]
     pub job: JobId,
     /// `plan`, `apply` or `action`.
     pub kind: String,
-    /// What its step changes.
+    /// Component or action of its step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub name: Option<String>,
     /// Who had it last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -223,15 +223,15 @@ pub struct JobTold {
 
 /// What became of a component, or of the sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ComponentTold {
+pub struct ComponentChange {
     /// By name.
     pub name: String,
     /// What was there before; absent: nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<VersionTold>,
+    pub before: Option<DeployedVersion>,
     /// What is there; absent: nothing is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<VersionTold>,
+    pub after: Option<DeployedVersion>,
     /// Whether nobody can say what of it is there: an apply goes on, or has failed.
     #[serde(default)]
     pub incomplete: bool,
@@ -239,7 +239,7 @@ pub struct ComponentTold {
 
 /// What of a component is there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VersionTold {
+pub struct DeployedVersion {
     /// The config version it was brought by.
     pub config_version: u32,
     /// The build that was brought.
@@ -249,7 +249,7 @@ pub struct VersionTold {
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct EventTold {
+pub struct EventSummary {
     /// Where in the log.
     pub position: u64,
     /// When.

@@ -108,13 +108,13 @@ pub struct Install {
     pub auto_approve: bool,
     /// The values of its inputs, defaults included.
     pub inputs: BTreeMap<String, Value>,
-    /// What the customer's stack gives out, as the runner brought it at enrolment or you gave it: account, region …
-    pub stack: BTreeMap<String, Value>,
+    /// Outputs of the customer's stack, reported by the runner at enrolment or set by hand: account, region …
+    pub stack_outputs: BTreeMap<String, Value>,
     /// Its runner, once enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// State of the runner, as of `/v1/runners`; `silent` where it is active and does not call.
+    /// State of the runner, as in `/v1/runners`; `disconnected` also if it is active and has stopped polling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_state: Option<String>,
     /// When the runner called last.
@@ -162,10 +162,10 @@ pub struct InstallComponent {
     /// What it gave back.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outputs: BTreeMap<String, Value>,
-    /// The run whose step holds it now.
+    /// Run that has reserved it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub held_by: Option<RunId>,
+    pub reserved_by: Option<RunId>,
 }
 
 /// Which installs.

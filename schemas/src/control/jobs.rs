@@ -119,7 +119,7 @@ pub struct Attempt {
     pub signal: Option<i32>,
     /// Its log, once sealed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<SealedLog>,
+    pub log: Option<FinalizedLog>,
     /// What its runner signed when it ended. Absent: it has not ended by its runner's word, or the runner is of before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signed: Option<Signed>,
@@ -148,7 +148,7 @@ pub struct Signed {
 
 /// The end of a log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct SealedLog {
+pub struct FinalizedLog {
     /// How long it is.
     pub length_bytes: u64,
     /// Of all its bytes.

@@ -77,7 +77,7 @@ pub struct Progress {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct LookQuery {
+pub struct RowsQuery {
     /// The row of this key only: an id. Absent: all rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -94,7 +94,7 @@ pub struct LookQuery {
 
 /// A part of a projection as it was. The last one has `state` `done` or `failed`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Look {
+pub struct RowsProgress {
     /// `replaying`, `rows`, `done` or `failed`.
     pub state: String,
     /// Events taken in.
@@ -108,7 +108,7 @@ pub struct Look {
     pub recorded_at: Option<DateTime<Utc>>,
     /// The next rows, in the order of their keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<LookedRow>,
+    pub rows: Vec<ProjectionRow>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -116,7 +116,7 @@ pub struct Look {
 
 /// One row of a projection.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct LookedRow {
+pub struct ProjectionRow {
     /// Its key.
     pub key: String,
     /// What it said.

@@ -50,9 +50,9 @@ pub struct Runner {
     /// session started.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub last_contact: Option<DateTime<Utc>>,
-    /// Since when nothing was heard of it.
+    /// Time since which it is disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
-    pub silent_since: Option<DateTime<Utc>>,
+    pub disconnected_since: Option<DateTime<Utc>>,
 }
 
 /// The newest signed heads of a runner's journal that the server was told, the newest first: one for each journal that
@@ -60,12 +60,12 @@ pub struct Runner {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalHeads {
     /// The heads.
-    pub heads: Vec<KeptHead>,
+    pub heads: Vec<ReceivedJournalHead>,
 }
 
 /// One of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct KeptHead {
+pub struct ReceivedJournalHead {
     /// Of which journal.
     pub journal_id: String,
     /// How many entries it covers.

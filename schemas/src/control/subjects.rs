@@ -10,7 +10,7 @@ use crate::moment;
 pub struct Subject {
     /// The id of the install or principal.
     pub subject: String,
-    /// `kept`; `shredded`: nobody reads it any more; `erased`: the server has no copy left that it can reach.
+    /// `readable`; `shredded`: its key is deleted; `erased`: the server has also deleted all copies that it can reach.
     pub state: String,
     /// Since when nobody reads it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]

@@ -58,7 +58,7 @@ pub struct TokenCreated {
 /// Call a principal something else.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NamePrincipal {
+pub struct RenamePrincipal {
     /// The new name. Absent: what it was called is forgotten.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]

@@ -79,14 +79,14 @@ pub struct Enrolled {
 /// `POST /runner/v1/rekey`: 200 [`Rekeyed`]; 401 not signed by both keys, or too old; 403 the runner was revoked;
 /// 409 it had this key before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RekeyAsk {
+pub struct RekeyRequest {
     /// A [`crate::token::Rekey`], signed by the identity key that is to be replaced.
     pub assertion: String,
     /// The same, signed by the new one.
     pub proof: String,
 }
 
-/// The answer to [`RekeyAsk`]; the same new key gets it again.
+/// The answer to [`RekeyRequest`]; the same new key gets it again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Rekeyed {
     /// Who it is.
@@ -99,17 +99,17 @@ pub struct Rekeyed {
     pub server_time: DateTime<Utc>,
 }
 
-/// `POST /runner/v1/token`: 200 [`TokenAnswer`]; 401 not signed by the runner's key, too old, or used
+/// `POST /runner/v1/token`: 200 [`TokenResponse`]; 401 not signed by the runner's key, too old, or used
 /// before; 403 the runner was revoked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TokenAsk {
+pub struct TokenRequest {
     /// A [`crate::token::Assertion`], signed by the identity key.
     pub assertion: String,
 }
 
-/// The answer to [`TokenAsk`]. A 401 because of the clock carries `server_time` too, in the problem.
+/// The answer to [`TokenRequest`]. A 401 because of the clock carries `server_time` too, in the problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TokenAnswer {
+pub struct TokenResponse {
     /// For `Authorization: Bearer`.
     pub access_token: String,
     /// Seconds from now.

@@ -1,7 +1,7 @@
 //! A job's log: records on lines, sent as bytes by offset.
 //!
 //! `PATCH /runner/v1/jobs/{job}/log` with `Execution`, `Content-Range: bytes A-B/*`, [`super::REPR_DIGEST`]
-//! and `Content-Encoding` (`zstd`, `gzip` or none): 202 `Range: bytes=0-B` and [`LogAnswer`]; 416 `Range: bytes=0-N`, go back to
+//! and `Content-Encoding` (`zstd`, `gzip` or none): 202 `Range: bytes=0-B` and [`LogResponse`]; 416 `Range: bytes=0-N`, go back to
 //! N + 1 (no `Range`: to 0); 409 `log_divergence`; 413 the chunk is too long; 429 and 503 `Retry-After`;
 //! 507 the quota is used up.
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Default for LogSettings {
 
 /// The answer to a chunk that was kept.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LogAnswer {
+pub struct LogResponse {
     /// Log bytes that the server has stored durably.
     pub committed_bytes: u64,
     /// A cancel that waits for this execution.

@@ -156,7 +156,7 @@ pub enum ResumeAction {
     Abandon,
 }
 
-/// `POST /runner/v1/poll?wait=50`: 200 [`PollAnswer`], or 204 after `wait` seconds without news; 409
+/// `POST /runner/v1/poll?wait=50`: 200 [`PollResponse`], or 204 after `wait` seconds without news; 409
 /// `session_superseded`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Poll {
@@ -208,7 +208,7 @@ pub struct Pressure {
 
 /// What a poll brings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PollAnswer {
+pub struct PollResponse {
     /// The server's clock.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
@@ -330,7 +330,7 @@ mod tests {
     fn a_directive_of_a_later_version_is_read_and_left_alone() {
         let text = r#"{"server_time":"2026-01-01T00:00:00Z","directives":[{"id":"1","type":"dance","to":7},
             {"id":"2","type":"resume"},{"id":"3","type":"drain","reason":"r","more":true}],"new":1}"#;
-        let answer: PollAnswer = serde_json::from_str(text).unwrap();
+        let answer: PollResponse = serde_json::from_str(text).unwrap();
         let read: Vec<_> = answer.directives.into_iter().map(|sent| sent.directive).collect();
         let drain = Directive::Drain { reason: "r".into() };
         assert_eq!(read, [Directive::Unknown, Directive::Resume, drain]);

@@ -2,7 +2,7 @@
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
-    jobs::{Attempt, Job, Resolution, SealedLog, Signed},
+    jobs::{Attempt, FinalizedLog, Job, Resolution, Signed},
 };
 
 use super::{waiting, word};
@@ -140,7 +140,7 @@ fn attempt(row: &jobs::Attempt) -> Attempt {
         ended_at: row.ended_at,
         exit_code: row.exit_code,
         signal: row.signal,
-        log: row.log.as_ref().map(|log| SealedLog {
+        log: row.log.as_ref().map(|log| FinalizedLog {
             length_bytes: log.length_bytes,
             sha256: log.sha256.clone(),
             omitted_bytes: log.omitted_bytes,

@@ -2,7 +2,7 @@
 use futures::{StreamExt, pin_mut};
 use proof::{Hash, checkpoint::Checkpoint, tree};
 use schemas::control::{
-    audit::{AsOfQuery, EventRecord, EventsQuery, Examined, ProofQuery},
+    audit::{AsOfQuery, DoctorProgress, EventRecord, EventsQuery, ProofQuery},
     installs::UpdateInstall,
     projections::{Progress, RebuildQuery},
     tokens::{CreateToken, Role},
@@ -162,7 +162,7 @@ async fn examined(owner: &Client) -> Vec<String> {
     pin_mut!(events);
     let mut last = None;
     while let Some(event) = events.next().await {
-        last = Some(serde_json::from_str::<Examined>(&event.unwrap().data).unwrap());
+        last = Some(serde_json::from_str::<DoctorProgress>(&event.unwrap().data).unwrap());
     }
     let last = last.unwrap();
     assert_eq!((last.check.as_str(), last.state.as_str()), ("all", "done"), "{last:?}");
@@ -257,5 +257,5 @@ async fn an_examination_says_what_it_did_not_look_at() {
     let findings = examined(&owner).await;
     let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
     assert_eq!(of_events.len(), 101);
-    assert!(of_events[100].contains("was not looked at"), "{:?}", of_events[100]);
+    assert!(of_events[100].contains("were not checked"), "{:?}", of_events[100]);
 }

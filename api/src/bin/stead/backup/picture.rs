@@ -13,8 +13,7 @@ pub fn made(manifest: &Manifest, out: &Path) -> String {
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text +=
-        "It has the keys that the server signs with: keep it like them, away from this machine.\n";
+    text += "It contains the server's signing keys: store it securely, on another machine.\n";
     text += &format!("Test it: stead backup drill --from {}\n", out.display());
     text
 }
@@ -22,9 +21,9 @@ pub fn made(manifest: &Manifest, out: &Path) -> String {
 /// One that came back for good.
 pub fn restored(report: &Report) -> String {
     let data = report.data.as_deref().unwrap_or(Path::new("")).display().to_string();
-    let mut text = format!("Restored into {data}, and verified, in {}\n", took(report));
+    let mut text = format!("Restored into {data} and verified in {}\n", took(report));
     text += &whole(report);
-    text += "What to do next:\n";
+    text += "Next steps:\n";
     match &report.database_owner_url {
         Some(_) => text += &format!("  stead up --data {data}\n"),
         None => {
@@ -32,13 +31,13 @@ pub fn restored(report: &Report) -> String {
         }
     }
     text += &format!(
-        "A runner that has seen a position after {} refuses this log. Tell all of them that it was restored:\n",
+        "Runners that have seen a position after {} reject this log. Announce the restore with a new epoch:\n",
         report.position
     );
     let url = report.database_owner_url.as_deref().unwrap_or("…");
     let epoch = report.next_epoch;
     text += &format!("  DATABASE_OWNER_URL={url} stead migrate --raise-epoch {epoch}\n");
-    text += "and each customer accepts it, when you have told them what is missing:\n";
+    text += "Tell each customer which positions are missing; they accept the log with:\n";
     text += &format!("  stead-runner witness accept --epoch {epoch}\n");
     text
 }
@@ -54,20 +53,20 @@ fn whole(report: &Report) -> String {
     let mut text = reaches(report.position, &moment(&report.recorded_at));
     text += &format!("  Log             {}\n", report.log_id);
     text += &format!("  Root            {}\n", report.root);
-    text += &format!("  Holds to        {} published checkpoints\n", report.seals);
+    text += &format!("  Agrees with     {} published checkpoints\n", report.checkpoints);
     for kept in &report.witnessed {
         let file = harmless(&kept.file);
         text += &match kept.missing {
-            None => format!("  Holds to        {file}, at position {}\n", kept.position),
+            None => format!("  Agrees with     {file}, at position {}\n", kept.position),
             Some((first, last)) => format!(
-                "  Not reached     positions {first} to {last}: they were in the log when {file} was signed\n"
+                "  Missing         positions {first} to {last}: they were in the log when {file} was signed\n"
             ),
         };
     }
-    if !report.forged.is_empty() {
-        let places: Vec<_> = report.forged.iter().map(u64::to_string).collect();
+    if !report.forged_reports.is_empty() {
+        let places: Vec<_> = report.forged_reports.iter().map(u64::to_string).collect();
         text += &format!(
-            "  Forged reports  position {}: no runner made them like this; `stead audit verify` says why\n",
+            "  Forged reports  position {}: their runner did not sign them; see `stead audit verify`\n",
             places.join(", ")
         );
     }

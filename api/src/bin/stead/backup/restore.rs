@@ -59,11 +59,11 @@ pub struct Report {
     #[serde(with = "schemas::moment")]
     pub recorded_at: DateTime<Utc>,
     pub root: String,
-    /// Published checkpoints that the log holds to.
-    pub seals: u64,
+    /// Number of published checkpoints that the log agrees with.
+    pub checkpoints: u64,
     pub witnessed: Vec<backup::Reached>,
-    /// Where reports are that no runner made, or not like this.
-    pub forged: Vec<u64>,
+    /// Positions of reports that their runner did not sign.
+    pub forged_reports: Vec<u64>,
     pub took_ms: u64,
     /// What `stead migrate --raise-epoch` takes.
     pub next_epoch: u64,
@@ -133,9 +133,9 @@ impl Filled {
             position: source.manifest.position,
             recorded_at: source.manifest.recorded_at,
             root: hex::encode(source.checkpoint.root),
-            seals: restored.seals,
+            checkpoints: restored.seals,
             witnessed: restored.witnessed,
-            forged: restored.forged,
+            forged_reports: restored.forged,
             took_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
             next_epoch: restored.next_epoch,
         }

@@ -35,7 +35,7 @@ pub fn what(run: &RunSummary) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}")).unwrap_or_default();
     match run.kind.as_str() {
         "upgrade" | "rollback" => format!("{}{to}", run.kind),
-        "input_update" => "change of inputs".into(),
+        "input_update" => "input update".into(),
         "action" => format!("action {}", run.action.as_deref().unwrap_or_default()),
         other => other.replace('_', " "),
     }
