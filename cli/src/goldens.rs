@@ -47,13 +47,13 @@ fn an_install_reads_like_this() {
                "config_version": (state == "deployed").then_some(2)})
     };
     let mut held = component("api", "absent", json!({}));
-    held["held_by"] = json!(id("run"));
+    held["reserved_by"] = json!(id("run"));
     let mut cache = component("cache", "absent", json!({}));
     cache["disabled"] = json!(true);
     let install = read(json!({
         "id": id("ins"), "name": "acme", "app": id("app"), "app_name": "shop", "config_version": 2,
         "state": "provisioning", "auto_approve": false, "inputs": {"size": "2", "domain": "acme.example"},
-        "stack": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
+        "stack_outputs": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
         "runner_state": "stopped", "runner_last_contact": AT,
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
         "components": [held, cache, component("network", "deployed", json!({"id": "net-1"}))],
@@ -160,12 +160,12 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
         position: 1204,
         recorded_at: AT.parse().unwrap(),
         root: "ab".repeat(32),
-        seals: 3,
+        checkpoints: 3,
         witnessed: vec![
             reached("checkpoint-of-acme", 1190, None),
             reached("checkpoint-of-beta", 1230, Some((1205, 1230))),
         ],
-        forged: vec![],
+        forged_reports: vec![],
         took_ms: 4_700,
         next_epoch: 2,
         database_owner_url: Some(
@@ -175,7 +175,7 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
     golden("backup-restore.txt", &backup::picture::restored(&report));
     report.database_owner_url = None;
     golden("backup-restore-url.txt", &backup::picture::restored(&report));
-    report.forged = vec![14, 1201];
+    report.forged_reports = vec![14, 1201];
     golden("backup-drill.txt", &backup::picture::drilled(&report, out));
 }
 
@@ -202,7 +202,7 @@ fn a_job_reads_like_this() {
         "id": id("job"), "kind": "apply", "class": "mutating", "state": "outcome_unknown",
         "cancelling": true, "manifest": digest(1), "install": id("ins"), "run": id("run"),
         "step": id("stp"), "name": "network", "queued_at": AT,
-        "waiting": {"for": "resolution", "detail": "the outcome of the job is unknown; check the actual state, then resolve the job"},
+        "waiting": {"for": "resolution", "detail": "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve"},
         "attempts": [
             {"attempt": 1, "execution": id("exe"), "runner": id("rnr"), "claimed_at": AT, "signal": 9,
              "log": {"length_bytes": 2048, "sha256": digest(2), "omitted_bytes": 0, "complete": false}},
@@ -232,7 +232,7 @@ fn a_build_and_a_runner_read_like_this() {
         "id": id("rnr"), "mode": "install", "install": id("ins"), "install_name": "acme",
         "state": "disabled", "disabled_by": ["vendor", "customer"], "reason": "change freeze",
         "version": "0.1.0", "host": "linux/x86_64 (vm)", "jobs": [id("job")], "enrolled_at": AT,
-        "last_contact": AT, "silent_since": AT,
+        "last_contact": AT, "disconnected_since": AT,
     }));
     golden("runners-show.txt", &runners::show(&runner, &screen()));
 }
@@ -283,11 +283,11 @@ fn what_changed_reads_like_this() {
     let word = |said: &str, of: Option<&str>, who: &str, reason: &str| {
         let (by, by_name) = by(who);
         let digest = of.map(|_| digest(7));
-        json!({"kind": said, "of": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
+        json!({"kind": said, "step_name": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
                "at": AT, "position": 130})
     };
     let job = |kind: &str, outcome: Option<&str>, detail: Option<&str>, attempts: u32| {
-        json!({"job": id("job"), "kind": kind, "of": "network", "runner": id("rnr"), "attempts": attempts,
+        json!({"job": id("job"), "kind": kind, "name": "network", "runner": id("rnr"), "attempts": attempts,
                "outcome": outcome, "detail": detail, "queued_at": AT, "ended_at": outcome.map(|_| AT)})
     };
     let version = |n: u32| json!({"config_version": n, "build": id("bld")});

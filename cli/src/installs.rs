@@ -7,7 +7,7 @@ mod stack;
 use clap::{Args, Subcommand};
 use schemas::control::{
     installs::{CreateInstall, InstallsQuery, StateQuery},
-    runs::RunAsked,
+    runs::RequestedKind,
 };
 
 pub(crate) use picture::issued;
@@ -193,19 +193,19 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
         Installs::Rollback(ask) => change::rollback(&desk, ask).await,
         Installs::Deploy { operation, components } => {
-            change::operate(&desk, operation, RunAsked::Deploy, components, None).await
+            change::operate(&desk, operation, RequestedKind::Deploy, components, None).await
         }
         Installs::Reprovision(ask) => {
-            change::operate(&desk, ask, RunAsked::Reprovision, vec![], None).await
+            change::operate(&desk, ask, RequestedKind::Reprovision, vec![], None).await
         }
         Installs::Teardown(ask) => {
-            change::operate(&desk, ask, RunAsked::Teardown, vec![], None).await
+            change::operate(&desk, ask, RequestedKind::Teardown, vec![], None).await
         }
         Installs::Deprovision(ask) => {
-            change::operate(&desk, ask, RunAsked::Deprovision, vec![], None).await
+            change::operate(&desk, ask, RequestedKind::Deprovision, vec![], None).await
         }
         Installs::Action { operation, action } => {
-            change::operate(&desk, operation, RunAsked::Action, vec![], Some(action)).await
+            change::operate(&desk, operation, RequestedKind::Action, vec![], Some(action)).await
         }
         Installs::EnableComponent(ask) => change::toggle(&desk, ask, true).await,
         Installs::DisableComponent(ask) => change::toggle(&desk, ask, false).await,

@@ -82,7 +82,12 @@ impl Screen {
         }
     }
 
-    /// Returns whether colors are enabled.
+    /// Whether progress and remarks are suppressed.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Whether colours are wanted.
     pub(crate) fn has_colour(&self) -> bool {
         self.colour
     }

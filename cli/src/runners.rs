@@ -2,8 +2,8 @@
 use clap::{Args, Subcommand};
 use domain::ids::{RunnerId, TokenId};
 use schemas::control::{
-    Because,
-    runners::{KeptHead, Runner},
+    ReasonBody,
+    runners::{ReceivedJournalHead, Runner},
 };
 
 use crate::{
@@ -100,7 +100,7 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
             desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
         }
         Runners::RevokeEnrolmentToken { token, reason } => {
-            let done = desk.client.revoke_enrolment_token(token, &Because { reason }).await?;
+            let done = desk.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
             desk.screen.one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
@@ -111,7 +111,8 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
 
 async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<(), Failure> {
     let kept = desk.client.journal_heads(runner).await?.heads;
-    let wanted = |head: &KeptHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
+    let wanted =
+        |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = kept.into_iter().find(wanted).ok_or_else(|| {
         Failure::NotFound(format!(
             "{runner} has sent no such journal head: a runner sends one with each session and job"
@@ -122,7 +123,7 @@ async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<
 }
 
 async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
-    let why = Because { reason: order.reason };
+    let why = ReasonBody { reason: order.reason };
     let done = desk.client.order_runner(order.runner, verb, &why).await?;
     if verb == "enable" {
         let by = desk.client.runner(order.runner).await?.disabled_by;
@@ -158,9 +159,10 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
 
 /// State of the runner: `disconnected` if it is active and has no contact.
 fn standing(runner: &Runner) -> &str {
-    match runner.state == "active" && runner.online == Some(false) {
-        true => "disconnected",
-        false => &runner.state,
+    if runner.state == "active" && runner.online == Some(false) {
+        "disconnected"
+    } else {
+        &runner.state
     }
 }
 
@@ -180,7 +182,7 @@ pub(crate) fn show(runner: &Runner, screen: &Screen) -> String {
     line("host", &runner.host);
     line("enrolled", &moment(&runner.enrolled_at));
     line("contact", &moment_or_dash(runner.last_contact.as_ref()));
-    line("disconnected", &moment_or_dash(runner.silent_since.as_ref()));
+    line("disconnected", &moment_or_dash(runner.disconnected_since.as_ref()));
     for job in &runner.jobs {
         line("job", &job.to_string());
     }

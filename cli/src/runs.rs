@@ -7,7 +7,7 @@ mod watch;
 use clap::{Args, Subcommand};
 use domain::ids::RunId;
 use schemas::control::{
-    Because,
+    ReasonBody,
     jobs::Cancel,
     runs::{Run, RunsQuery},
 };
@@ -129,7 +129,7 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
         }
         Runs::Retry { run, reason, wait } => {
             let run = find(&desk, &run).await?;
-            let again = desk.client.retry_run(run, &Because { reason }).await?;
+            let again = desk.client.retry_run(run, &ReasonBody { reason }).await?;
             match again.run {
                 Some(run) => announce(&desk, &again, run, "Retrying as", wait).await,
                 None => desk

@@ -3,7 +3,7 @@ use std::io::IsTerminal as _;
 
 use clap::{Args, Subcommand};
 use domain::subject::SubjectId;
-use schemas::control::{Because, subjects::Subject};
+use schemas::control::{ReasonBody, subjects::Subject};
 
 use crate::{
     failure::Failure,
@@ -58,7 +58,7 @@ async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
     if !ask.yes && !means_it(subject)? {
         return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
-    let done = desk.client.shred(subject, &Because { reason: Some(ask.reason) }).await?;
+    let done = desk.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
     let already = if done.changed {
         "is shredded."
     } else {

@@ -4,7 +4,7 @@ use std::{fs::OpenOptions, io::Write, os::unix::fs::OpenOptionsExt, path::PathBu
 use api::auth::roles::summary;
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValue};
 use domain::ids::{PrincipalId, TokenId};
-use schemas::control::tokens::{CreateToken, NamePrincipal, Role, TokenCreated};
+use schemas::control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated};
 
 use crate::{
     failure::Failure,
@@ -134,7 +134,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
         Tokens::Create(create) => self::create(&desk, create).await,
         Tokens::List(part) => list(&desk, part).await,
         Tokens::Rename { principal, name, .. } => {
-            let ask = NamePrincipal { name };
+            let ask = RenamePrincipal { name };
             let done = desk.client.name_principal(principal, &ask).await?;
             desk.screen.one(&done, |_| match (&ask.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),

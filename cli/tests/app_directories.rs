@@ -39,7 +39,7 @@ fn what_init_writes_is_well_formed_and_not_overwritten() {
     assert!(stead(&["apps", "init", app]).status.success());
     let valid = stead(&["apps", "validate", app, "--strict"]);
     let said = String::from_utf8(valid.stdout).unwrap();
-    assert_eq!(said, "shop is well-formed: 2 components, 1 action, 2 inputs.\n");
+    assert_eq!(said, "shop is valid: 2 components, 1 action, 2 inputs.\n");
     assert!(valid.status.success());
     let again = stead(&["apps", "init", app]);
     assert_eq!(again.status.code(), Some(2));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use domain::ids::JobId;
-use schemas::{harmless::harmless, moment};
+use schemas::{harmless::harmless, moment, runner::ExecutionState};
 
 use crate::{
     ask,
@@ -38,9 +38,9 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     writeln!(out, "agent     {agent}")?;
     match switch::off(data) {
         Some(off) => {
-            writeln!(out, "switch    off since {}: {}", moment::text(&off.at), off.reason)?;
+            writeln!(out, "disabled  since {}: {}", moment::text(&off.at), off.reason)?;
         }
-        None => writeln!(out, "switch    on")?,
+        None => writeln!(out, "enabled   yes")?,
     }
     writeln!(out, "policy    {}", standing::policy(data))?;
     writeln!(out, "journal   {}", standing::journal(data))?;
@@ -49,13 +49,21 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
         writeln!(out, "{line}")?;
     }
     let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
+    let waiting: Vec<_> =
+        ask::waiting(data)?.into_iter().map(|question| Some(question.execution)).collect();
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {
-        let state = known.state(data)?;
-        let state = serde_json::to_value(state)?;
+        let state = match known.state(data)? {
+            ExecutionState::NeverSpawned if waiting.contains(&known.execution) => {
+                "waits for your approval: `stead-runner approvals`"
+            }
+            ExecutionState::NeverSpawned => "not started",
+            ExecutionState::Alive => "running",
+            ExecutionState::Exited => "finished, not yet reported",
+            ExecutionState::Unknown => "outcome unknown",
+        };
         let execution = known.execution.map(|execution| execution.to_string());
-        let (execution, state) =
-            (execution.unwrap_or_default(), state.as_str().unwrap_or_default());
+        let execution = execution.unwrap_or_default();
         writeln!(out, "          {} {execution} {state}", known.job)?;
     }
     Ok(ExitCode::SUCCESS)

@@ -78,7 +78,7 @@ pub struct Done {
 /// Optional reason for a change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Because {
+pub struct ReasonBody {
     /// Reason, at most 2,000 characters. The server stores it in the log.
     #[schema(max_length = 2000)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ pub struct Because {
 /// Condition that a run, step, job or build waits for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies`, `window` or `resolution`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     #[serde(rename = "for")]
     pub on: String,
     /// One sentence for a user, with the required action, if any.

@@ -16,16 +16,18 @@ pub use domain::{
 };
 
 pub use self::{
-    identity::{Enrol, Enrolled, RekeyAsk, Rekeyed, TokenAnswer, TokenAsk},
-    log::{LogAnswer, LogRecord, LogSettings, LogStream},
+    identity::{Enrol, Enrolled, RekeyRequest, Rekeyed, TokenRequest, TokenResponse},
+    log::{LogRecord, LogResponse, LogSettings, LogStream},
     session::{
-        Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll, PollAnswer,
-        Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective, SessionOpened,
+        Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll,
+        PollResponse, Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective,
+        SessionOpened,
     },
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
     work::{
         Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES, Outcome,
-        PendingCancel, Report, ReportAnswer, ReportBody, SignedEnd,
+        PendingCancel, Report, ReportBody, ReportResponse,
+        SignedEnd,
     },
 };
 

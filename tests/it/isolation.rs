@@ -159,7 +159,7 @@ fn a_runner_reaches_the_runner_listener_only_and_nothing_reaches_it() {
     assert_eq!(runner.ledger().len(), 6, "{:?}", runner.ledger());
     is_the_customers_user(&runner);
     let install = server.ask(&["installs", "show", "acme"]);
-    assert_eq!(install["stack"]["region"], "eu-1", "{install:#}");
+    assert_eq!(install["stack_outputs"]["region"], "eu-1", "{install:#}");
 
     // The token is used up. With another key it enrols no runner, pinned by fingerprint or not.
     let fingerprint = certificates.ca_fingerprint();

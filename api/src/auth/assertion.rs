@@ -9,7 +9,7 @@ use domain::{decider::Timestamp, ids::RunnerId};
 use ed25519_dalek::VerifyingKey;
 use schemas::{
     moment,
-    runner::RekeyAsk,
+    runner::RekeyRequest,
     token::{AUD_REKEY, AUD_SESSION, AUD_TOKEN, Assertion, Opening, Rekey, peek, verify},
 };
 use serde::{Deserialize, de::DeserializeOwned};
@@ -90,7 +90,11 @@ impl Assertions {
     ///
     /// # Errors
     /// 401, with `server_time` if only the clock differs.
-    pub fn new_key(ask: &RekeyAsk, identity_key: &str, now: Timestamp) -> Result<String, Problem> {
+    pub fn new_key(
+        ask: &RekeyRequest,
+        identity_key: &str,
+        now: Timestamp,
+    ) -> Result<String, Problem> {
         let said: Rekey = peek(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
         let proven: Rekey = signed(&ask.proof, &said.identity_key)?;
         if proven.identity_key != identity_key {

@@ -12,8 +12,8 @@ use projections::views;
 use schemas::control::{
     Diagnostic, Listing, Page,
     apps::{
-        App as Shown, BuildRequested, ConfigVersion, Diff, DiffQuery, SyncQuery, Synced,
-        VersionShown,
+        App as Shown, BuildRequested, ConfigVersion, ConfigVersionDetail, Diff, DiffQuery,
+        SyncQuery, Synced,
     },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -200,12 +200,12 @@ pub async fn versions(
         ("app" = String, Path, description = "The app's name or id"),
         ("version" = u32, Path, description = "Version number"),
     ),
-    responses((status = 200, body = VersionShown)),
+    responses((status = 200, body = ConfigVersionDetail)),
 )]
 pub async fn version(
     State(app): State<App>,
     Path((name, number)): Path<(String, u32)>,
-) -> Answer<VersionShown> {
+) -> Answer<ConfigVersionDetail> {
     let id = apps::find(&app, &name).await?;
     let state = app.engine.load::<AppState>(id).await?;
     let read = config(&app, &state, number).await?;
@@ -222,7 +222,7 @@ pub async fn version(
     };
     // Parsing a large directory would block the async runtime.
     let config = tokio::task::spawn_blocking(inspected).await.map_err(Problem::internal)?;
-    Ok(Json(VersionShown { version, config }))
+    Ok(Json(ConfigVersionDetail { version, config }))
 }
 
 /// Compare two config versions and plan the later one for installs

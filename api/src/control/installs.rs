@@ -16,7 +16,7 @@ use schemas::control::{
         AcceptState, CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState,
         InstallUpdated, InstallsQuery, StateQuery, UpdateInstall,
     },
-    runs::{RequestRun, RunAsked, RunRequested},
+    runs::{RequestRun, RequestedKind, RunRequested},
 };
 
 use super::{
@@ -280,10 +280,10 @@ pub async fn request(
 
 fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
-    if !components.is_empty() && kind != RunAsked::Deploy {
+    if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(field("components", "are only valid for a deploy", "omit components"));
     }
-    if action.is_some() != (kind == RunAsked::Action) {
+    if action.is_some() != (kind == RequestedKind::Action) {
         return Err(field(
             "action",
             "is required for kind action, and only there",
@@ -291,16 +291,16 @@ fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
         ));
     }
     let (kind, scope) = match kind {
-        RunAsked::Provision => (RunKind::Provision, Scope::Everything),
-        RunAsked::Reprovision => (RunKind::Reprovision, Scope::Everything),
-        RunAsked::Deploy if components.is_empty() => (RunKind::Deploy, Scope::Everything),
-        RunAsked::Deploy => {
+        RequestedKind::Provision => (RunKind::Provision, Scope::Everything),
+        RequestedKind::Reprovision => (RunKind::Reprovision, Scope::Everything),
+        RequestedKind::Deploy if components.is_empty() => (RunKind::Deploy, Scope::Everything),
+        RequestedKind::Deploy => {
             let names = components.into_iter().collect();
             (RunKind::Deploy, Scope::Named { names, dependents: true })
         }
-        RunAsked::Teardown => (RunKind::Teardown, Scope::Everything),
-        RunAsked::Deprovision => (RunKind::Deprovision, Scope::Everything),
-        RunAsked::Action => (RunKind::Action, Scope::Reached),
+        RequestedKind::Teardown => (RunKind::Teardown, Scope::Everything),
+        RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
+        RequestedKind::Action => (RunKind::Action, Scope::Reached),
     };
     Ok(runs::Wish { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
 }

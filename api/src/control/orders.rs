@@ -2,7 +2,7 @@
 //! require another role.
 use axum::{Json, extract::State};
 use domain::ids::RunnerId;
-use schemas::control::{Because, Done};
+use schemas::control::{Done, ReasonBody};
 
 use super::ask::{Ask, done, optional};
 use crate::{
@@ -16,7 +16,7 @@ macro_rules! orders {
     ($($verb:ident $path:tt $order:ident $about:tt;)*) => {$(
         #[doc = $about]
         #[utoipa::path(
-            post, path = $path, tag = "runners", request_body = Because,
+            post, path = $path, tag = "runners", request_body = ReasonBody,
             params(("runner" = String, Path, description = "The runner's id")),
             responses((status = 200, body = Done)),
         )]
@@ -24,7 +24,7 @@ macro_rules! orders {
             State(app): State<App>,
             Path(runner): Path<RunnerId>,
             Ask { call, .. }: Ask,
-            extract::Json(body): extract::Json<Because>,
+            extract::Json(body): extract::Json<ReasonBody>,
         ) -> Answer<Done> {
             let reason = optional(body.reason)?;
             let applied = runners::order(&app, &call, runner, Order::$order, reason).await?;

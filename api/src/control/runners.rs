@@ -6,7 +6,7 @@ use domain::{
 };
 use projections::views::runners as views;
 use schemas::control::{
-    Because, Done, Listing, Page,
+    Done, Listing, Page, ReasonBody,
     installs::EnrolmentIssued,
     runners::{JournalHeads, Runner},
 };
@@ -86,7 +86,7 @@ pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<Enro
 
 /// Revoke an enrolment token
 #[utoipa::path(
-    post, path = "/v1/enrolment-tokens/{token}/revoke", tag = "runners", request_body = Because,
+    post, path = "/v1/enrolment-tokens/{token}/revoke", tag = "runners", request_body = ReasonBody,
     params(("token" = String, Path, description = "The token's id, not the token")),
     responses((status = 200, body = Done)),
 )]
@@ -94,7 +94,7 @@ pub async fn revoke_enrolment(
     State(app): State<App>,
     Path(token): Path<TokenId>,
     Ask { call, .. }: Ask,
-    extract::Json(body): extract::Json<Because>,
+    extract::Json(body): extract::Json<ReasonBody>,
 ) -> Answer<Done> {
     let reason = optional(body.reason)?.unwrap_or_default();
     Ok(Json(done(&enrolments::revoke(&app, &call, token, reason).await?)))

@@ -6,7 +6,7 @@ use domain::{
 };
 use projections::views::runs as views;
 use schemas::control::{
-    Because, Done, Page,
+    Done, Page, ReasonBody,
     jobs::Cancel,
     runs::{ApproveRun, DenyRun, Run, RunRequested, RunSummary, RunsQuery},
 };
@@ -136,7 +136,7 @@ pub async fn cancel(
 
 /// Retry the failed steps: in the same run while it is in progress, otherwise in a new run
 #[utoipa::path(
-    post, path = "/v1/runs/{run}/retry", tag = "runs", request_body = Because,
+    post, path = "/v1/runs/{run}/retry", tag = "runs", request_body = ReasonBody,
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = RunRequested)),
 )]
@@ -144,7 +144,7 @@ pub async fn retry(
     State(app): State<App>,
     Path(run): Path<RunId>,
     Ask { call, .. }: Ask,
-    extract::Json(body): extract::Json<Because>,
+    extract::Json(body): extract::Json<ReasonBody>,
 ) -> Answer<RunRequested> {
     let again = runs::retry(&app, &call, run, optional(body.reason)?).await?;
     Ok(Json(RunRequested { run: Some(again.answer), position: again.position }))

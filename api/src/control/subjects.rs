@@ -5,7 +5,7 @@ use domain::{
     subject::{self, SubjectEvent, SubjectId},
 };
 use event_log::{StreamId, sealed::shred};
-use schemas::control::{Because, Done, subjects::Subject};
+use schemas::control::{Done, ReasonBody, subjects::Subject};
 
 use super::ask::{Ask, done, required};
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 )]
 pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Answer<Subject> {
     let mut shown =
-        Subject { subject: subject.to_string(), state: "kept".into(), ..Subject::default() };
+        Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };
     for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
         for fact in event.decode::<SubjectEvent>()? {
             match fact {
@@ -58,7 +58,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
 /// Rejected while the subject is in use: an install that is not deprovisioned, or a principal with
 /// a valid token. If the subject is already shredded, its copies are erased again.
 #[utoipa::path(
-    post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = Because,
+    post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = ReasonBody,
     params(("subject" = String, Path, description = "The id of an install or a principal")),
     responses((status = 200, body = Done)),
 )]
@@ -66,7 +66,7 @@ pub async fn shred(
     State(app): State<App>,
     Path(subject): Path<SubjectId>,
     Ask { call, .. }: Ask,
-    extract::Json(body): extract::Json<Because>,
+    extract::Json(body): extract::Json<ReasonBody>,
 ) -> Answer<Done> {
     let reason = required(&body.reason.unwrap_or_default())?;
     Ok(Json(done(&subjects::shred(&app, &call, subject, reason).await?)))

@@ -9,7 +9,7 @@ use domain::{
 use projections::views::{principals::Principals, tokens};
 use schemas::control::{
     Done, Listing, Page,
-    tokens::{self as wire, CreateToken, NamePrincipal, Token, TokenCreated},
+    tokens::{self as wire, CreateToken, RenamePrincipal, Token, TokenCreated},
 };
 
 use super::{
@@ -137,14 +137,14 @@ pub async fn revoke_role(
 ///
 /// Records no event: the log has only the ids of principals.
 #[utoipa::path(
-    put, path = "/v1/principals/{principal}/name", tag = "access", request_body = NamePrincipal,
+    put, path = "/v1/principals/{principal}/name", tag = "access", request_body = RenamePrincipal,
     params(("principal" = String, Path, description = "The principal's id")),
     responses((status = 200, body = Done)),
 )]
 pub async fn name(
     State(app): State<App>,
     Path(principal): Path<PrincipalId>,
-    extract::Json(body): extract::Json<NamePrincipal>,
+    extract::Json(body): extract::Json<RenamePrincipal>,
 ) -> Answer<Done> {
     let name = body.name.as_deref().map(names::checked).transpose()?;
     let changed = access::name(&app, principal, name).await?;

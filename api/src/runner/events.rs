@@ -15,7 +15,7 @@ use domain::{
     job::{Job, JobCommand, JobError, JobProduct, Report as Said, Signed},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
-use schemas::runner::{Artifact, EXECUTION, Report, ReportAnswer, ReportBody};
+use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 
 use super::{
     caller, execution,
@@ -36,7 +36,7 @@ use crate::{
 /// Report progress or the result of an execution. A repeated report changes nothing.
 #[utoipa::path(post, path = "/runner/v1/jobs/{job}/events", tag = "work", request_body = Report,
     params(("job" = String, Path)),
-    responses((status = 200, body = ReportAnswer), (status = 202, body = ReportAnswer),
+    responses((status = 200, body = ReportResponse), (status = 202, body = ReportResponse),
         (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn report(
     State(app): State<App>,
@@ -114,7 +114,7 @@ pub(super) async fn hear(
     job: JobId,
     (ask, signed): (&Report, Option<Signed>),
     seal: Option<Seal>,
-) -> Result<ReportAnswer, Problem> {
+) -> Result<ReportResponse, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
@@ -139,7 +139,7 @@ async fn heard(
     runner: &Runner,
     job: JobId,
     (ask, signed): (Report, Option<Signed>),
-) -> Result<Result<ReportAnswer, Problem>, Problem> {
+) -> Result<Result<ReportResponse, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
     execution::its_own(runner, loaded, ask.execution)?;
     if let ReportBody::Refused { by, rule, detail } = &ask.body {
@@ -201,7 +201,7 @@ async fn heard(
     }
     let after = unit.load::<Job>(job).await?;
     let job_state = dispatch::state(after).to_string();
-    Ok(Ok(ReportAnswer {
+    Ok(Ok(ReportResponse {
         job_state,
         committed_bytes: None,
         cancel: dispatch::pending_cancel(after),

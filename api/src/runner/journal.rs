@@ -3,7 +3,7 @@ use domain::{ids::RunnerId, runner as aggregate};
 use ed25519_dalek::VerifyingKey;
 use proof::dsse::{self, Envelope};
 use schemas::{
-    control::runners::KeptHead,
+    control::runners::ReceivedJournalHead,
     runner::{JOURNAL_HEAD_TYPE, JournalHead},
 };
 use sqlx::Row as _;
@@ -66,7 +66,7 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
 }
 
 /// Stored journal heads of a runner, the newest first.
-pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem> {
+pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<ReceivedJournalHead>, Problem> {
     let rows = sqlx::query(
         "select journal_id, entries, head::text as head, received_at from runner_journal \
          where runner = $1 order by received_at desc, journal_id desc",
@@ -77,7 +77,7 @@ pub async fn kept(app: &App, runner: RunnerId) -> Result<Vec<KeptHead>, Problem>
     let kept = rows.iter().map(|row| {
         let entries: i64 = row.try_get("entries")?;
         let head: String = row.try_get("head")?;
-        Ok(KeptHead {
+        Ok(ReceivedJournalHead {
             journal_id: row.try_get("journal_id")?,
             entries: entries.cast_unsigned(),
             received_at: row.try_get("received_at")?,

@@ -7,7 +7,9 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use domain::ids::{ExecutionId, JobId};
-use schemas::runner::{JOB_STATE, LEASE_MS, LOG_INTERVAL_MS, LogAnswer, LogSettings, REPR_DIGEST};
+use schemas::runner::{
+    JOB_STATE, LEASE_MS, LOG_INTERVAL_MS, LogResponse, LogSettings, REPR_DIGEST,
+};
 use sha2::{Digest as _, Sha256};
 
 use super::{caller, execution, settle, strange};
@@ -28,7 +30,7 @@ const FOLLOWED_MS: u64 = 250;
     params(("job" = String, Path), ("Execution" = String, Header),
         ("Content-Range" = String, Header), ("Repr-Digest" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    responses((status = 202, body = LogAnswer), (status = "4XX", body = schemas::problem::Problem)))]
+    responses((status = 202, body = LogResponse), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn append(
     State(app): State<App>,
     runner: Runner,
@@ -97,7 +99,7 @@ fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response 
         (HeaderName::from_static(LOG_INTERVAL_MS), interval_ms.to_string()),
     ];
     let cancel = app.dispatch.pending_cancel(job, execution);
-    (StatusCode::ACCEPTED, headers, Json(LogAnswer { committed_bytes: have, cancel }))
+    (StatusCode::ACCEPTED, headers, Json(LogResponse { committed_bytes: have, cancel }))
         .into_response()
 }
 

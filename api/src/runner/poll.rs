@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use domain::ids::RunnerId;
-use schemas::runner::{Next, Poll, PollAnswer};
+use schemas::runner::{Next, Poll, PollResponse};
 use serde::Deserialize;
 
 use super::{caller, session, settle};
@@ -30,7 +30,7 @@ pub struct Wait {
 
 /// Wait for directives.
 #[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(Wait), request_body = Poll,
-    responses((status = 200, body = PollAnswer), (status = 204),
+    responses((status = 200, body = PollResponse), (status = 204),
         (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn poll(
     State(app): State<App>,
@@ -56,7 +56,7 @@ async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response
         Ok(Polled::Nothing) => StatusCode::NO_CONTENT.into_response(),
         Ok(Polled::News { directives, leases, delay_ms }) => {
             let next = Next { wait_s: None, delay_ms };
-            Json(PollAnswer { server_time: app.now(), directives, leases, next }).into_response()
+            Json(PollResponse { server_time: app.now(), directives, leases, next }).into_response()
         }
         Err(refusal) => Problem::from(refusal).into_response(),
     }

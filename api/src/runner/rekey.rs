@@ -2,7 +2,7 @@
 //! proves that it has both.
 use axum::{Json, extract::State};
 use domain::runner::{Runner, RunnerCommand};
-use schemas::runner::{RekeyAsk, Rekeyed};
+use schemas::runner::{RekeyRequest, Rekeyed};
 
 use super::{caller, token::Signer};
 use crate::{
@@ -16,11 +16,11 @@ use crate::{
 /// Replace the identity key. Signatures by the former key are invalid afterwards. A repeated call
 /// with the same new key returns the same response, so a runner that lost the response can retry
 /// with both keys.
-#[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyAsk,
+#[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyRequest,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(
     State(app): State<App>,
-    extract::Json(ask): extract::Json<RekeyAsk>,
+    extract::Json(ask): extract::Json<RekeyRequest>,
 ) -> Answer<Rekeyed> {
     let signer = Signer::of(&app, &ask.proof).await?;
     let server_time = app.now();

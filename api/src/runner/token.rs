@@ -5,7 +5,7 @@ use domain::{
     ids::{InstallId, RunnerId},
     runner::{Identity, Runner, RunnerMode},
 };
-use schemas::runner::{TokenAnswer, TokenAsk};
+use schemas::runner::{TokenRequest, TokenResponse};
 
 use crate::{
     auth::{ACCESS_SECONDS, Assertions},
@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Get an access token for a session, authenticated by a signed assertion.
-#[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenAsk,
-    responses((status = 200, body = TokenAnswer), (status = "4XX", body = schemas::problem::Problem)))]
+#[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenRequest,
+    responses((status = 200, body = TokenResponse), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
-    extract::Json(ask): extract::Json<TokenAsk>,
-) -> Answer<TokenAnswer> {
+    extract::Json(ask): extract::Json<TokenRequest>,
+) -> Answer<TokenResponse> {
     let signer = Signer::of(&app, &ask.assertion).await?;
     let server_time = app.now();
     let claims =
@@ -35,7 +35,7 @@ pub async fn token(
         .tokens
         .access(signer.id, signer.scope(), claims.generation, server_time)
         .map_err(Problem::internal)?;
-    Ok(Json(TokenAnswer { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
+    Ok(Json(TokenResponse { access_token, expires_in_s: ACCESS_SECONDS, server_time }))
 }
 
 /// Runner that an assertion names, as loaded from the log. The signature is not verified yet.

@@ -37,9 +37,9 @@ pub(crate) async fn validate(
         let said = sarif(findings, env!("CARGO_PKG_VERSION"), &directory::below(&source.dir)?);
         write(&format!("{said:#}\n"))?;
     } else {
-        screen.one(&verdict(name, findings, errors), |screen| {
+        screen.one(&verdict(name, findings, errors, strict), |screen| {
             let shown = picture(findings, tree, screen.has_colour(), screen.has_unicode());
-            shown + &sentence(name, reading, errors, screen)
+            shown + &sentence(name, reading, (errors, strict), screen)
         })?;
     }
     let warnings = findings.len() - errors;
@@ -114,22 +114,31 @@ fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     findings
 }
 
-fn verdict(name: &str, findings: &[Diagnostic], errors: usize) -> Value {
+fn verdict(name: &str, findings: &[Diagnostic], errors: usize, strict: bool) -> Value {
     json!({
         "name": name,
-        "valid": errors == 0,
+        "valid": if strict { findings.is_empty() } else { errors == 0 },
         "errors": errors,
         "warnings": findings.len() - errors,
         "diagnostics": findings,
     })
 }
 
-fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> String {
+fn sentence(
+    name: &str,
+    reading: &Reading,
+    (errors, strict): (usize, bool),
+    screen: &Screen,
+) -> String {
     let warnings = reading.diagnostics.len() - errors;
     let counted = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     if errors > 0 {
         let said = format!("{}, {}", counted(errors, "error"), counted(warnings, "warning"));
         return format!("{name} cannot be published: {}.\n", screen.paint(Tone::Bad, &said));
+    }
+    if strict && warnings > 0 {
+        let said = screen.paint(Tone::Bad, &counted(warnings, "warning"));
+        return format!("{name} is not valid with --strict: {said}.\n");
     }
     let config = &reading.config;
     let parts = [
@@ -139,7 +148,7 @@ fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> St
     ];
     let odd =
         if warnings > 0 { format!(", {}", counted(warnings, "warning")) } else { String::new() };
-    let good = screen.paint(Tone::Good, "well-formed");
+    let good = screen.paint(Tone::Good, "valid");
     format!("{name} is {good}: {}{odd}.\n", parts.join(", "))
 }
 
@@ -147,7 +156,7 @@ fn sentence(name: &str, reading: &Reading, errors: usize, screen: &Screen) -> St
 fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
     let name = said["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    parts(said, screen) + "\n" + &sentence(name, reading, errors, screen)
+    parts(said, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
 }
 
 /// Summary of a config, also of one that the server returned.
@@ -175,7 +184,7 @@ pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
     text += &table.text(screen);
     for cycle in list("/cycles") {
         let cycle = texts(cycle).join(" → ");
-        text += &format!("dependency cycle: {cycle}\n");
+        text += &format!("dependency cycle of components: {cycle}\n");
     }
     let asked = [
         ("inputs", "/inputs/names"),

@@ -2,8 +2,8 @@
 use chrono::{DateTime, Utc};
 use clap::Args;
 use schemas::control::history::{
-    Between, BetweenQuery, ComponentTold, EventTold, FieldChanged, InstallsBetweenQuery, JobTold,
-    RunTold, VersionTold, WordTold,
+    ComponentChange, DeployedVersion, EventSummary, FieldChanged, InstallsDiffQuery, Intervention,
+    JobActivity, RunActivity, StreamDiff, StreamDiffQuery,
 };
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     let min_position = None;
     let Page { limit, cursor } = page;
     let Some(stream) = stream else {
-        let query = InstallsBetweenQuery {
+        let query = InstallsDiffQuery {
             from_position,
             from_time,
             to_position,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
         return Err(Failure::Usage(said.into()));
     }
     let query =
-        BetweenQuery { stream, from_position, from_time, to_position, to_time, min_position };
+        StreamDiffQuery { stream, from_position, from_time, to_position, to_time, min_position };
     let between = desk.client.between(&query).await?;
     desk.screen.one(&between, |screen| text(&between, screen))?;
     cut(desk, &between);
@@ -63,7 +63,7 @@ pub(crate) async fn run(
 }
 
 /// Prints a page of the changed installs.
-async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Failure> {
+async fn of_installs(desk: &Desk, query: &InstallsDiffQuery) -> Result<(), Failure> {
     let page = desk.client.installs_between(query).await?;
     desk.screen.one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
@@ -81,7 +81,7 @@ async fn of_installs(desk: &Desk, query: &InstallsBetweenQuery) -> Result<(), Fa
 }
 
 /// Prints a remark if the history is incomplete, with the option that continues it.
-fn cut(desk: &Desk, between: &Between) {
+fn cut(desk: &Desk, between: &StreamDiff) {
     let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
         desk.screen
@@ -95,7 +95,7 @@ fn cut(desk: &Desk, between: &Between) {
 }
 
 /// Formats a diff.
-pub(crate) fn text(between: &Between, screen: &Screen) -> String {
+pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
     let named = between.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut text = format!(
         "{}{named}: {} to {}\n",
@@ -121,7 +121,7 @@ fn point(position: u64, at: Option<DateTime<Utc>>) -> String {
     format!("position {position}{at}")
 }
 
-fn changes(between: &Between, screen: &Screen) -> String {
+fn changes(between: &StreamDiff, screen: &Screen) -> String {
     if between.changes.is_empty() {
         return "  none\n".into();
     }
@@ -149,7 +149,7 @@ fn value(value: Option<&Value>) -> String {
 }
 
 /// A run, with a table of its jobs.
-pub(crate) fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
+pub(crate) fn of_run(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
     let what = format!("{}{to}", run.kind.replace('_', " "));
@@ -179,8 +179,8 @@ pub(crate) fn of_run(run: &RunTold, jobs: &Table, screen: &Screen) -> String {
     text
 }
 
-fn of_word(word: &WordTold) -> String {
-    let of = word.of.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
+fn of_word(word: &Intervention) -> String {
+    let of = word.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
     let by = who(&word.by, word.by_name.as_deref());
     let mut text = format!("  {}{of} {} by {by}", word.kind.replace('_', " "), moment(&word.at));
     text += &because(word.reason.as_deref());
@@ -195,7 +195,7 @@ fn because(reason: Option<&str>) -> String {
     reason.map(|reason| format!(": {reason}")).unwrap_or_default()
 }
 
-fn jobs(run: &RunTold, screen: &Screen) -> Table {
+fn jobs(run: &RunActivity, screen: &Screen) -> Table {
     let mut table = Table::new(["JOB", "STEP", "OUTCOME", "ATTEMPTS", "ENDED", "ID"]);
     for job in &run.jobs {
         table.row(of_job(job, screen));
@@ -204,7 +204,7 @@ fn jobs(run: &RunTold, screen: &Screen) -> Table {
 }
 
 /// The outcome of a job, with the reason of a failure.
-pub(crate) fn outcome(job: &JobTold, screen: &Screen) -> String {
+pub(crate) fn outcome(job: &JobActivity, screen: &Screen) -> String {
     match (&job.outcome, &job.detail) {
         (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
         (Some(outcome), None) => screen.state(outcome),
@@ -212,15 +212,15 @@ pub(crate) fn outcome(job: &JobTold, screen: &Screen) -> String {
     }
 }
 
-fn of_job(job: &JobTold, screen: &Screen) -> [String; 6] {
+fn of_job(job: &JobActivity, screen: &Screen) -> [String; 6] {
     let outcome = outcome(job, screen);
     let ended = job.ended_at.as_ref().map(moment).unwrap_or_default();
-    let of = job.of.clone().unwrap_or_default();
+    let of = job.name.clone().unwrap_or_default();
     [job.kind.clone(), of, outcome, job.attempts.to_string(), ended, job.job.to_string()]
 }
 
-fn of_component(component: &ComponentTold) -> [String; 3] {
-    let version = |version: &Option<VersionTold>| {
+fn of_component(component: &ComponentChange) -> [String; 3] {
+    let version = |version: &Option<DeployedVersion>| {
         let there = version.as_ref();
         there.map(|one| format!("version {} ({})", one.config_version, one.build))
     };
@@ -232,7 +232,7 @@ fn of_component(component: &ComponentTold) -> [String; 3] {
 }
 
 /// Positions of the events of a run.
-fn span(run: &RunTold) -> String {
+fn span(run: &RunActivity) -> String {
     let (Some(first), Some(last)) = (run.events.first(), run.events.last()) else {
         return String::new();
     };
@@ -244,7 +244,7 @@ fn span(run: &RunTold) -> String {
 }
 
 /// A table of events.
-pub(crate) fn events(all: &[EventTold]) -> Table {
+pub(crate) fn events(all: &[EventSummary]) -> Table {
     let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
     for event in all {
         table.row([

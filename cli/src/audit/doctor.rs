@@ -1,7 +1,7 @@
 //! `stead audit doctor`: the server checks all stored data with its current code.
 use cli::client::{harmless, server_events};
 use futures::{StreamExt, pin_mut};
-use schemas::control::audit::Examined;
+use schemas::control::audit::DoctorProgress;
 use serde_json::to_value;
 
 use super::tell;
@@ -13,7 +13,7 @@ pub(crate) async fn run(desk: &Desk) -> Result<(), Failure> {
     let bar = desk.screen.bar(0, "");
     let (mut text, mut last) = (String::new(), None);
     while let Some(event) = events.next().await {
-        let examined: Examined = serde_json::from_str(&event?.data)?;
+        let examined: DoctorProgress = serde_json::from_str(&event?.data)?;
         match examined.state.as_str() {
             "running" => {
                 bar.set_prefix(harmless(&examined.check));
@@ -37,7 +37,7 @@ pub(crate) async fn run(desk: &Desk) -> Result<(), Failure> {
     }
 }
 
-fn said(examined: &Examined) -> String {
+fn said(examined: &DoctorProgress) -> String {
     let mut text = match examined.findings.len() {
         0 => format!("{}: ok\n", examined.check),
         found => format!("{}: {}\n", examined.check, count(found as u64, "finding")),

@@ -14,7 +14,7 @@ pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text += "It contains the signing keys of the server. Protect it like the keys, away from this machine.\n";
+    text += "It contains the server's signing keys: store it securely, on another machine.\n";
     text += &format!("Test it: stead backup drill --from {}\n", out.display());
     text
 }
@@ -32,14 +32,13 @@ pub(crate) fn restored(report: &Report) -> String {
         }
     }
     text += &format!(
-        "A runner that knows a position after {} rejects this log. Raise the epoch to announce the restore:\n",
+        "Runners that have seen a position after {} reject this log. Announce the restore with a new epoch:\n",
         report.position
     );
     let url = report.database_owner_url.as_deref().unwrap_or("…");
     let epoch = report.next_epoch;
     text += &format!("  DATABASE_OWNER_URL={url} stead migrate --raise-epoch {epoch}\n");
-    text +=
-        "Then tell each customer the missing positions. The customer accepts the restored log:\n";
+    text += "Tell each customer which positions are missing; they accept the log with:\n";
     text += &format!("  stead-runner witness accept --epoch {epoch}\n");
     text
 }
@@ -55,20 +54,20 @@ fn whole(report: &Report) -> String {
     let mut text = reaches(report.position, &moment(&report.recorded_at));
     text += &format!("  Log             {}\n", report.log_id);
     text += &format!("  Root            {}\n", report.root);
-    text += &format!("  Matches         {} published checkpoints\n", report.seals);
+    text += &format!("  Agrees with     {} published checkpoints\n", report.checkpoints);
     for kept in &report.witnessed {
         let file = harmless(&kept.file);
         text += &match kept.missing {
-            None => format!("  Matches         {file}, at position {}\n", kept.position),
+            None => format!("  Agrees with     {file}, at position {}\n", kept.position),
             Some((first, last)) => format!(
                 "  Missing         positions {first} to {last}: the log contained them when {file} was signed\n"
             ),
         };
     }
-    if !report.forged.is_empty() {
-        let places: Vec<_> = report.forged.iter().map(u64::to_string).collect();
+    if !report.forged_reports.is_empty() {
+        let places: Vec<_> = report.forged_reports.iter().map(u64::to_string).collect();
         text += &format!(
-            "  Forged reports  position {}: see `stead audit verify` for details\n",
+            "  Forged reports  position {}: their runner did not sign them; see `stead audit verify`\n",
             places.join(", ")
         );
     }

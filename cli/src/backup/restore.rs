@@ -59,15 +59,15 @@ pub(crate) struct Report {
     #[serde(with = "schemas::moment")]
     pub(crate) recorded_at: DateTime<Utc>,
     pub(crate) root: String,
-    /// Number of published checkpoints that the log matches.
-    pub(crate) seals: u64,
+    /// Number of published checkpoints that the log agrees with.
+    pub(crate) checkpoints: u64,
     pub(crate) witnessed: Vec<backup::Reached>,
-    /// Positions of forged reports.
-    pub(crate) forged: Vec<u64>,
+    /// Positions of reports that their runner did not sign.
+    pub(crate) forged_reports: Vec<u64>,
     pub(crate) took_ms: u64,
-    /// Value for `stead migrate --raise-epoch`.
+    /// What `stead migrate --raise-epoch` takes.
     pub(crate) next_epoch: u64,
-    /// URL of the private Postgres, as the owner of the tables.
+    /// The private Postgres, as the owner of the tables.
     pub(crate) database_owner_url: Option<String>,
 }
 
@@ -133,9 +133,9 @@ impl Filled {
             position: source.manifest.position,
             recorded_at: source.manifest.recorded_at,
             root: hex::encode(source.checkpoint.root),
-            seals: restored.seals,
+            checkpoints: restored.seals,
             witnessed: restored.witnessed,
-            forged: restored.forged,
+            forged_reports: restored.forged,
             took_ms: u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX),
             next_epoch: restored.next_epoch,
         }

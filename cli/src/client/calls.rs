@@ -8,7 +8,7 @@ use domain::{
 use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
-    Because, Done, Listing, Page, apps, audit, builds, bundles, history, installs, jobs,
+    Done, Listing, Page, ReasonBody, apps, audit, builds, bundles, history, installs, jobs,
     projections, runners, runs, subjects, tokens,
 };
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl Client {
     }
 
     /// Deletes the key of a data subject, so that its data is permanently unreadable.
-    pub async fn shred(&self, subject: SubjectId, why: &Because) -> Said<Done> {
+    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
     }
 
@@ -58,7 +58,7 @@ impl Client {
     }
 
     /// Returns one config version with its whole config.
-    pub async fn version(&self, app: &str, version: u32) -> Said<apps::VersionShown> {
+    pub async fn version(&self, app: &str, version: u32) -> Said<apps::ConfigVersionDetail> {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
@@ -195,7 +195,7 @@ impl Client {
     }
 
     /// Retries a run, as a new run.
-    pub async fn retry_run(&self, run: RunId, why: &Because) -> Said<runs::RunRequested> {
+    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> Said<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
     }
 
@@ -249,7 +249,7 @@ impl Client {
 
     /// Runs a control command on a runner: `disable`, `enable`, `drain`, `resume`, `rekey` or
     /// `revoke`.
-    pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &Because) -> Said<Done> {
+    pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
     }
 
@@ -289,15 +289,15 @@ impl Client {
     }
 
     /// Returns the changes of an aggregate between two points, with its history.
-    pub async fn between(&self, which: &history::BetweenQuery) -> Said<history::Between> {
+    pub async fn between(&self, which: &history::StreamDiffQuery) -> Said<history::StreamDiff> {
         self.get("/v1/audit/diff", which).await
     }
 
     /// Returns the changes of every install between two points.
     pub async fn installs_between(
         &self,
-        which: &history::InstallsBetweenQuery,
-    ) -> Said<history::InstallsBetween> {
+        which: &history::InstallsDiffQuery,
+    ) -> Said<history::InstallsDiff> {
         self.get("/v1/audit/diff/installs", which).await
     }
 
@@ -313,7 +313,7 @@ impl Client {
 
     /// Streams the rows of a projection at an earlier point and the progress, as server-sent
     /// events.
-    pub async fn look(&self, name: &str, which: &projections::LookQuery) -> Said<Response> {
+    pub async fn look(&self, name: &str, which: &projections::RowsQuery) -> Said<Response> {
         let path = format!("/v1/projections/{name}/rows");
         self.open(Method::GET, &path, which, EVENT_STREAM, None).await
     }
@@ -352,7 +352,11 @@ impl Client {
     }
 
     /// Renames a principal, or deletes its name.
-    pub async fn name_principal(&self, id: PrincipalId, ask: &tokens::NamePrincipal) -> Said<Done> {
+    pub async fn name_principal(
+        &self,
+        id: PrincipalId,
+        ask: &tokens::RenamePrincipal,
+    ) -> Said<Done> {
         self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
     }
 
@@ -374,7 +378,7 @@ impl Client {
     }
 
     /// Revokes an enrolment token.
-    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &Because) -> Said<Done> {
+    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &ReasonBody) -> Said<Done> {
         self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }
 

@@ -11,7 +11,7 @@ use proof::{
     bundle::{Annotations, Bundle, Content, Event, Subject},
     report::{self, Reports, Tally},
 };
-use schemas::control::history::{EventTold, RunTold};
+use schemas::control::history::{EventSummary, RunActivity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,9 +25,9 @@ const ENCRYPTED: &str = "[encrypted]";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProvenHistory {
     /// Runs with their events and results.
-    pub runs: Vec<RunTold>,
+    pub runs: Vec<RunActivity>,
     /// Events that belong to no run.
-    pub other_events: Vec<EventTold>,
+    pub other_events: Vec<EventSummary>,
     /// Jobs whose result is signed by the runner that ran them, checked with the key of its enrolment.
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use schemas::control::{
     apps::{DiffQuery, InputDifference},
     installs::UpdateInstall,
-    runs::{RequestRun, RunAsked},
+    runs::{RequestRun, RequestedKind},
 };
 
 use crate::{apps::diff_text, failure::Failure, render::Output, runs::or_nothing, settings::Desk};
@@ -220,7 +220,7 @@ pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> 
     let which =
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
     let diff = desk.client.diff(&install.app.to_string(), &which).await?;
-    if desk.screen.output == Output::Table {
+    if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
         desk.screen.one(&diff, |screen| {
             let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
@@ -274,7 +274,7 @@ async fn to_version(
 pub(crate) async fn operate(
     desk: &Desk,
     ask: Operation,
-    kind: RunAsked,
+    kind: RequestedKind,
     components: Vec<String>,
     action: Option<String>,
 ) -> Result<(), Failure> {

@@ -37,7 +37,7 @@ pub(crate) fn of(install: &Install, screen: &Screen) -> String {
     for run in &install.runs {
         line("run", &format!("{run} (stead runs show {run})"));
     }
-    line("stack", &pairs(&install.stack));
+    line("stack", &pairs(&install.stack_outputs));
     line("inputs", &pairs(&install.inputs));
     let parts: Vec<_> = install.sandbox.iter().chain(&install.components).collect();
     if !parts.is_empty() {
@@ -66,7 +66,7 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
         if part.disabled {
             state += " (disabled)";
         }
-        if let Some(run) = &part.held_by {
+        if let Some(run) = &part.reserved_by {
             state += &format!(" (held by {run})");
         }
         table.row([

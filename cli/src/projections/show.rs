@@ -1,7 +1,7 @@
 //! `stead projections show`: prints rows, now or at an earlier point.
 use cli::client::{harmless, server_events};
 use futures::{StreamExt, pin_mut};
-use schemas::control::projections::{Look, LookQuery, LookedRow};
+use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 
 use crate::{
     failure::Failure,
@@ -18,13 +18,13 @@ pub(crate) async fn run(
 ) -> Result<(), Failure> {
     let (position, time) = as_of.map_or((None, None), At::parts);
     let one = key.clone();
-    let query = LookQuery { key, position, time, min_position: None };
+    let query = RowsQuery { key, position, time, min_position: None };
     let looks = server_events(desk.client.look(name, &query).await?);
     pin_mut!(looks);
     let bar = desk.screen.bar(0, name);
-    let (mut rows, mut last) = (Vec::<LookedRow>::new(), None::<Look>);
+    let (mut rows, mut last) = (Vec::<ProjectionRow>::new(), None::<RowsProgress>);
     while let Some(event) = looks.next().await {
-        let mut look: Look = serde_json::from_str(&event?.data)?;
+        let mut look: RowsProgress = serde_json::from_str(&event?.data)?;
         let more = std::mem::take(&mut look.rows);
         match (look.state.as_str(), desk.screen.output) {
             ("replaying", _) => {
@@ -71,9 +71,9 @@ pub(crate) async fn run(
     }
 }
 
-fn table(rows: &[LookedRow]) -> Table {
+fn table(rows: &[ProjectionRow]) -> Table {
     let mut table = Table::new(["KEY", "ROW"]);
-    for LookedRow { key, row } in rows {
+    for ProjectionRow { key, row } in rows {
         table.row([harmless(key), harmless(row.get())]);
     }
     table

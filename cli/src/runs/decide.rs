@@ -82,11 +82,11 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
     let run = desk.client.run(find(desk, &ask.run).await?).await?;
     let steps = waiting(&run, ask.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let (id, mut all) = (run.run.id, Vec::new());
+    let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
     for (step, digest) in named(&run, &steps, &ask, asks)? {
         let unread = !ask.all && ask.digests.is_empty();
         if unread && !reads(desk, (&run, step), verdict, &digest).await? {
-            desk.screen.remark(&format!("{} still waits for approval.", step.name));
+            declined.push(step.name.as_str());
             continue;
         }
         let (step, reason) = (step, ask.reason.clone());
@@ -107,8 +107,14 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
             Output::Json => all.push(said),
         }
     }
-    if desk.screen.output == Output::Json && !ask.wait {
+    if desk.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
         desk.screen.one(&all, |_| String::new())?;
+    }
+    if !declined.is_empty() {
+        let (past, names) = (verdict.past(), declined.join(", "));
+        return Err(Failure::Outcome(format!(
+            "not {past}: {names}; the plan still waits for a decision"
+        )));
     }
     if ask.wait { until_finished(desk, id).await } else { Ok(()) }
 }
@@ -154,7 +160,7 @@ fn named<'r>(
             let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
             step.ok_or_else(|| {
                 Failure::NotFound(format!(
-                    "no plan of {id} with digest {digest} waits for approval\n  try: `stead runs show {id} --plans`"
+                    "no waiting plan of {id} has the digest {digest}\n  try: `stead runs show {id} --plans` shows the waiting plans"
                 ))
             })
         };
@@ -162,7 +168,7 @@ fn named<'r>(
     }
     if !ask.all && !asks {
         return Err(Failure::Usage(format!(
-            "no terminal: pass --digest or --all\n  try: `stead runs show {id} --plans` to read the plans"
+            "no terminal: pass --digest or --all\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
         )));
     }
     let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));
@@ -170,7 +176,7 @@ fn named<'r>(
     if planned.is_empty() {
         let names: Vec<_> = steps.iter().map(|step| step.name.as_str()).collect();
         return Err(Failure::NotFound(format!(
-            "{} has no plan yet\n  try: `stead runs show {id}` to see what it waits for",
+            "no plan of {} yet\n  try: `stead runs show {id}` shows the reason it waits",
             names.join(", ")
         )));
     }

@@ -11,7 +11,10 @@ use nix::sys::termios::{FlushArg, tcflush};
 use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
-use super::{picture, watch};
+use super::{
+    picture,
+    watch::{self, Hints},
+};
 use crate::{
     failure::Failure,
     render::{Output, write},
@@ -32,14 +35,14 @@ pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(),
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !ask.all && !asks {
         return Err(Failure::Usage(
-            "cannot ask for confirmation: standard input or output is not a terminal\n  \
-             try: --all approves each plan of the run without a prompt"
+            "no terminal: pass --all\n  try: --all approves each plan of the run without a prompt"
                 .into(),
         ));
     }
     let run = watch::first(desk, named).await?;
     let mut decided = HashSet::new();
-    let followed = watch::follow(desk, run, async |now: &Run| {
+    // This command approves by itself: a hint to approve would only confuse.
+    let followed = watch::follow(desk, run, Hints::Hide, async |now: &Run| {
         decide(desk, now, &ask, &mut decided).await.map(|()| false)
     });
     tokio::select! {
@@ -69,7 +72,7 @@ async fn decide(
         if !confirmed(desk, (run, step), &digest, ask.all).await? {
             let id = run.run.id;
             desk.screen.remark(&format!(
-                "{} still waits for approval. Deny it in another terminal, or stop this command with Ctrl-C: stead runs deny {id} --step {}",
+                "Not approved: {}. Its plan still waits; to deny it: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;
@@ -113,7 +116,7 @@ async fn confirmed(
     let summary = desk.client.plan(run.run.id, step.id).await?;
     let shown = picture::plan(&step.name, &summary, &desk.screen);
     if all {
-        if desk.screen.output == Output::Table {
+        if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
             write(&format!("{shown}  plan {digest}\n"))?;
         }
         return Ok(true);

@@ -30,7 +30,7 @@ pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
         }
         if !said {
             desk.screen.remark(&format!(
-                "{named} has no run yet. To see the reason: stead installs show {named}"
+                "{named} has no run yet; `stead installs show {named}` shows what it waits for"
             ));
         }
         said = true;
@@ -45,7 +45,14 @@ pub(crate) async fn until_finished(desk: &Desk, run: RunId) -> Result<(), Failur
 
 /// Follows a run to its end, or to the first plan that waits for approval.
 pub(crate) async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), Failure> {
-    follow(desk, run, async |_: &Run| Ok(until_approval)).await
+    follow(desk, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
+}
+
+/// Whether commands that approve a plan are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hints {
+    Show,
+    Hide,
 }
 
 /// Follows a run to its end. Calls `waiting` at each poll with a plan that waits for approval, and
@@ -53,6 +60,7 @@ pub(crate) async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Resu
 pub(crate) async fn follow(
     desk: &Desk,
     run: RunId,
+    hints: Hints,
     mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut bar = desk.screen.spinner("");
@@ -76,11 +84,8 @@ pub(crate) async fn follow(
                 Err(ClientError::Unreachable { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
-            bar.set_message(format!(
-                "{} of {} steps have finished",
-                now.run.steps_ended, now.run.steps
-            ));
-            let news = bar.suspend(|| shown.news(desk, &now));
+            bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
+            let news = bar.suspend(|| shown.news(desk, &now, hints));
             news?;
             let ended = outcome(&now);
             let mut asked = false;
@@ -118,12 +123,14 @@ struct Seen {
 
 impl Shown {
     /// Prints the steps that have changed since the last poll, and unchanged ones that wait.
-    fn news(&mut self, desk: &Desk, run: &Run) -> Result<(), Failure> {
+    fn news(&mut self, desk: &Desk, run: &Run, hints: Hints) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
             let seen = self.0.entry(step.id).or_default();
             let moved = seen.state != step.state;
-            let waiting = step.waiting.as_ref().filter(|w| w.on != "dependency");
+            // Both pass without an action of the user.
+            let passes = |on: &str| matches!(on, "dependency" | "server");
+            let waiting = step.waiting.as_ref().filter(|waiting| !passes(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
             let stuck =
@@ -136,7 +143,8 @@ impl Shown {
             seen.state.clone_from(&step.state);
             seen.waiting = waiting;
             if news {
-                tell(desk, run, step, width, stuck || asks || step.reason.is_some())?;
+                let hint = asks && hints == Hints::Show;
+                tell(desk, run, step, width, stuck || hint || step.reason.is_some())?;
             }
         }
         Ok(())
@@ -145,6 +153,7 @@ impl Shown {
 
 fn tell(desk: &Desk, run: &Run, step: &Step, width: usize, why: bool) -> Result<(), Failure> {
     match desk.screen.output {
+        Output::Table if desk.screen.is_quiet() => Ok(()),
         Output::Table => {
             let flat = Step { layer: 0, ..step.clone() };
             let mut text = picture::line(&flat, width, &desk.screen);

@@ -19,7 +19,7 @@ use super::{
 /// Reason of a wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
-    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `policies` or `resolution`.
+    /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
@@ -99,26 +99,26 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
                 Some(last) => on_runner(&format!(
                     "the runner has not called since {last}; start it or check its network"
                 )),
-                None => on_runner("the runner does not call; start it or check its network"),
+                None => on_runner("the runner is disconnected; start it or check its network"),
             },
-            Some("drained") => on_runner("the runner is drained and accepts no new jobs"),
+            Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has no free slot; it runs {held} other jobs");
+                let detail = format!("the runner has {held} other jobs and accepts this one later");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }
             Some(_) => match last {
                 Some(last) => on_runner(&format!(
-                    "the job is offered to the runner, which has not claimed it yet; last contact at {last}"
+                    "the job is offered to the runner and not claimed yet; last contact at {last}"
                 )),
-                None => on_runner("the job is offered to the runner, which has not claimed it yet"),
+                None => on_runner("the job is offered to the runner and not claimed yet"),
             },
         },
-        JobState::Disconnected => on_runner(
-            "the runner is disconnected; the job may still run, so the server waits for it",
-        ),
+        JobState::Disconnected => {
+            on_runner("the runner is disconnected; its job may still be running")
+        }
         JobState::OutcomeUnknown => {
-            let detail = "the outcome of the job is unknown; check its effects, then resolve it";
+            let detail = "the outcome of the job is unknown; check its effects, then resolve it: stead jobs resolve";
             Some(Waiting { job: Some(job.job), ..Waiting::of("resolution", detail) })
         }
         JobState::Claimed
@@ -161,8 +161,9 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
         }
         // The server continues such a step immediately. If it does not, the policies are delayed.
         StepState::Approved { .. } if around.run.state.outcome.is_none() => {
-            let detail = "the plan is approved and its apply is about to be queued; if that takes long, `stead projections list` shows the lag of the policies";
-            Some(Waiting::of("policies", detail))
+            let detail = "the plan is approved; the server queues its apply within seconds (if not, \
+                          `stead projections list` shows the lag of the policies)";
+            Some(Waiting::of("server", detail))
         }
         StepState::Approved { .. }
         | StepState::Succeeded { .. }

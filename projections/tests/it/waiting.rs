@@ -173,7 +173,7 @@ fn an_approved_step_waits_for_the_server_itself() {
         RunEvent::Approved { step: SANDBOX, digest: digest(4), by, reason: "ok".into() },
     ];
     let waiting = why(SANDBOX, &run(approved), &install(vec![])).unwrap();
-    assert_eq!(waiting.on, "policies");
+    assert_eq!(waiting.on, "server");
 }
 
 fn made() -> BuildEvent {
@@ -321,7 +321,7 @@ fn a_queued_job_says_when_its_runner_called_last() {
         let contact = Some(Contact { online, last });
         of_job(&queued, Some(Awaited { row: &active, contact }), 0).unwrap().detail
     };
-    let offered = "the job is offered to the runner, which has not claimed it yet";
+    let offered = "the job is offered to the runner and not claimed yet";
     assert_eq!(
         detail(true, Some(NOW)),
         format!("{offered}; last contact at 1970-01-01T00:00:00.000000Z")

@@ -65,14 +65,15 @@ pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode
 }
 
 fn list(data: &Data) -> anyhow::Result<String> {
-    let row =
-        |name: &str, mark: &str, blocked: &str| format!("{name:<24}  {mark:<48}  {blocked}\n");
-    let mut text = row("COMPONENT", "STATE", "BLOCKED BY");
+    let mut rows = vec![["COMPONENT", "STATE", "BLOCKED BY"].map(String::from)];
     for one in overview(&data.path("state"))? {
         let mark = one.mark.map_or_else(|error| error.to_string(), |mark| display(&mark));
-        text += &row(&one.component, &mark, one.blocked.as_deref().unwrap_or("-"));
+        rows.push([one.component, mark, one.blocked.unwrap_or_else(|| "-".into())]);
     }
-    Ok(text)
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let [name, mark] = [0, 1].map(|column| width(column).unwrap_or_default());
+    let row = |row: &[String; 3]| format!("{:<name$}  {:<mark$}  {}\n", row[0], row[1], row[2]);
+    Ok(rows.iter().map(row).collect())
 }
 
 fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyhow::Result<String> {
@@ -84,6 +85,10 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
         Choice { keep_current: true, .. } => Decision::KeepCurrent,
         Choice { .. } => Decision::NothingExists,
     };
+    let blocked = overview(&data.path("state"))?
+        .iter()
+        .any(|one| one.component == component && one.blocked.is_some());
+    let keeps = decision == Decision::KeepCurrent;
     let resolution = StateStore::new(&data.path("state"), &component).decide(decision)?;
     let now = display(resolution.mark());
     let StateMark { lineage, serial } = resolution.mark().clone();
@@ -102,7 +107,11 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
              {component} --{again} --reason TEXT`"
         )
     })?;
-    Ok(format!("Resolved the state of {component}: {now}\n"))
+    // The decision is recorded all the same: it may repeat one that the journal has only half.
+    Ok(match keeps && !blocked {
+        true => format!("No change: the state of {component} did not block plans: {now}\n"),
+        false => format!("Resolved the state of {component}: {now}\n"),
+    })
 }
 
 fn display(mark: &StateMark) -> String {

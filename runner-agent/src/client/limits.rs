@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
-    Claimed, Directive, Enrolled, LogAnswer, LogSettings, PendingCancel, PollAnswer, Rekeyed,
-    ReportAnswer, SessionOpened, TokenAnswer,
+    Claimed, Directive, Enrolled, LogResponse, LogSettings, PendingCancel, PollResponse, Rekeyed,
+    ReportResponse, SessionOpened, TokenResponse,
 };
 use serde::de::DeserializeOwned;
 
@@ -153,7 +153,7 @@ impl Response for Enrolled {
     }
 }
 
-impl Response for TokenAnswer {
+impl Response for TokenResponse {
     const BYTES: usize = 64 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {
@@ -182,7 +182,7 @@ impl Response for SessionOpened {
     }
 }
 
-impl Response for PollAnswer {
+impl Response for PollResponse {
     const BYTES: usize = 1024 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {
@@ -218,7 +218,7 @@ impl Response for Claimed {
     }
 }
 
-impl Response for ReportAnswer {
+impl Response for ReportResponse {
     const BYTES: usize = 64 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {
@@ -226,7 +226,7 @@ impl Response for ReportAnswer {
     }
 }
 
-impl Response for LogAnswer {
+impl Response for LogResponse {
     const BYTES: usize = 64 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {

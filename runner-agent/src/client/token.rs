@@ -8,7 +8,7 @@ use domain::ids::RunnerId;
 use reqwest::Method;
 use schemas::{
     problem::Problem,
-    runner::{SessionOpened, TokenAnswer, TokenAsk},
+    runner::{SessionOpened, TokenRequest, TokenResponse},
     token::{AUD_TOKEN, Assertion},
 };
 use tokio::sync::Mutex;
@@ -75,7 +75,7 @@ impl Tokens {
         Ok(token)
     }
 
-    async fn fetch(&self, client: &Client) -> Result<TokenAnswer, Refused> {
+    async fn fetch(&self, client: &Client) -> Result<TokenResponse, Refused> {
         let mut clock_corrected = false;
         // One for all rounds: a server that comes back must not meet everyone at once.
         let mut backoff = Backoff::new(super::IDLE_CAP);
@@ -94,7 +94,7 @@ impl Tokens {
         }
     }
 
-    async fn ask(&self, client: &Client, backoff: &mut Backoff) -> Result<TokenAnswer, Refused> {
+    async fn ask(&self, client: &Client, backoff: &mut Backoff) -> Result<TokenResponse, Refused> {
         let now = host::server_now().timestamp();
         let assertion = Assertion {
             sub: self.runner,
@@ -105,9 +105,9 @@ impl Tokens {
             generation: self.generation.load(Ordering::Relaxed),
         };
         let assertion = self.identity.assert(&assertion).map_err(|error| ours(&error))?;
-        let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenAsk { assertion });
+        let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
         let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
-        let answer = client.send_with::<TokenAnswer>(&ask, backoff).await?;
+        let answer = client.send_with::<TokenResponse>(&ask, backoff).await?;
         let body = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
         host::server_said(body.server_time);
         Ok(body)

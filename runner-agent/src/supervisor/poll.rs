@@ -2,7 +2,7 @@
 use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
-use schemas::runner::{Directive, Poll, PollAnswer, Pressure, SentDirective, SessionOpened};
+use schemas::runner::{Directive, Poll, PollResponse, Pressure, SentDirective, SessionOpened};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
@@ -81,7 +81,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<Ended> {
         next = Instant::now() + LEAST;
         let ask = ask(agent, &session, wait.take())?;
         tokio::select! {
-            answer = agent.client.send::<PollAnswer>(&ask.0) => match answer {
+            answer = agent.client.send::<PollResponse>(&ask.0) => match answer {
                 Ok(answer) => {
                     forget_acks(agent, &ask.1);
                     if let Some(body) = answer.body {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::TimeDelta;
 use reqwest::Method;
 use schemas::{
-    runner::{RekeyAsk, Rekeyed},
+    runner::{RekeyRequest, Rekeyed},
     token::{self, AUD_REKEY, Rekey},
 };
 use tracing::{info, warn};
@@ -79,7 +79,7 @@ async fn replaced(agent: &Agent) -> anyhow::Result<String> {
             identity_key: identity_key.clone(),
         };
         let assertion = agent.keys.identity.assert(&rekey)?;
-        let body = RekeyAsk { assertion, proof: token::sign(&rekey, &next.key)? };
+        let body = RekeyRequest { assertion, proof: token::sign(&rekey, &next.key)? };
         Ok(Ask::json(Method::POST, "/runner/v1/rekey", &body)?.without_token().idle())
     };
     let mut answer = agent.client.send_anew::<Rekeyed>(ask).await;

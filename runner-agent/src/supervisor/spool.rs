@@ -12,7 +12,7 @@ use reqwest::{
     Method,
     header::{CONTENT_ENCODING, CONTENT_RANGE, CONTENT_TYPE, HeaderName},
 };
-use schemas::runner::{EXECUTION, LOG_INTERVAL_MS, LogAnswer, LogSettings, REPR_DIGEST, log};
+use schemas::runner::{EXECUTION, LOG_INTERVAL_MS, LogResponse, LogSettings, REPR_DIGEST, log};
 use sha2::{Digest as _, Sha256};
 use tracing::{info, warn};
 
@@ -89,7 +89,7 @@ impl Upload {
         (job, execution): (JobId, ExecutionId),
         dir: &JobDir,
         now: bool,
-    ) -> Result<Option<LogAnswer>, SpoolError> {
+    ) -> Result<Option<LogResponse>, SpoolError> {
         let (length, enough) = match File::open(dir.log()) {
             Ok(file) => (file.metadata()?.len(), self.settings.chunk_bytes.max(1)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -103,7 +103,7 @@ impl Upload {
         let mut chunk = vec![0; usize::try_from(waiting.min(self.chunk)).unwrap_or(usize::MAX)];
         File::open(dir.log())?.read_exact_at(&mut chunk, self.have)?;
         let ask = self.ask(&chunk, job, execution)?;
-        match client.send::<LogAnswer>(&ask).await {
+        match client.send::<LogResponse>(&ask).await {
             Ok(answer) => {
                 if let Some(interval) = answer.number(LOG_INTERVAL_MS) {
                     self.settings.interval_ms = interval.clamp(50, 60_000);

@@ -21,8 +21,8 @@ use runner_agent::{
 use schemas::{
     keys::KeyList,
     runner::{
-        Claimed, Enrolled, JobKind, LogAnswer, PollAnswer, Rekeyed, ReportAnswer, SessionOpened,
-        TokenAnswer,
+        Claimed, Enrolled, JobKind, LogResponse, PollResponse, Rekeyed, ReportResponse,
+        SessionOpened, TokenResponse,
     },
 };
 use serde_json::{Value, json};
@@ -184,7 +184,7 @@ fn said(time: chrono::DateTime<chrono::Utc>) {
 fn fuzz_pentest_token() {
     let good =
         json!({"access_token": "t", "expires_in_s": 900, "server_time": "2026-11-21T00:00:00Z"});
-    fuzz(good, |token: TokenAnswer| said(token.server_time));
+    fuzz(good, |token: TokenResponse| said(token.server_time));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn fuzz_pentest_poll() {
         {"id": "3", "type": "offer", "job": format!("job_{ID}"), "kind": "plan", "deadline": "2026-11-21T01:00:00Z"},
         {"id": "4", "type": "upgrade", "version": "1", "digest": "d", "by": "2026-11-21T01:00:00Z"}],
         "leases": [{"job": format!("job_{ID}"), "remaining_ms": 1}], "next": {"wait_s": 50, "delay_ms": 0}});
-    fuzz(good, |poll: PollAnswer| {
+    fuzz(good, |poll: PollResponse| {
         said(poll.server_time);
         use_poll(poll.next.wait_s.unwrap_or_default(), poll.next.delay_ms);
         for sent in poll.directives {
@@ -266,7 +266,7 @@ fn fuzz_pentest_claimed() {
 fn fuzz_pentest_report_answer() {
     fuzz(
         json!({"job_state": "running", "committed_bytes": 7, "cancel": cancel()}),
-        |answer: ReportAnswer| {
+        |answer: ReportResponse| {
             if let Some(cancel) = answer.cancel {
                 order(cancel.reason, cancel.grace_s);
             }
@@ -276,7 +276,7 @@ fn fuzz_pentest_report_answer() {
 
 #[test]
 fn fuzz_pentest_log_answer() {
-    fuzz(json!({"committed_bytes": 7, "cancel": cancel()}), |answer: LogAnswer| {
+    fuzz(json!({"committed_bytes": 7, "cancel": cancel()}), |answer: LogResponse| {
         if let Some(cancel) = answer.cancel {
             order(cancel.reason, cancel.grace_s);
         }

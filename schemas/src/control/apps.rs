@@ -54,7 +54,7 @@ pub struct ConfigVersion {
 
 /// Config version with the content of its directory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VersionShown {
+pub struct ConfigVersionDetail {
     /// The version.
     pub version: ConfigVersion,
     /// Parsed configuration, the object that `stead apps inspect` prints for the directory.

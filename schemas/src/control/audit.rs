@@ -212,7 +212,7 @@ pub struct ChangesQuery {
 
 /// Progress of `POST /v1/audit/doctor`. The last document has `state` `done` or `failed`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Examined {
+pub struct DoctorProgress {
     /// Check: `log`, `checkpoints`, `events`, the name of a projection, or `all` in the last document.
     pub check: String,
     /// `running`, `checked`, `done` or `failed`.

@@ -14,7 +14,7 @@ use crate::moment;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct BetweenQuery {
+pub struct StreamDiffQuery {
     /// Stream, `<aggregate type>/<aggregate id>`. The name of an install or an app is accepted in
     /// place of its id.
     pub stream: String,
@@ -39,7 +39,7 @@ pub struct BetweenQuery {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct InstallsBetweenQuery {
+pub struct InstallsDiffQuery {
     /// Start position. Events after it count as changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from_position: Option<u64>,
@@ -66,14 +66,14 @@ pub struct InstallsBetweenQuery {
 
 /// Changes of all installs between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct InstallsBetween {
+pub struct InstallsDiff {
     /// Start point, exclusive. It determines every `before` value.
     pub from: Point,
     /// End point, inclusive. It determines every `after` value.
     pub to: Point,
     /// Installs with an event between the points, of the install or of one of its runs, sorted by
     /// id.
-    pub items: Vec<Between>,
+    pub items: Vec<StreamDiff>,
     /// Cursor of the next page. Absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -81,7 +81,7 @@ pub struct InstallsBetween {
 
 /// Changes of one aggregate between two points.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Between {
+pub struct StreamDiff {
     /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
     /// Name of the install or app.
@@ -97,9 +97,9 @@ pub struct Between {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_changes: u64,
     /// Events of the install or run between the points, grouped by run.
-    pub runs: Vec<RunTold>,
+    pub runs: Vec<RunActivity>,
     /// Events in between that belong to no run.
-    pub other_events: Vec<EventTold>,
+    pub other_events: Vec<EventSummary>,
     /// Last position whose events are all listed. Less than `to` when the response has reached its limit: continue with
     /// `from_position` = this.
     pub complete_through: u64,
@@ -131,7 +131,7 @@ pub struct FieldChanged {
 
 /// Run between two points, with its events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RunTold {
+pub struct RunActivity {
     /// Id of the run.
     #[schema(value_type = String)]
     pub run: RunId,
@@ -158,23 +158,23 @@ pub struct RunTold {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub ended_at: Option<DateTime<Utc>>,
     /// Approvals, denials, cancels, retries and resolutions, also those before the first point.
-    pub interventions: Vec<WordTold>,
+    pub interventions: Vec<Intervention>,
     /// Jobs with an event between the points.
-    pub jobs: Vec<JobTold>,
+    pub jobs: Vec<JobActivity>,
     /// Components that the run changed, or started to change, between the points.
-    pub components: Vec<ComponentTold>,
+    pub components: Vec<ComponentChange>,
     /// Events of the run between the points.
-    pub events: Vec<EventTold>,
+    pub events: Vec<EventSummary>,
 }
 
 /// Decision of a principal, or of a policy, about a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct WordTold {
+pub struct Intervention {
     /// Kind: `approved`, `denied`, `expired`, `cancel_requested`, `retried` or `resolved`.
     pub kind: String,
     /// Component or action of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub step_name: Option<String>,
     /// Digest of the plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -196,7 +196,7 @@ pub struct WordTold {
 
 /// Job of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct JobTold {
+pub struct JobActivity {
     /// Id of the job.
     #[schema(value_type = String)]
     pub job: JobId,
@@ -204,7 +204,7 @@ pub struct JobTold {
     pub kind: String,
     /// Name of the component or action of its step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub of: Option<String>,
+    pub name: Option<String>,
     /// Id of the last runner that had the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -227,15 +227,15 @@ pub struct JobTold {
 
 /// Change of a component or of the sandbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ComponentTold {
+pub struct ComponentChange {
     /// Name of the component.
     pub name: String,
     /// State before. Absent if nothing was deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<VersionTold>,
+    pub before: Option<DeployedVersion>,
     /// State after. Absent if nothing is deployed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub after: Option<VersionTold>,
+    pub after: Option<DeployedVersion>,
     /// True if the actual state is unknown, because an apply is in progress or has failed.
     #[serde(default)]
     pub incomplete: bool,
@@ -243,7 +243,7 @@ pub struct ComponentTold {
 
 /// Deployed state of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct VersionTold {
+pub struct DeployedVersion {
     /// Config version that it was deployed from.
     pub config_version: u32,
     /// Id of the deployed build.
@@ -253,7 +253,7 @@ pub struct VersionTold {
 
 /// Event in a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct EventTold {
+pub struct EventSummary {
     /// Position of the event in the log.
     pub position: u64,
     /// Recording time.

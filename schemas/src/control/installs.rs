@@ -112,10 +112,9 @@ pub struct Install {
     pub auto_approve: bool,
     /// Values of the inputs, including defaults.
     pub inputs: BTreeMap<String, Value>,
-    /// Outputs of the customer's stack, such as account and region. The runner reports them at
-    /// enrolment, or a user sets them.
-    pub stack: BTreeMap<String, Value>,
-    /// Id of its runner, after enrolment.
+    /// Outputs of the customer's stack, reported by the runner at enrolment or set by hand: account, region …
+    pub stack_outputs: BTreeMap<String, Value>,
+    /// Its runner, once enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
@@ -171,7 +170,7 @@ pub struct InstallComponent {
     /// Id of the run that holds the component's reservation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub held_by: Option<RunId>,
+    pub reserved_by: Option<RunId>,
 }
 
 /// Filters and pagination of installs.

@@ -78,7 +78,7 @@ pub struct Progress {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct LookQuery {
+pub struct RowsQuery {
     /// Key of the only row to return, an id. Default: all rows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
@@ -95,7 +95,7 @@ pub struct LookQuery {
 
 /// Part of a projection as of a position. The last message has `state` `done` or `failed`.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Look {
+pub struct RowsProgress {
     /// State: `replaying`, `rows`, `done` or `failed`.
     pub state: String,
     /// Number of events processed.
@@ -109,7 +109,7 @@ pub struct Look {
     pub recorded_at: Option<DateTime<Utc>>,
     /// Next rows, sorted by key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rows: Vec<LookedRow>,
+    pub rows: Vec<ProjectionRow>,
     /// Explanation of a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
@@ -117,7 +117,7 @@ pub struct Look {
 
 /// Row of a projection.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct LookedRow {
+pub struct ProjectionRow {
     /// Key of the row.
     pub key: String,
     /// Content of the row as of the position.

@@ -54,7 +54,7 @@ pub struct Runner {
     pub last_contact: Option<DateTime<Utc>>,
     /// Time since which the runner has made no call.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
-    pub silent_since: Option<DateTime<Utc>>,
+    pub disconnected_since: Option<DateTime<Utc>>,
 }
 
 /// Latest signed heads of a runner's journals, newest first. There is one head for each journal
@@ -62,12 +62,12 @@ pub struct Runner {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct JournalHeads {
     /// Journal heads.
-    pub heads: Vec<KeptHead>,
+    pub heads: Vec<ReceivedJournalHead>,
 }
 
 /// Stored head of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct KeptHead {
+pub struct ReceivedJournalHead {
     /// Id of the journal.
     pub journal_id: String,
     /// Number of entries that the head covers.

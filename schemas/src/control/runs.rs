@@ -15,7 +15,7 @@ use crate::moment;
 #[serde(deny_unknown_fields)]
 pub struct RequestRun {
     /// Operation.
-    pub kind: RunAsked,
+    pub kind: RequestedKind,
     /// Components for `deploy`, which also includes their dependents. Default: all. Not allowed for
     /// other operations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -33,7 +33,7 @@ pub struct RequestRun {
 /// result from a change of the install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RunAsked {
+pub enum RequestedKind {
     /// Provisions the sandbox, then every component.
     Provision,
     /// Provisions the existing sandbox and components again.

@@ -58,7 +58,7 @@ pub struct TokenCreated {
 /// Change of a principal's display name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NamePrincipal {
+pub struct RenamePrincipal {
     /// New display name. Absent: erases the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 80)]

@@ -64,7 +64,7 @@ pub struct Enrolled {
 /// Responses: 200 [`Rekeyed`]; 401 if a signature is missing or too old; 403 if the runner was
 /// revoked; 409 if the runner had this key before.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RekeyAsk {
+pub struct RekeyRequest {
     /// Assertion ([`crate::token::RekeyAssertion`]), signed by the old identity key.
     pub assertion: String,
     /// The same assertion, signed by the new identity key.
@@ -89,7 +89,7 @@ pub struct Rekeyed {
 /// Responses: 200 [`TokenResponse`]; 401 if the assertion has a wrong signature, is too old or was
 /// used before; 403 if the runner was revoked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TokenAsk {
+pub struct TokenRequest {
     /// Assertion ([`crate::token::TokenAssertion`]), signed by the identity key.
     pub assertion: String,
 }
@@ -97,7 +97,7 @@ pub struct TokenAsk {
 /// Response to [`TokenRequest`]. A 401 that is caused by a wrong clock also carries `server_time`
 /// in the problem.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct TokenAnswer {
+pub struct TokenResponse {
     /// Access token for the header `Authorization: Bearer`.
     pub access_token: String,
     /// Remaining lifetime in seconds.

@@ -37,7 +37,7 @@ impl Default for LogSettings {
 
 /// Response to a stored chunk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LogAnswer {
+pub struct LogResponse {
     /// Log bytes that the server has stored durably.
     pub committed_bytes: u64,
     /// Cancel request for this execution, if one is pending.

@@ -218,7 +218,7 @@ pub struct Pressure {
 
 /// Response to [`Poll`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct PollAnswer {
+pub struct PollResponse {
     /// Time on the server.
     #[serde(with = "moment")]
     pub server_time: DateTime<Utc>,
@@ -340,7 +340,7 @@ mod tests {
     fn a_directive_of_a_later_version_is_read_and_left_alone() {
         let text = r#"{"server_time":"2026-01-01T00:00:00Z","directives":[{"id":"1","type":"dance","to":7},
             {"id":"2","type":"resume"},{"id":"3","type":"drain","reason":"r","more":true}],"new":1}"#;
-        let answer: PollAnswer = serde_json::from_str(text).unwrap();
+        let answer: PollResponse = serde_json::from_str(text).unwrap();
         let read: Vec<_> = answer.directives.into_iter().map(|sent| sent.directive).collect();
         let drain = Directive::Drain { reason: "r".into() };
         assert_eq!(read, [Directive::Unknown, Directive::Resume, drain]);

@@ -85,7 +85,7 @@ pub struct Consistency {
     pub path: Vec<String>,
 }
 
-/// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportAnswer`], also for a repeated one; 202 while the log is
+/// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportResponse`], also for a repeated one; 202 while the log is
 /// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced` with `job_state`, or
 /// `log_mismatch`; 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -227,7 +227,7 @@ impl Outcome {
 
 /// Response to a report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct ReportAnswer {
+pub struct ReportResponse {
     /// State of the job.
     #[serde(default)]
     pub job_state: String,

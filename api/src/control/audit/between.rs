@@ -11,7 +11,7 @@ use projections::{
     differ::{FieldChange, differences},
     history::{self, History},
 };
-use schemas::control::history::{Between, BetweenQuery, FieldChanged};
+use schemas::control::history::{FieldChanged, StreamDiff, StreamDiffQuery};
 use serde_json::Value;
 
 use super::{point, position, states};
@@ -31,10 +31,13 @@ const FIELDS: usize = 2_000;
 /// Of an install or a run: what happened meanwhile by run. Of another thing: its events. What is after
 /// `complete_through` is not listed; go on with `from_position` = `complete_through`.
 #[utoipa::path(
-    get, path = "/v1/audit/diff", tag = "audit", params(BetweenQuery),
-    responses((status = 200, body = Between)),
+    get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
+    responses((status = 200, body = StreamDiff)),
 )]
-pub async fn diff(State(app): State<App>, Query(which): Query<BetweenQuery>) -> Answer<Between> {
+pub async fn diff(
+    State(app): State<App>,
+    Query(which): Query<StreamDiffQuery>,
+) -> Answer<StreamDiff> {
     let stream = states::stream(&app, &which.stream).await?;
     let from = (which.from_position, which.from_time);
     let range = range(&app, from, (which.to_position, which.to_time)).await?;
@@ -67,7 +70,7 @@ pub(super) async fn of_stream(
     app: &App,
     stream: &StreamId,
     (from, to): (u64, u64),
-) -> Result<Between, Problem> {
+) -> Result<StreamDiff, Problem> {
     let before = states::as_of(app, stream, from).await?;
     let after = states::as_of(app, stream, to).await?;
     if after.sequence == 0 {
@@ -82,7 +85,7 @@ pub(super) async fn of_stream(
     let names = names::of(&app.pool, people(&history)).await?;
     let told = show::History { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
-    Ok(Between {
+    Ok(StreamDiff {
         stream: stream.to_string(),
         name,
         from: point(app, from).await?,

@@ -12,7 +12,7 @@ use event_log::{
 use futures::Stream;
 use projections::{RebuildError, Recorded};
 use proof::report::Tally;
-use schemas::control::audit::Examined;
+use schemas::control::audit::DoctorProgress;
 use tokio::sync::{
     OwnedSemaphorePermit,
     mpsc::{UnboundedSender, unbounded_channel},
@@ -38,7 +38,7 @@ const TOLD: usize = 100;
 /// nothing. Only one check runs on each server at a time, because it reads everything.
 #[utoipa::path(
     post, path = "/v1/audit/doctor", tag = "audit",
-    responses((status = 200, body = Examined, content_type = "text/event-stream")),
+    responses((status = 200, body = DoctorProgress, content_type = "text/event-stream")),
 )]
 pub async fn examine(
     State(app): State<App>,
@@ -47,17 +47,19 @@ pub async fn examine(
     let only = app.examining.clone().try_acquire_owned().map_err(|_| {
         Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
     })?;
-    let (said, mut heard) = unbounded_channel::<Examined>();
+    let (said, mut heard) = unbounded_channel::<DoctorProgress>();
     let looking = async move {
         let total = app.log().position();
         let mut look = Look { said, total, findings: vec![], only: Arc::new(only) };
         let state = match look.all(&app).await {
-            Ok(()) => Examined {
+            Ok(()) => DoctorProgress {
                 events: total,
                 findings: std::mem::take(&mut look.findings),
                 ..look.at("all", "done")
             },
-            Err(problem) => Examined { detail: Some(problem.detail), ..look.at("all", "failed") },
+            Err(problem) => {
+                DoctorProgress { detail: Some(problem.detail), ..look.at("all", "failed") }
+            }
         };
         let _ = look.said.send(state);
     };
@@ -100,7 +102,7 @@ fn is_other(error: &sqlx::Error) -> bool {
 }
 
 struct Look {
-    said: UnboundedSender<Examined>,
+    said: UnboundedSender<DoctorProgress>,
     total: u64,
     findings: Vec<String>,
     /// Permit for one check at a time.
@@ -134,14 +136,14 @@ impl Look {
         Ok(())
     }
 
-    fn at(&self, check: &str, state: &str) -> Examined {
+    fn at(&self, check: &str, state: &str) -> DoctorProgress {
         let (check, state, total) = (check.into(), state.into(), self.total);
-        Examined { check, state, events: 0, total, findings: vec![], detail: None }
+        DoctorProgress { check, state, events: 0, total, findings: vec![], detail: None }
     }
 
     fn checked(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
         let (events, found) = (self.total, findings.clone());
-        let told = Examined { events, findings: found, detail, ..self.at(check, "checked") };
+        let told = DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
         let _ = self.said.send(told);
         self.findings.extend(findings.into_iter().map(|finding| format!("{check}: {finding}")));
     }
@@ -215,7 +217,7 @@ impl Look {
                     break;
                 }
             }
-            let _ = self.said.send(Examined { events: at, ..self.at("events", "running") });
+            let _ = self.said.send(DoctorProgress { events: at, ..self.at("events", "running") });
         }
         if at < self.total {
             let after =

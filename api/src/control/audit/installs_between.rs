@@ -13,7 +13,7 @@ use domain::{
 };
 use event_log::{StreamId, archive::FLOOR, read::floor_of};
 use projections::views::runs;
-use schemas::control::history::{InstallsBetween, InstallsBetweenQuery};
+use schemas::control::history::{InstallsDiff, InstallsDiffQuery};
 use sqlx::Row as _;
 
 use super::{
@@ -61,13 +61,13 @@ impl Ranges {
 /// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
 /// each install that has an event in between, or whose run has one.
 #[utoipa::path(
-    get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsBetweenQuery),
-    responses((status = 200, body = InstallsBetween)),
+    get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
+    responses((status = 200, body = InstallsDiff)),
 )]
 pub async fn installs_diff(
     State(app): State<App>,
-    Query(which): Query<InstallsBetweenQuery>,
-) -> Answer<InstallsBetween> {
+    Query(which): Query<InstallsDiffQuery>,
+) -> Answer<InstallsDiff> {
     let limit = which.limit.unwrap_or(USUAL);
     if limit == 0 || limit > MOST {
         return Err(Problem::new(Code::BadRequest, format!("limit must be between 1 and {MOST}")));
@@ -99,7 +99,7 @@ pub async fn installs_diff(
         items.push(of_stream(&app, &StreamId::of::<Install>(install), range).await?);
     }
     let (from, to) = (point(&app, range.0).await?, point(&app, range.1).await?);
-    Ok(Json(InstallsBetween { from, to, items, next }))
+    Ok(Json(InstallsDiff { from, to, items, next }))
 }
 
 /// Returns the installs that have an event in between, or whose run has one.

@@ -7,7 +7,7 @@ use axum::{
 };
 use futures::Stream;
 use projections::{Past, RebuildError, as_of::PastRow};
-use schemas::control::projections::{Look, LookQuery, LookedRow};
+use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 use tokio::time::Instant;
 
 use super::known;
@@ -33,13 +33,13 @@ const KEY_BYTES: usize = 200;
 /// then a final message. Stops if the client disconnects.
 #[utoipa::path(
     get, path = "/v1/projections/{name}/rows", tag = "projections",
-    params(("name" = String, Path, description = "The projection's name"), LookQuery),
-    responses((status = 200, body = Look, content_type = "text/event-stream")),
+    params(("name" = String, Path, description = "The projection's name"), RowsQuery),
+    responses((status = 200, body = RowsProgress, content_type = "text/event-stream")),
 )]
 pub async fn rows(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(which): Query<LookQuery>,
+    Query(which): Query<RowsQuery>,
     who: Who,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     known(&app, &name).await?;
@@ -54,7 +54,7 @@ pub async fn rows(
     let position = audit::position(&app, which.position, which.time).await?;
     let recorded_at = audit::point(&app, position).await?.recorded_at;
     let mut past = Past::begin(app.log(), &name, position, which.key).await.map_err(refused)?;
-    let said = move |state: &str| Look {
+    let said = move |state: &str| RowsProgress {
         state: state.into(),
         events: 0,
         total: position,
@@ -73,7 +73,7 @@ pub async fn rows(
             match past.fold().await {
                 Ok(Some(folded)) if told.elapsed() >= EVERY => {
                     told = Instant::now();
-                    yield event(&Look { events: folded.events, ..said("replaying") });
+                    yield event(&RowsProgress { events: folded.events, ..said("replaying") });
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break None,
@@ -81,39 +81,39 @@ pub async fn rows(
             }
         };
         if let Some(detail) = failed {
-            yield event(&Look { detail: Some(detail), ..said("failed") });
+            yield event(&RowsProgress { detail: Some(detail), ..said("failed") });
             return;
         }
         loop {
             if let Err(problem) = who.still(&app) {
-                yield event(&Look { detail: Some(problem.detail), ..said("failed") });
+                yield event(&RowsProgress { detail: Some(problem.detail), ..said("failed") });
                 return;
             }
             match past.rows(ROWS).await {
                 Ok(rows) if rows.is_empty() => break,
                 Ok(rows) => {
                     let rows = rows.into_iter().map(shown).collect();
-                    yield event(&Look { events: position, rows, ..said("rows") });
+                    yield event(&RowsProgress { events: position, rows, ..said("rows") });
                 }
                 Err(error) => {
                     let detail = Some(Problem::from(error).detail);
-                    yield event(&Look { detail, ..said("failed") });
+                    yield event(&RowsProgress { detail, ..said("failed") });
                     return;
                 }
             }
         }
-        yield event(&Look { events: position, ..said("done") });
+        yield event(&RowsProgress { events: position, ..said("done") });
     };
     Ok(Sse::new(events).keep_alive(KeepAlive::default()))
 }
 
-fn event(look: &Look) -> Result<Event, Infallible> {
+fn event(look: &RowsProgress) -> Result<Event, Infallible> {
     let event = Event::default().event("look").json_data(look);
     Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
 }
 
-fn shown(row: PastRow) -> LookedRow {
-    LookedRow { key: row.key, row: row.data }
+fn shown(row: PastRow) -> ProjectionRow {
+    ProjectionRow { key: row.key, row: row.data }
 }
 
 fn refused(error: RebuildError) -> Problem {

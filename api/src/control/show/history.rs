@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use domain::{actor::Actor, ids::PrincipalId};
 use projections::history::{ComponentHistory, Happened, JobHistory, RunHistory, Version, Word};
 use schemas::control::history::{
-    ComponentTold, EventTold, JobTold, RunTold, VersionTold, WordTold,
+    ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
 
 use super::word;
@@ -17,10 +17,10 @@ pub struct History<'a> {
 
 impl History<'_> {
     /// Converts the history of a run.
-    pub fn run(&self, run: RunHistory) -> RunTold {
+    pub fn run(&self, run: RunHistory) -> RunActivity {
         let request = run.request;
         let by = request.as_ref().map_or(&Actor::System, |request| &request.by);
-        RunTold {
+        RunActivity {
             run: run.run,
             requested_by: by.to_string(),
             requested_by_name: self.name(by),
@@ -38,8 +38,8 @@ impl History<'_> {
     }
 
     /// Converts one event.
-    pub fn event(&self, event: Happened) -> EventTold {
-        EventTold {
+    pub fn event(&self, event: Happened) -> EventSummary {
+        EventSummary {
             position: event.position,
             recorded_at: event.at,
             event_type: event.event_type.into(),
@@ -50,10 +50,10 @@ impl History<'_> {
         }
     }
 
-    fn word(&self, said: Word) -> WordTold {
-        WordTold {
+    fn word(&self, said: Word) -> Intervention {
+        Intervention {
             kind: said.said.as_str().into(),
-            of: said.of,
+            step_name: said.of,
             digest: said.digest,
             by_name: self.name(&said.by),
             by: said.by.to_string(),
@@ -71,11 +71,11 @@ impl History<'_> {
     }
 }
 
-fn job(told: JobHistory) -> JobTold {
-    JobTold {
+fn job(told: JobHistory) -> JobActivity {
+    JobActivity {
         job: told.job,
         kind: told.kind.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
-        of: told.of,
+        name: told.of,
         runner: told.runner,
         attempts: told.attempts,
         outcome: told.outcome.map(|outcome| outcome.to_string()),
@@ -85,9 +85,9 @@ fn job(told: JobHistory) -> JobTold {
     }
 }
 
-fn component(told: ComponentHistory) -> ComponentTold {
-    let version = |Version { config_version, build }| VersionTold { config_version, build };
-    ComponentTold {
+fn component(told: ComponentHistory) -> ComponentChange {
+    let version = |Version { config_version, build }| DeployedVersion { config_version, build };
+    ComponentChange {
         name: told.name,
         before: told.before.map(version),
         after: told.after.map(version),

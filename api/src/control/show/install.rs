@@ -49,7 +49,7 @@ pub async fn install(
         config_version: state.sandbox.as_ref().map(|has| has.config_version),
         build: state.sandbox.as_ref().map(|has| has.build),
         outputs: state.sandbox.as_ref().map(|has| has.outputs.clone().into()).unwrap_or_default(),
-        held_by: state.sandbox_holder.map(|holder| holder.run),
+        reserved_by: state.sandbox_holder.map(|holder| holder.run),
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
     let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
@@ -80,10 +80,10 @@ pub async fn install(
         state: row.install_state().as_str().into(),
         auto_approve: state.auto_approve,
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
-        stack: state.stack_outputs().into(),
+        stack_outputs: state.stack_outputs().into(),
         runner: row.runner(),
         runner_state: runner.as_ref().map(|runner| match (runner.word(), contact) {
-            ("active", Some(Contact { online: false, .. })) => "silent".into(),
+            ("active", Some(Contact { online: false, .. })) => "disconnected".into(),
             (state, _) => state.into(),
         }),
         runner_last_contact: contact
@@ -124,7 +124,7 @@ fn component(
     kind: &str,
     has: Option<&Deployed>,
     torn_down: bool,
-    held_by: Option<RunId>,
+    reserved_by: Option<RunId>,
 ) -> InstallComponent {
     InstallComponent {
         name: name.into(),
@@ -139,7 +139,7 @@ fn component(
         config_version: has.map(|has| has.config_version),
         build: has.map(|has| has.build),
         outputs: has.map(|has| has.outputs.clone().into()).unwrap_or_default(),
-        held_by,
+        reserved_by,
     }
 }
 

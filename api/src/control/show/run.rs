@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::{JobId, StepId},
-    run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepState, Target},
+    run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepFailure, StepState, Target},
 };
 use projections::views::{
     installs, jobs, runs,
@@ -142,6 +142,7 @@ fn step_state(state: &StepState) -> &'static str {
         StepState::Executing { .. } => "running",
         StepState::RetryScheduled { .. } => "retry_scheduled",
         StepState::Succeeded { .. } => "succeeded",
+        StepState::Failed { reason: StepFailure::JobCancelled, .. } => "cancelled",
         StepState::Failed { .. } => "failed",
         StepState::Skipped { .. } => "skipped",
     }

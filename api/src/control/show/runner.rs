@@ -33,6 +33,6 @@ pub async fn runner(
         last_contact: contact.and_then(|contact| contact.last).or(row.state.disconnected_since),
         jobs,
         enrolled_at: row.enrolled_at,
-        silent_since: row.state.disconnected_since,
+        disconnected_since: row.state.disconnected_since,
     }))
 }

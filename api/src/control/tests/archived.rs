@@ -14,7 +14,7 @@ use proof::{
     key::Believed,
     range::{Head, Range},
 };
-use schemas::control::{audit::Examined, bundles::RangeQuery};
+use schemas::control::{audit::DoctorProgress, bundles::RangeQuery};
 use serde_json::json;
 
 use super::{
@@ -141,7 +141,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     verify(app.log(), 0, |_| {}).await.unwrap();
     let looks = server_events(owner.examine().await.unwrap());
     let last = looks.collect::<Vec<_>>().await.pop().unwrap().unwrap();
-    let examined: Examined = serde_json::from_str(&last.data).unwrap();
+    let examined: DoctorProgress = serde_json::from_str(&last.data).unwrap();
     assert_eq!((&*examined.state, examined.findings), ("done", vec![]));
     // A server whose open jobs are in a missing archive does not start, and reports the fix.
     let (there, away) = (directory.join("257-512"), directory.join("away"));

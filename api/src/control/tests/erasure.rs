@@ -15,7 +15,7 @@ use domain::{
 use event_log::{Commit, EventLog, Meta, blob, testing::Binaries, verify};
 use proof::bundle::Bundle;
 use schemas::control::{
-    Because,
+    ReasonBody,
     audit::AsOfQuery,
     bundles::BundleQuery,
     installs::{CreateInstall, UpdateInstall},
@@ -159,8 +159,8 @@ async fn erased(client: &Client, subject: SubjectId) -> Subject {
     panic!("timeout: the copies of {subject} are not erased");
 }
 
-fn why() -> Because {
-    Because { reason: Some("asked on 3 May".into()) }
+fn why() -> ReasonBody {
+    ReasonBody { reason: Some("asked on 3 May".into()) }
 }
 
 async fn started() -> (Started, Client) {

@@ -11,10 +11,10 @@ use proof::{
 use schemas::control::{
     audit::AsOfQuery,
     bundles::{BundleQuery, OtherEntries},
-    history::InstallsBetweenQuery,
+    history::InstallsDiffQuery,
     installs::UpdateInstall,
     runs::ApproveRun,
-    tokens::NamePrincipal,
+    tokens::RenamePrincipal,
 };
 
 use super::{
@@ -40,7 +40,7 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap();
-    let named = NamePrincipal { name: Some("Ann Lee".into()) };
+    let named = RenamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
@@ -105,12 +105,12 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     owner.create_install(&new_install("initech")).await.unwrap();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
-    let from = |position| InstallsBetweenQuery {
+    let from = |position| InstallsDiffQuery {
         from_position: Some(position),
         min_position: None,
-        ..InstallsBetweenQuery::default()
+        ..InstallsDiffQuery::default()
     };
-    let ids = |page: &schemas::control::history::InstallsBetween| -> Vec<Option<String>> {
+    let ids = |page: &schemas::control::history::InstallsDiff| -> Vec<Option<String>> {
         page.items.iter().map(|item| item.name.clone()).collect()
     };
     let all = owner.installs_between(&from(start)).await.unwrap();
@@ -119,15 +119,15 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     let changed: Vec<_> = all.items[0].changes.iter().map(|change| change.path.as_str()).collect();
     assert_eq!(changed, ["auto_approve"]);
 
-    let which = InstallsBetweenQuery { limit: Some(2), ..from(start) };
+    let which = InstallsDiffQuery { limit: Some(2), ..from(start) };
     let page = owner.installs_between(&which).await.unwrap();
     assert_eq!(ids(&page), names[..2]);
     let page_end = page.to.position;
-    let which = InstallsBetweenQuery { cursor: page.next, ..which };
+    let which = InstallsDiffQuery { cursor: page.next, ..which };
     let page = owner.installs_between(&which).await.unwrap();
     assert_eq!((ids(&page), page.next), (names[2..].to_vec(), None));
     // The second page uses the cached range.
-    let which = InstallsBetweenQuery {
+    let which = InstallsDiffQuery {
         to_position: Some(page_end),
         cursor: Some(acme.id.to_string()),
         ..from(start)
@@ -136,15 +136,15 @@ async fn what_changed_in_every_install_is_listed_by_page() {
     started.app().changed.keep((start, page_end), known.into());
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
     // Lists only installs with events in the range.
-    let which = InstallsBetweenQuery { to_position: Some(globex.position), ..from(start) };
+    let which = InstallsDiffQuery { to_position: Some(globex.position), ..from(start) };
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
     assert!(acme.position <= start);
-    let which = InstallsBetweenQuery { to_position: Some(start), ..from(start) };
+    let which = InstallsDiffQuery { to_position: Some(start), ..from(start) };
     assert!(owner.installs_between(&which).await.unwrap().items.is_empty());
     for wrong in [
-        InstallsBetweenQuery::default(),
-        InstallsBetweenQuery { limit: Some(51), ..from(0) },
-        InstallsBetweenQuery { cursor: Some("acme".into()), ..from(0) },
+        InstallsDiffQuery::default(),
+        InstallsDiffQuery { limit: Some(51), ..from(0) },
+        InstallsDiffQuery { cursor: Some("acme".into()), ..from(0) },
     ] {
         assert_eq!(refused(owner.installs_between(&wrong).await).0, 400, "{wrong:?}");
     }
@@ -163,11 +163,11 @@ async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
     let events = app.log().read_stream(&StreamId::of::<Run>(run), 0).await.unwrap();
     // The range contains one event, which belongs to the run.
     let requested = events[0].position;
-    let which = InstallsBetweenQuery {
+    let which = InstallsDiffQuery {
         from_position: Some(requested - 1),
         to_position: Some(requested),
         min_position: None,
-        ..InstallsBetweenQuery::default()
+        ..InstallsDiffQuery::default()
     };
     let listed = owner.installs_between(&which).await.unwrap().items;
     let names: Vec<_> = listed.iter().map(|item| item.name.as_deref()).collect();

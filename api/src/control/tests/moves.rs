@@ -15,12 +15,12 @@ use domain::{
 };
 use event_log::Meta;
 use schemas::control::{
-    Because,
+    ReasonBody,
     apps::{DiffQuery, InputDifference},
     audit::EventsQuery,
     installs::UpdateInstall,
     jobs::Cancel,
-    runs::{RequestRun, RunAsked},
+    runs::{RequestRun, RequestedKind},
 };
 use ulid::Ulid;
 
@@ -130,7 +130,7 @@ async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
     let (started, owner, made) = with_install().await;
     is_there(&started, made.id).await;
     let ask = RequestRun {
-        kind: RunAsked::Deploy,
+        kind: RequestedKind::Deploy,
         components: vec!["shop".into()],
         action: None,
         reason: Some("first".into()),
@@ -143,7 +143,7 @@ async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
     let asked = owner.events(&which).await.unwrap().items;
     assert_eq!(serde_json::to_value(&asked[0]).unwrap()["payload"]["force"], true);
 
-    let why = Because { reason: Some("quota was raised".into()) };
+    let why = ReasonBody { reason: Some("quota was raised".into()) };
     let again = owner.retry_run(first, &why).await.unwrap().run.unwrap();
     let shown = owner.run(again).await.unwrap();
     assert_eq!((shown.retry_of, shown.run.reason), (Some(first), why.reason.clone()));
@@ -202,8 +202,12 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
 #[tokio::test]
 async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_name() {
     let (_started, owner, made) = with_install().await;
-    let ask =
-        RequestRun { kind: RunAsked::Deprovision, components: vec![], action: None, reason: None };
+    let ask = RequestRun {
+        kind: RequestedKind::Deprovision,
+        components: vec![],
+        action: None,
+        reason: None,
+    };
     assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
     let gone = owner.install("acme").await.unwrap();
     assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
@@ -217,7 +221,7 @@ async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_n
 async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
     let (_started, owner, _made) = with_install().await;
     let teardown = RequestRun {
-        kind: RunAsked::Teardown,
+        kind: RequestedKind::Teardown,
         components: vec![],
         action: None,
         reason: Some("the end".into()),
@@ -299,7 +303,7 @@ async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
     assert!(names(again).await.contains(&"shop".to_string()));
     end(&owner, again).await;
     let ask = RequestRun {
-        kind: RunAsked::Deprovision,
+        kind: RequestedKind::Deprovision,
         components: vec![],
         action: None,
         reason: Some("over".into()),

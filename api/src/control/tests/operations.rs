@@ -100,7 +100,7 @@ async fn plans_that_wait_and_runs_that_fail_are_metrics() {
     let app = started.app();
     let text = metrics(&started).await;
     assert!(text.contains("stead_approvals_waiting 0\n"), "{text}");
-    assert!(text.contains("stead_approvals_oldest_seconds 0\n"), "{text}");
+    assert!(text.contains("stead_approvals_oldest_seconds 0.0\n"), "{text}");
     assert!(text.contains("stead_runners_disconnected 0\n"), "{text}");
     assert!(text.contains("stead_runs_failed_total{kind=\"provision\"} 0\n"), "{text}");
     // Given a plan that waits for approval, and a run whose input is not a number.

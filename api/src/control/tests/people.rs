@@ -16,7 +16,7 @@ use schemas::control::{
     Listing,
     audit::EventsQuery,
     runs::{ApproveRun, DenyRun, RunsQuery},
-    tokens::{CreateToken, NamePrincipal, Role},
+    tokens::{CreateToken, RenamePrincipal, Role},
 };
 use ulid::Ulid;
 
@@ -125,7 +125,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     assert!(export.contains(&ann.to_string()) && !export.contains("Ann Lee"));
 
     // A new name also applies to earlier actions. Then the name is removed.
-    let name = |name: Option<&str>| NamePrincipal { name: name.map(str::to_owned) };
+    let name = |name: Option<&str>| RenamePrincipal { name: name.map(str::to_owned) };
     assert!(owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
     assert!(!owner.name_principal(ann, &name(Some("Ann Kim"))).await.unwrap().changed);
     let by = async || owner.run(run).await.unwrap().dag[0].decision.clone().unwrap().by_name;

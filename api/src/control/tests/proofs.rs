@@ -3,7 +3,7 @@ use cli::client::{Client, Verifier, lines, server_events};
 use futures::{StreamExt, pin_mut};
 use proof::{Hash, checkpoint::Checkpoint, tree};
 use schemas::control::{
-    audit::{AsOfQuery, EventRecord, EventsQuery, Examined, ProofQuery},
+    audit::{AsOfQuery, DoctorProgress, EventRecord, EventsQuery, ProofQuery},
     installs::UpdateInstall,
     projections::{Progress, RebuildQuery},
     tokens::{CreateToken, Role},
@@ -162,7 +162,7 @@ async fn examined(owner: &Client) -> Vec<String> {
     pin_mut!(events);
     let mut last = None;
     while let Some(event) = events.next().await {
-        last = Some(serde_json::from_str::<Examined>(&event.unwrap().data).unwrap());
+        last = Some(serde_json::from_str::<DoctorProgress>(&event.unwrap().data).unwrap());
     }
     let last = last.unwrap();
     assert_eq!((last.check.as_str(), last.state.as_str()), ("all", "done"), "{last:?}");

@@ -6,7 +6,7 @@ use domain::ids::{PrincipalId, TokenId};
 use ed25519_dalek::SigningKey;
 use futures::StreamExt as _;
 use schemas::control::{
-    Because, Listing,
+    Listing, ReasonBody,
     audit::ChangesQuery,
     installs::UpdateInstall,
     tokens::{CreateToken, Role},
@@ -117,7 +117,7 @@ async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
 async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
     let (started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
-    let why = Because { reason: Some("sent to the wrong person".into()) };
+    let why = ReasonBody { reason: Some("sent to the wrong person".into()) };
     assert!(owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
     assert!(!owner.revoke_enrolment_token(enrolment.id, &why).await.unwrap().changed);
     let body = json!({"token": enrolment.token, "mode": "install", "version": "1.0.0",

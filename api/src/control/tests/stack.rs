@@ -85,7 +85,7 @@ async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() 
     };
     let expected = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
     assert_eq!(state().await.0, expected);
-    assert_eq!(owner.install("acme").await.unwrap().stack["region"], "eu-1");
+    assert_eq!(owner.install("acme").await.unwrap().stack_outputs["region"], "eu-1");
     let token = made.enrolment.unwrap().token;
     let many = enrol(&started, &token, json!({"big": "x".repeat(70_000)})).await;
     assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));

@@ -2,13 +2,13 @@
 use cli::client::server_events;
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
-    Because, Listing,
+    Listing, ReasonBody,
     apps::DiffQuery,
     audit::ChangesQuery,
     builds::BuildsQuery,
     installs::UpdateInstall,
     jobs::{Cancel, JobsQuery},
-    runs::{RequestRun, RunAsked, RunsQuery},
+    runs::{RequestRun, RequestedKind, RunsQuery},
 };
 
 use super::{bundle, new_install, owner, refused, with_install};
@@ -84,8 +84,12 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
     let state = owner.install_state("acme", &then).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"]["size"], "2");
 
-    let ask =
-        RequestRun { kind: RunAsked::Reprovision, components: vec![], action: None, reason: None };
+    let ask = RequestRun {
+        kind: RequestedKind::Reprovision,
+        components: vec![],
+        action: None,
+        reason: None,
+    };
     assert_eq!(refused(owner.request_run("acme", &ask).await), (409, "no_runner".into()));
     assert!(owner.runs(&RunsQuery::default()).await.unwrap().items.is_empty());
     let another = owner.create_enrolment_token("acme").await.unwrap().enrolment.unwrap();
@@ -169,8 +173,8 @@ async fn an_order_to_a_runner_that_does_not_exist_is_refused() {
     let (_started, owner, _) = with_install().await;
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     for verb in ["disable", "drain", "revoke"] {
-        let said = owner.order_runner(runner, verb, &Because::default()).await;
+        let said = owner.order_runner(runner, verb, &ReasonBody::default()).await;
         assert_eq!(refused(said).0, 404, "{verb}");
     }
-    assert_eq!(refused(owner.order_runner(runner, "dance", &Because::default()).await).0, 404);
+    assert_eq!(refused(owner.order_runner(runner, "dance", &ReasonBody::default()).await).0, 404);
 }

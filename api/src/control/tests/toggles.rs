@@ -5,7 +5,7 @@ use schemas::control::{
     apps::DiffQuery,
     audit::EventsQuery,
     installs::UpdateInstall,
-    runs::{RequestRun, RunAsked},
+    runs::{RequestRun, RequestedKind},
 };
 
 use super::{files, new_install, owner, refused, with_install};
@@ -117,7 +117,7 @@ async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
         .await
         .unwrap();
     let ask = RequestRun {
-        kind: RunAsked::Deploy,
+        kind: RequestedKind::Deploy,
         components: vec!["cache".into()],
         action: None,
         reason: None,

@@ -6,11 +6,11 @@ use domain::{job::Report, run::StepState};
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
     audit::{AsOfQuery, EventsQuery},
-    history::BetweenQuery,
+    history::StreamDiffQuery,
     installs::UpdateInstall,
-    projections::{Look, LookQuery, LookedRow, Progress, RebuildQuery},
+    projections::{Progress, ProjectionRow, RebuildQuery, RowsProgress, RowsQuery},
     runs::ApproveRun,
-    tokens::NamePrincipal,
+    tokens::RenamePrincipal,
 };
 use serde_json::{Value, json};
 
@@ -19,17 +19,26 @@ use super::{
     refused, with_install,
 };
 
-fn between(stream: &str, from: u64, to: Option<u64>) -> BetweenQuery {
+fn between(stream: &str, from: u64, to: Option<u64>) -> StreamDiffQuery {
     let (from_position, to_position) = (Some(from), to);
-    BetweenQuery { stream: stream.into(), from_position, to_position, ..BetweenQuery::default() }
+    StreamDiffQuery {
+        stream: stream.into(),
+        from_position,
+        to_position,
+        ..StreamDiffQuery::default()
+    }
 }
 
-async fn looked(client: &Client, name: &str, which: &LookQuery) -> (Look, Vec<LookedRow>) {
+async fn looked(
+    client: &Client,
+    name: &str,
+    which: &RowsQuery,
+) -> (RowsProgress, Vec<ProjectionRow>) {
     let looks = server_events(client.look(name, which).await.unwrap());
     pin_mut!(looks);
     let (mut rows, mut last) = (vec![], None);
     while let Some(event) = looks.next().await {
-        let mut look: Look = serde_json::from_str(&event.unwrap().data).unwrap();
+        let mut look: RowsProgress = serde_json::from_str(&event.unwrap().data).unwrap();
         rows.append(&mut look.rows);
         last = Some(look);
     }
@@ -41,7 +50,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap();
-    let named = NamePrincipal { name: Some("Ann Lee".into()) };
+    let named = RenamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
     // Given a run whose plan was approved and applied.
     enrolled(app, acme.id).await;
@@ -73,7 +82,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
     let [of_run] = told.runs.as_slice() else { panic!("{:?}", told.runs) };
     assert_eq!((of_run.run, of_run.kind.as_str()), (run, "provision"));
     let word = &of_run.interventions[0];
-    assert_eq!((word.kind.as_str(), word.of.as_deref()), ("approved", Some("base")));
+    assert_eq!((word.kind.as_str(), word.step_name.as_deref()), ("approved", Some("base")));
     assert_eq!(
         (word.by_name.as_deref(), word.reason.as_deref()),
         (Some("Ann Lee"), Some("read it"))
@@ -112,8 +121,9 @@ async fn of_another_thing_its_own_events_are_told() {
 #[tokio::test]
 async fn a_diff_that_cannot_be_made_says_why() {
     let (_started, owner, made) = with_install().await;
-    let ask = async |query: BetweenQuery| refused(owner.between(&query).await);
-    let since_when = BetweenQuery { stream: "install/acme".into(), ..BetweenQuery::default() };
+    let ask = async |query: StreamDiffQuery| refused(owner.between(&query).await);
+    let since_when =
+        StreamDiffQuery { stream: "install/acme".into(), ..StreamDiffQuery::default() };
     assert_eq!(ask(since_when).await, (400, "bad_request".into()));
     assert_eq!(ask(between("install/acme", made.position, Some(1))).await.0, 400);
     assert_eq!(ask(between("install/acme", 0, Some(1))).await.0, 404);
@@ -142,8 +152,8 @@ async fn a_projection_is_shown_as_it_was() {
     let (_started, owner, made) = with_install().await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
-    let at = |position, key: Option<String>| LookQuery { key, position, ..LookQuery::default() };
-    let auto = |rows: &[LookedRow]| {
+    let at = |position, key: Option<String>| RowsQuery { key, position, ..RowsQuery::default() };
+    let auto = |rows: &[ProjectionRow]| {
         let row: Value = serde_json::from_str(rows[0].row.get()).unwrap();
         row["state"]["auto_approve"].as_bool().unwrap()
     };
@@ -157,7 +167,7 @@ async fn a_projection_is_shown_as_it_was() {
     assert_eq!((last.state.as_str(), before.len()), ("done", 0));
     let (_, apps) = looked(&owner, "apps", &at(None, None)).await;
     assert_eq!(apps.len(), 1);
-    let nothing = owner.look("cats", &LookQuery::default()).await.map(drop);
+    let nothing = owner.look("cats", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(nothing), (404, "not_found".into()));
     let early = owner.look("apps", &at(Some(1_000_000), None)).await.map(drop);
     assert_eq!(refused(early).0, 404);
@@ -200,7 +210,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
     let app = started.app();
     let all = app.looking_back.available_permits();
     let taken = app.looking_back.clone().try_acquire_many_owned(2).unwrap();
-    let said = owner.look("apps", &LookQuery::default()).await.map(drop);
+    let said = owner.look("apps", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(said), (503, "busy".into()));
     drop(taken);
     // Given a query that waits for the log.
@@ -210,7 +220,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
         .await
         .unwrap();
     let looking = tokio::spawn(async move {
-        let _ = owner.look("apps", &LookQuery::default()).await;
+        let _ = owner.look("apps", &RowsQuery::default()).await;
     });
     until(async || (app.looking_back.available_permits() < all).then_some(())).await;
     // When its client disconnects, another query can start without waiting for the log.

@@ -7,7 +7,7 @@ use domain::{
 };
 use schemas::control::{
     installs::CreateInstall,
-    runs::{RequestRun, RunAsked, RunsQuery},
+    runs::{RequestRun, RequestedKind, RunsQuery},
 };
 
 use super::{
@@ -74,7 +74,7 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
 
     // A deploy that names the component is rejected immediately.
     let ask = |components: &[&str]| RequestRun {
-        kind: RunAsked::Deploy,
+        kind: RequestedKind::Deploy,
         components: components.iter().map(|name| (*name).to_owned()).collect(),
         action: None,
         reason: None,
@@ -95,7 +95,7 @@ async fn a_script_that_is_elsewhere_is_refused_when_it_is_to_run() {
     let provision = run_of(&owner).await;
     until(async || app.engine.load::<Run>(provision).await.unwrap().outcome).await;
     let ask = RequestRun {
-        kind: RunAsked::Action,
+        kind: RequestedKind::Action,
         components: vec![],
         action: Some("nightly".into()),
         reason: None,

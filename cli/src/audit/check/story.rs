@@ -1,7 +1,7 @@
 //! History of an install from its bundle, and the statements that the bundle proves.
 use cli::client::{ProvenHistory, harmless};
 use proof::bundle::{Bundle, Complete, Proven};
-use schemas::control::history::RunTold;
+use schemas::control::history::RunActivity;
 
 use super::{Said, added, always, compared, events, is_complete, signed, streams};
 use crate::{
@@ -22,7 +22,7 @@ pub(crate) fn text(history: &ProvenHistory, screen: &Screen) -> String {
     text + "\n"
 }
 
-fn jobs(run: &RunTold, history: &ProvenHistory, screen: &Screen) -> Table {
+fn jobs(run: &RunActivity, history: &ProvenHistory, screen: &Screen) -> Table {
     let mut table = Table::new(["JOB", "STEP", "OUTCOME", "ENDED", "SIGNED BY", "ID"]);
     for job in &run.jobs {
         let signed_by = match (job.runner, history.signed.contains(&job.job)) {
@@ -31,7 +31,7 @@ fn jobs(run: &RunTold, history: &ProvenHistory, screen: &Screen) -> Table {
         };
         table.row([
             job.kind.clone(),
-            job.of.clone().unwrap_or_default(),
+            job.name.clone().unwrap_or_default(),
             diff::outcome(job, screen),
             moment_or_dash(job.ended_at.as_ref()),
             signed_by,
@@ -135,7 +135,7 @@ mod tests {
         let digest = format!("sha256:{:064x}", 7);
         let job = |name: &str, end: &str| {
             json!({
-                "job": format!("job_{}{end}", &ULID[..25]), "kind": "apply", "of": name,
+                "job": format!("job_{}{end}", &ULID[..25]), "kind": "apply", "name": name,
                 "runner": format!("rnr_{ULID}"), "attempts": 1, "outcome": "succeeded", "ended_at": AT,
             })
         };
@@ -144,7 +144,7 @@ mod tests {
                 "run": format!("run_{ULID}"), "kind": "provision", "requested_by": "policy:provision",
                 "requested_at": AT, "outcome": "succeeded", "ended_at": AT,
                 "interventions": [{
-                    "kind": "approved", "of": "network", "digest": digest, "by": format!("prn_{ULID}"),
+                    "kind": "approved", "step_name": "network", "digest": digest, "by": format!("prn_{ULID}"),
                     "by_name": "Ann Lee", "reason": "read it", "at": AT, "position": 9,
                 }],
                 "jobs": [job("network", "V"), job("edge", "W")], "components": [], "events": [],

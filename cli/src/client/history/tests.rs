@@ -92,7 +92,7 @@ fn annotated(names: Option<&str>, reason: Option<&str>) -> Bundle {
     Bundle { annotations: Some(Annotations { names, reasons }), ..bundle() }
 }
 
-fn denial(bundle: &Bundle) -> schemas::control::history::WordTold {
+fn denial(bundle: &Bundle) -> schemas::control::history::Intervention {
     let history = proven_history(bundle).unwrap().unwrap();
     assert_eq!(history.unreadable, [0; 0]);
     assert_eq!(history.runs.len(), 1);

@@ -6,7 +6,7 @@ use schemas::{
     problem::Problem,
     runner::{
         EXECUTION, Exit, FailureReason, Finished, Outcome, PendingCancel, PlanReport, Report,
-        ReportAnswer, ReportBody,
+        ReportBody, ReportResponse,
     },
 };
 use tracing::{error, warn};
@@ -160,11 +160,11 @@ impl Attendance {
         Ok(())
     }
 
-    pub(super) async fn post(&self, report: &Report) -> Result<(u16, ReportAnswer), Refused> {
+    pub(super) async fn post(&self, report: &Report) -> Result<(u16, ReportResponse), Refused> {
         let path = format!("/runner/v1/jobs/{}/events", self.job);
         let ask = Ask::json(Method::POST, path, report).map_err(|error| ours(&error))?;
         let ask = ask.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
-        let answer = self.agent.client.send::<ReportAnswer>(&ask).await?;
+        let answer = self.agent.client.send::<ReportResponse>(&ask).await?;
         Ok((answer.status, answer.body.unwrap_or_default()))
     }
 
