@@ -53,11 +53,11 @@ pub fn read<E: Event>(
     if step::<E>(event_type, version, 0).is_none() {
         // Most payloads have the current version and are deserialized directly.
         let event: E = serde_json::from_str(payload).map_err(unreadable)?;
-        return today(event, event_type, version).map(|event| vec![event]);
+        return current(event, event_type, version).map(|event| vec![event]);
     }
     let payload = serde_json::from_str(payload).map_err(unreadable)?;
     let mut events = vec![];
-    raise(event_type, version, payload, 0, &mut events)?;
+    convert(event_type, version, payload, 0, &mut events)?;
     Ok(events)
 }
 
@@ -68,7 +68,7 @@ fn step<E: Event>(event_type: &str, version: &str, after: usize) -> Option<usize
     E::UPCASTERS.iter().skip(after).position(begins).map(|at| at + after)
 }
 
-fn raise<E: Event>(
+fn convert<E: Event>(
     event_type: &str,
     version: &str,
     payload: Value,
@@ -80,18 +80,17 @@ fn raise<E: Event>(
     else {
         let event: E = serde_json::from_value(payload)
             .map_err(|error| Unreadable::Payload(error.to_string()))?;
-        events.push(today(event, event_type, version)?);
+        events.push(current(event, event_type, version)?);
         return Ok(());
     };
     for words in (step.up)(payload).map_err(Unreadable::Payload)? {
-        raise(words.event_type, words.version, words.payload, at + 1, events)?;
+        convert(words.event_type, words.version, words.payload, at + 1, events)?;
     }
     Ok(())
 }
 
-/// Checks the type and the version of a deserialized event. A payload of an unknown version may
-/// have a known format and another meaning.
-fn today<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
+/// A payload of an unknown version may decode, and mean something else.
+fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);
     }
@@ -132,7 +131,7 @@ mod tests {
                 event_type: "parcel.sent",
                 version: "1",
                 up: |mut old| {
-                    let kilos = old["kilos"].as_u64().ok_or("kilos is no number")?;
+                    let kilos = old["kilos"].as_u64().ok_or("kilos is not a number")?;
                     old["grams"] = (kilos * 1000).into();
                     Ok(vec![Words { event_type: "parcel.sent", version: "2", payload: old }])
                 },
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_read_in_todays_words() {
+    fn every_version_is_read_as_the_current_one() {
         let paid = ParcelEvent::Paid { cents: 5 };
         let first = json!({"type": "sent", "kilos": 2, "to": "Ada", "cents": 5});
         assert_eq!(read("parcel.sent", "1", first), Ok(vec![paid.clone(), sent(2000)]));
@@ -175,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_and_never_taken_for_something_else() {
-        // A payload of a newer program may have a known format and another meaning.
+    fn an_unreadable_payload_is_rejected_and_never_decoded_as_another_event() {
+        // A payload of a later version may look like a current one.
         let later = json!({"type": "sent", "grams": 4, "to": "Ada"});
         let only = "this program reads only version 3 of parcel.sent";
         assert_eq!(read("parcel.sent", "4", later.clone()), Err(only.into()));

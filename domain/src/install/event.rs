@@ -292,7 +292,7 @@ pub enum InstallEvent {
         name: String,
         /// Accepted state.
         state: StateVersion,
-        /// User who decided.
+        /// User that decided.
         by: Actor,
         /// Reason of the user.
         reason: String,

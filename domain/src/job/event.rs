@@ -129,7 +129,7 @@ pub enum JobEvent {
         /// Reason that was given.
         reason: String,
     },
-    /// Somebody wants it to end.
+    /// Cancellation was requested.
     CancelRequested {
         /// Actor that requested it.
         by: Actor,
@@ -156,7 +156,7 @@ pub enum JobEvent {
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
@@ -181,7 +181,7 @@ pub enum JobEvent {
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
@@ -198,7 +198,7 @@ pub enum JobEvent {
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
@@ -243,7 +243,7 @@ pub enum JobEvent {
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },

@@ -37,7 +37,7 @@ pub enum RunEvent {
         /// Log position that the planner had read up to.
         position: u64,
     },
-    /// A step holds its resource and its first job is queued.
+    /// A step reserved its resource, and its first job is queued.
     StepStarted {
         /// Id of the step.
         step: StepId,

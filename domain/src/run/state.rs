@@ -108,7 +108,7 @@ pub enum Cause {
     /// Retry of the unfinished steps of an earlier run.
     Retry {
         /// Earlier run.
-        of: RunId,
+        run: RunId,
     },
 }
 

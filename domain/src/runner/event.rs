@@ -65,7 +65,7 @@ pub enum RunnerEvent {
         /// Reason that was given.
         reason: String,
     },
-    /// A switch is on.
+    /// The vendor or the customer enabled the runner.
     Enabled {
         /// Side that enabled it.
         side: Side,

@@ -54,6 +54,17 @@ pub enum ArchiveError {
         path: String,
         why: String,
     },
+    /// Another version wrote it.
+    #[error(
+        "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
+         that wrote it"
+    )]
+    Format {
+        /// Path of its manifest.
+        path: String,
+        /// Format in the manifest.
+        found: String,
+    },
     /// No trusted key signed the archive.
     #[error("cannot verify the archive {path}: {why}; `stead keys list` shows the log's keys")]
     Signer {

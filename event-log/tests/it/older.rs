@@ -37,7 +37,7 @@ impl Event for SumEvent {
             event_type: "sum.added",
             version: "1",
             up: |old| {
-                let numbers = old["numbers"].as_array().ok_or("numbers is no list")?;
+                let numbers = old["numbers"].as_array().ok_or("numbers is not a list")?;
                 let added = |by| serde_json::json!({"type": "added", "by": by});
                 let words = |payload| Words { event_type: "sum.added", version: "2", payload };
                 Ok(numbers.iter().map(added).map(words).collect())
@@ -77,7 +77,7 @@ async fn append(log: &EventLog, expected: u64, events: Vec<NewEvent>) {
 }
 
 #[tokio::test]
-async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_stream() {
+async fn an_upcast_event_counts_once_in_its_stream_however_many_it_becomes() {
     let database = database().await;
     let log = server(&database).await;
     let old = vec![
@@ -112,7 +112,7 @@ async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_str
 }
 
 #[tokio::test]
-async fn what_nobody_can_read_is_named_by_position_type_and_version() {
+async fn an_unreadable_event_is_named_by_position_type_and_version() {
     let database = database().await;
     let log = server(&database).await;
     append(&log, 0, vec![event("sum.added", "2", r#"{"type":"added","by":1}"#)]).await;
