@@ -1,6 +1,7 @@
-//! "Ask me first": a job that waits for the word of a person at the customer's, on this host.
+//! Approval on the host: a job waits for the decision of a user of the customer.
 //!
-//! The question and the answer are files of the execution. The server only sees that the job waits.
+//! The request and the decision are files of the execution. The server only sees that the job
+//! waits.
 use std::{
     fs, io,
     time::{Duration, Instant},
@@ -22,43 +23,43 @@ use crate::{
     witness::Verified,
 };
 
-/// How often the answer is looked for.
+/// Interval between checks for the decision.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Request for an approval: everything that will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Question {
-    /// The execution: what the answer names.
+    /// Execution that the decision names.
     pub execution: ExecutionId,
-    /// The manifest that was verified; the shim gets the same one.
+    /// Verified manifest. The shim gets the same one.
     pub manifest: Manifest,
-    /// Its digest.
+    /// Digest of the manifest.
     pub digest: Digest,
-    /// Name and digest of an action, as the policy compares them.
+    /// Name and digest of an action, in the form that the policy compares.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Summary of the plan, if this runner has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// Since when it waits.
+    /// Time of the request.
     #[serde(with = "moment")]
     pub asked_at: DateTime<Utc>,
-    /// When the request expires.
+    /// Time at which the request expires.
     #[serde(with = "moment")]
     pub expires_at: DateTime<Utc>,
 }
 
-/// What the person said.
+/// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// Whether it may be done.
+    /// True for an approval, false for a denial.
     pub yes: bool,
-    /// Why.
+    /// Reason that the user gave.
     pub reason: String,
 }
 
 impl Question {
-    /// Request for the approval of a job that was granted. It expires after `patience`.
+    /// Creates the approval request of a granted job. It expires after `patience`.
     pub fn new(
         data: &Data,
         verified: &Verified,
@@ -83,16 +84,16 @@ impl Question {
     }
 }
 
-/// End of a request that was not denied.
+/// Result of a request that was not denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A person approved it.
+    /// A user approved the job.
     Approved,
-    /// The job was cancelled meanwhile, and must not start.
+    /// The job was cancelled while it waited, and must not start.
     Cancelled,
 }
 
-/// Requests an approval and waits for the decision. A cancel ends the waiting.
+/// Requests an approval and waits for the decision. A cancel ends the wait.
 pub async fn wait(
     data: &Data,
     journal: &Journal,
@@ -100,7 +101,7 @@ pub async fn wait(
     patience: Duration,
 ) -> Result<Asked, Refusal> {
     let (job, execution) = (question.manifest.job, question.execution);
-    // The server's clock cannot extend it.
+    // Uses the monotonic clock, so the server's clock cannot extend the wait.
     let until = Instant::now() + patience;
     let dir = data.job(execution);
     dir.create()
@@ -129,16 +130,16 @@ pub async fn wait(
         }
         tokio::time::sleep(LOOK).await;
     };
-    // A question that cannot be removed is answered already.
+    // Best effort: the wait is over, and no later decision has an effect.
     let _best_effort = data::remove(&dir.question());
     said
 }
 
-/// The questions that wait.
+/// Returns the pending approval requests, oldest first.
 pub fn waiting(data: &Data) -> io::Result<Vec<Question>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
-    // One that an agent left behind expires, too.
+    // A request that a killed agent left behind expires as well.
     let now = host::now();
     let mut questions: Vec<Question> =
         asked.filter(|question: &Question| now < question.expires_at).collect();
@@ -146,14 +147,14 @@ pub fn waiting(data: &Data) -> io::Result<Vec<Question>> {
     Ok(questions)
 }
 
-/// Answer one. `false`: it does not wait.
+/// Records a decision. Returns `false` if the execution has no pending request.
 pub fn answer(data: &Data, execution: ExecutionId, answer: &Answer) -> io::Result<bool> {
     let dir = data.job(execution);
     if !dir.question().exists() {
         return Ok(false);
     }
     let Answer { yes, reason } = answer.clone();
-    // In the journal first: a word that counts is a word that is kept.
+    // The journal comes first: a decision must be recorded before it takes effect.
     Journal::open(data)?.write(Fact::ApprovalDecided { execution, approved: yes, reason })?;
     data::replace_json(&dir.answer(), answer)?;
     Ok(true)

@@ -14,9 +14,11 @@ const FILE: &str = "budgets.json";
 /// Budgets of a data directory, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budgets {
-    /// For pulled artifacts. The current and the previous version of each component, and those of open jobs, stay whatever it is.
+    /// Budget of pulled artifacts. The current and the previous version of each component and the
+    /// artifacts of open jobs always stay.
     pub artifacts: u64,
-    /// For the files of executions that are over. Those of open jobs and unresolved applies stay whatever it is.
+    /// Budget of the files of ended executions. The files of open jobs and of unresolved applies
+    /// always stay.
     pub jobs: u64,
 }
 
@@ -32,7 +34,7 @@ impl Budgets {
         data::replace_json(&data.path(FILE), self)
     }
 
-    /// The budgets of the agent that started last.
+    /// Returns the budgets of the agent that started last.
     pub fn recorded(data: &Data) -> io::Result<Option<Self>> {
         data::read_json(&data.path(FILE))
     }
@@ -41,7 +43,7 @@ impl Budgets {
 /// Disk that a runner uses, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
-    /// Pulled artifacts, and damaged ones that were moved aside.
+    /// Pulled artifacts, including damaged ones.
     pub artifacts: u64,
     /// Files of executions.
     pub jobs: u64,

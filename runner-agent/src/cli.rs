@@ -213,7 +213,7 @@ enum Command {
     },
     /// Redact the value on standard input from the job's log; for scripts of a job
     Redact,
-    /// The parent process of one job; started by the agent only
+    /// Run the parent process of one job; only the agent starts it
     #[command(hide = true)]
     Shim {
         #[arg(long)]
@@ -263,7 +263,8 @@ Example: check a proof from the vendor with the keys and the checkpoint of this 
     Key,
 }
 
-/// Reads the command line. In a script of a job a `redact` that cannot be understood withholds the job's output.
+/// Parses the command line. An invalid `redact` command in a job's script withholds the job's
+/// output.
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
         if error.use_stderr() && env::args_os().any(|argument| argument == "redact") {
@@ -273,8 +274,8 @@ pub fn parse() -> Cli {
     })
 }
 
-/// Does what needs no runtime. `redact` must also work, or withhold the job's output, where no thread can be started and
-/// few files be opened.
+/// Runs commands without the runtime. `redact` must work, or withhold the job's output, even if the
+/// process can start no thread and open only few files.
 pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
     matches!(cli.command, Some(Command::Redact)).then(hand_in)
 }
@@ -284,12 +285,13 @@ fn hand_in() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Do what the command line says.
+/// Runs the command.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // A bare name has no parent to open; and what is kept names places that hold after a change of directory.
+    // A bare name has no parent directory to open. Recorded paths must stay valid after a change of
+    // directory.
     let data = std::path::absolute(&cli.data)?;
-    let open = || Data::open(&data).with_context(|| format!("opening {}", cli.data.display()));
-    // To look is not to make: a mistyped directory is told, and stays absent.
+    let open = || Data::open(&data).with_context(|| format!("cannot open {}", cli.data.display()));
+    // Commands that only read create no directory: a mistyped path is an error.
     let look = || match data.is_dir() {
         true => open(),
         false => bail!("no runner in {}: pass its data directory with --data", data.display()),
@@ -384,7 +386,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     Ok((key.into(), value.into()))
 }
 
-/// How long the runtime may take to end when the work has ended.
+/// Longest time for the runtime to shut down after the work has ended.
 pub const LAST_BREATH: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
@@ -397,7 +399,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What a customer reads; `UPDATE_GOLDEN=1` writes what is true now.
+    /// Compares the help with its golden file. `UPDATE_GOLDEN=1` rewrites the file.
     #[test]
     fn the_help_is_what_was_agreed() {
         use clap::CommandFactory as _;

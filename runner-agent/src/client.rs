@@ -1,7 +1,8 @@
-//! One way to call the server: with timeouts, a short token, and patience.
+//! HTTP client of the server, with timeouts, short-lived tokens and retries.
 //!
-//! Every call is idempotent, so whatever is not a clear answer is sent again: no connection, a proxy's HTML,
-//! 408, 425, 429, 5xx. A clear answer is a success that can be read, or a refusal that says its code.
+//! Every call is idempotent, so the client repeats it until the response is conclusive. A
+//! conclusive response is a success that can be parsed, or a rejection with a problem code. Failed
+//! connections, the HTML of a proxy, 408, 425, 429 and 5xx are not conclusive.
 mod answer;
 mod backoff;
 pub mod limits;
@@ -30,42 +31,42 @@ use self::{
 };
 use crate::tls::Trust;
 
-/// Longest wait between two tries while a job is open.
+/// Longest pause between two attempts while a job is open.
 pub const BUSY_CAP: Duration = Duration::from_secs(30);
-/// Longest wait between two tries of an idle runner.
+/// Longest pause between two attempts of an idle runner.
 pub const IDLE_CAP: Duration = Duration::from_secs(60);
 const TOTAL: Duration = Duration::from_secs(15);
 
-/// A refusal: the same call will not be answered otherwise.
+/// Rejection by the server. Repeating the call gives the same response.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("the server refused: {problem}")]
+#[error("the server rejected the request: {problem}")]
 pub struct Refused {
     /// The HTTP status.
     pub status: u16,
-    /// What it said.
+    /// Problem in the response.
     pub problem: Problem,
-    /// With 416: how many bytes it has.
+    /// Number of log bytes that the server has; only with status 416.
     pub have: Option<u64>,
 }
 
 impl Refused {
-    /// Its word for programs.
+    /// Returns the problem code.
     pub fn code(&self) -> &str {
         &self.problem.code
     }
 
-    /// Whether another session has taken the place of ours.
+    /// Returns whether another session replaced this one.
     pub fn is_superseded(&self) -> bool {
         self.status == 409 && self.code() == "session_superseded"
     }
 
-    /// Whether the session is over, and another one may be opened or is open already.
+    /// Returns whether the session has ended. A new session may be open already.
     fn is_of_a_former_session(&self) -> bool {
         self.is_superseded() || (self.status == 409 && self.code() == "session_unknown")
     }
 }
 
-/// What to send.
+/// Request to the server.
 #[derive(Debug, Clone)]
 pub struct Ask {
     method: Method,
@@ -78,7 +79,7 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// A call without a body.
+    /// Returns a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         Ask {
             method,
@@ -91,7 +92,7 @@ impl Ask {
         }
     }
 
-    /// A call with JSON.
+    /// Returns a request with a JSON body.
     pub fn json<T: Serialize>(
         method: Method,
         path: impl Into<String>,
@@ -101,12 +102,12 @@ impl Ask {
         Ok(ask.header(CONTENT_TYPE, "application/json"))
     }
 
-    /// With these bytes.
+    /// Sets the body.
     pub fn bytes(self, body: impl Into<bytes::Bytes>) -> Self {
         Ask { body: body.into(), ..self }
     }
 
-    /// With a header; a value that is none is left out.
+    /// Adds a header. An invalid value is left out.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -114,39 +115,39 @@ impl Ask {
         self
     }
 
-    /// The server may take this long to answer.
+    /// Adds the time of a long poll to the timeout.
     pub fn parked(self, wait: Duration) -> Self {
         Ask { wait, ..self }
     }
 
-    /// Nothing is open: come back more slowly.
+    /// Allows longer pauses between attempts, because no job is open.
     pub fn idle(self) -> Self {
         Ask { cap: IDLE_CAP, ..self }
     }
 
-    /// Whether it belongs to an execution, and so to no session.
+    /// Returns whether the request belongs to an execution. Such a request outlives its session.
     fn outlives(&self) -> bool {
         self.with_token && self.headers.contains_key(EXECUTION)
     }
 
-    /// Before there is a token.
+    /// Sends the request without an access token.
     pub fn without_token(self) -> Self {
         Ask { with_token: false, ..self }
     }
 }
 
-/// A client of one server.
+/// Client of one server.
 #[derive(Debug, Clone)]
 pub struct Client {
     base: String,
     http: reqwest::Client,
     tokens: Option<Arc<Tokens>>,
-    /// When the server last took a call.
+    /// Time of the last successful call.
     heard: Arc<Mutex<Instant>>,
 }
 
 impl Client {
-    /// A client that nobody knows yet.
+    /// Returns a client without access tokens.
     pub fn new(base: &str, trust: &Trust) -> anyhow::Result<Self> {
         let http = trust
             .client()?
@@ -159,32 +160,33 @@ impl Client {
         Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None, heard })
     }
 
-    /// A client that gets tokens for itself.
+    /// Adds an access token to each call.
     pub fn with_tokens(self, tokens: Tokens) -> Self {
         Client { tokens: Some(Arc::new(tokens)), ..self }
     }
 
-    /// The same connections for the registry.
+    /// Returns the HTTP client, so that registry calls share its connections.
     pub fn http(&self) -> reqwest::Client {
         self.http.clone()
     }
 
-    /// Scheme, host and port.
+    /// Scheme, host and port of the server.
     pub fn base(&self) -> &str {
         &self.base
     }
 
-    /// For how long no call was taken: the server is gone, or does not want us.
+    /// Time since the last successful call. It grows while the server is unreachable or rejects the
+    /// runner.
     pub fn silence(&self) -> Duration {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    /// Send until there is a clear answer. Drop the future to give up.
+    /// Sends the request until the response is conclusive. Drop the future to stop.
     pub async fn send<T: Response>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
         self.send_with(ask, &mut Backoff::new(ask.cap)).await
     }
 
-    /// The same, going on with the pauses of former tries.
+    /// Does the same with an existing back-off.
     async fn send_with<T: Response>(
         &self,
         ask: &Ask,
@@ -193,7 +195,8 @@ impl Client {
         self.try_until_clear(|| Ok(ask.clone()), backoff).await
     }
 
-    /// The same for what is signed and good for a minute only: it is made anew for each try.
+    /// Does the same for a request with a signature that expires in a minute: each attempt builds
+    /// it again.
     pub async fn send_anew<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<Ask>,
@@ -223,9 +226,9 @@ impl Client {
                         self.forget_token(&refused).await;
                         continue;
                     }
-                    // The token was a former session's. What belongs to an execution outlives sessions:
-                    // either ours is being opened anew, or another agent has our identity, and then
-                    // the next poll says so and this process ends.
+                    // The token is of a former session, but requests of an execution outlive
+                    // sessions. Either this runner is opening a new session, or another agent uses
+                    // its identity. In the second case the next poll says so and this process ends.
                     answer::Read::Refused(refused)
                         if refused.is_of_a_former_session() && ask.outlives() =>
                     {
@@ -244,23 +247,23 @@ impl Client {
             let retry_ms = pause.as_millis();
             let (method, path, why) = (&ask.method, &ask.path, &unclear.why);
             if backoff.tries() > 3 {
-                warn!(%method, %path, %why, retry_ms, "No clear answer from the server, retrying");
+                warn!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
             } else {
-                debug!(%method, %path, %why, retry_ms, "No clear answer from the server, retrying");
+                debug!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
             }
             tokio::time::sleep(pause).await;
             ask = make().map_err(|error| token::ours(&error))?;
         }
     }
 
-    /// A session is open, and this is its first token.
+    /// Uses the first token of a new session.
     pub async fn opened(&self, opened: &SessionOpened) {
         if let Some(tokens) = &self.tokens {
             tokens.opened(opened).await;
         }
     }
 
-    /// A refusal may say what time it is.
+    /// Corrects the clock, if the rejection contains the server's time.
     pub fn correct_clock(&self, refused: &Refused) {
         let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
         if let Some(Ok(time)) = said.map(str::parse)
@@ -298,7 +301,7 @@ impl Client {
     }
 }
 
-/// Reads no more than `limit` bytes, whatever the length that was announced.
+/// Reads at most `limit` bytes, whatever length the response announces.
 async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, Failed> {
     let too_large = || Failed::Rejected(Rejected::TooLarge { limit });
     let mut body = bytes::BytesMut::new();
@@ -323,12 +326,12 @@ fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// What `Retry-After` says, in seconds; a date is not worth a clock.
+/// Returns the seconds in `Retry-After`. A date is ignored.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Whether a status says "later" whatever its body says.
+/// Returns whether to retry after this status, whatever the body says.
 fn is_later(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error()
 }

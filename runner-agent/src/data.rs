@@ -1,14 +1,14 @@
-//! The data directory: everything that the runner keeps, readable by its owner only.
+//! Data directory: all files of the runner, readable by its owner only.
 //!
 //! ```text
-//! runner.json        who we are, which server, which log            keys/identity[.next] keys/sealing
-//! server-keys.json   the server's keys that we believe              checkpoint   the last one seen
-//! journal.ndjson     what was claimed, started, ended, refused      disabled     the customer's switch
-//! agent.json         the process of the running agent               disabled.reserve  blocks for the switch
-//! budgets.json       how much disk it uses
-//! journal.head       its signed head                                evidence/    heads of a log that was not believed
+//! runner.json        identity, server, log                          keys/identity[.next] keys/sealing
+//! server-keys.json   trusted keys of the server                     checkpoint   newest verified head
+//! journal.ndjson     claims, starts, results, refusals              disabled     disable file
+//! agent.json         process of the running agent                   disabled.reserve  blocks for that file
+//! budgets.json       disk budgets
+//! journal.head       signed head of the journal                     evidence/    heads of rejected logs
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
-//! state/ plans/ artifacts/                                          what belongs to the install
+//! state/ plans/ artifacts/                                          data of the install
 //! ```
 use std::{
     collections::BTreeSet,
@@ -28,14 +28,15 @@ use crate::host::Process;
 /// Largest number of ended executions whose files are kept.
 const EXECUTIONS: usize = 200;
 
-/// Where everything of one runner is.
+/// Data directory of one runner.
 #[derive(Debug, Clone)]
 pub struct Data(PathBuf);
 
 impl Data {
-    /// The directory, made if it is not there.
+    /// Opens the directory, and creates it if it does not exist.
     pub fn open(root: &Path) -> io::Result<Self> {
-        // It is whose who makes it; what is in it is its owner's.
+        // The directory belongs to its creator. New files in it belong to the owner of the
+        // directory.
         make_directory(root)?;
         let data = Data(fs::canonicalize(root)?);
         for part in ["keys", "jobs", "state", "plans", "artifacts"] {
@@ -44,17 +45,17 @@ impl Data {
         Ok(data)
     }
 
-    /// The directory itself.
+    /// Path of the directory.
     pub fn root(&self) -> &Path {
         &self.0
     }
 
-    /// Something in it.
+    /// Returns the path of an entry in the directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// The files of one execution.
+    /// Returns the files of one execution.
     pub fn job(&self, execution: ExecutionId) -> JobDir {
         JobDir(self.0.join("jobs").join(execution.to_string()))
     }
@@ -64,13 +65,14 @@ impl Data {
         replace_json(&self.path("agent.json"), agent)
     }
 
-    /// The running agent, if one has recorded itself.
+    /// Returns the running agent, if it recorded itself.
     pub fn agent(&self) -> Option<Process> {
         let agent: Process = read_json(&self.path("agent.json")).ok()??;
         agent.is_alive().is_ok_and(|alive| alive).then_some(agent)
     }
 
-    /// Keep other agents out of this directory for as long as the answer lives; `None`: one is there.
+    /// Locks the directory for one agent until the returned file is closed. `None`: another agent
+    /// has the lock.
     pub fn lock(&self) -> io::Result<Option<File>> {
         let file = append(&self.path("lock"))?;
         match file.try_lock() {
@@ -80,8 +82,8 @@ impl Data {
         }
     }
 
-    /// Removes files of executions that are over: the newest stay as long as there are few of them and they fit into `budget`
-    /// bytes. Those of `kept` stay in any case. Returns the bytes that were removed.
+    /// Removes files of ended executions. The newest stay, within a maximum number and `budget`
+    /// bytes. Those of `kept` always stay. Returns the number of removed bytes.
     pub fn prune(&self, budget: u64, kept: &BTreeSet<ExecutionId>) -> io::Result<u64> {
         let kept: BTreeSet<_> = kept.iter().map(ToString::to_string).collect();
         let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?
@@ -92,12 +94,13 @@ impl Data {
         over.sort_unstable();
         let (mut bytes, mut removed, mut full, mut failed) = (0, 0, false, None);
         for (place, (_, path)) in over.iter().rev().enumerate() {
-            // A job may leave files of another user: what cannot be measured or removed keeps nothing else.
+            // A job may leave files of another user. If they cannot be measured or removed, the
+            // others are removed all the same.
             let length = size(path).unwrap_or_else(|error| {
                 failed = Some(error);
                 0
             });
-            // All older ones are removed, too, even if they would fit.
+            // Older executions are removed as well, even if they would fit.
             full = full || place >= EXECUTIONS || bytes + length > budget;
             match full.then(|| fs::remove_dir_all(path)) {
                 None => bytes += length,
@@ -109,7 +112,7 @@ impl Data {
     }
 }
 
-/// Bytes of all files below a path. Files that disappear meanwhile do not count.
+/// Returns the bytes of all files below a path. Files that disappear meanwhile do not count.
 pub fn size(path: &Path) -> io::Result<u64> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
@@ -130,7 +133,7 @@ pub fn size(path: &Path) -> io::Result<u64> {
 pub struct JobDir(PathBuf);
 
 impl JobDir {
-    /// The directory itself.
+    /// Path of the directory.
     pub fn root(&self) -> &Path {
         &self.0
     }
@@ -142,7 +145,7 @@ impl JobDir {
     pub fn grant(&self) -> PathBuf {
         self.0.join("grant.json")
     }
-    /// The log as it is sent: only ever appended to.
+    /// Log of the job. It is only appended to.
     pub fn log(&self) -> PathBuf {
         self.0.join("log.ndjson")
     }
@@ -150,7 +153,7 @@ impl JobDir {
     pub fn reports(&self) -> PathBuf {
         self.0.join("reports.ndjson")
     }
-    /// The supervisor's word to the shim.
+    /// Cancel order for the shim.
     pub fn cancel(&self) -> PathBuf {
         self.0.join("cancel.json")
     }
@@ -158,19 +161,19 @@ impl JobDir {
     pub fn blobs(&self) -> PathBuf {
         self.0.join("blobs")
     }
-    /// Where the child works.
+    /// Work directory of the child.
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
     }
-    /// What a person at the customer's is asked.
+    /// Approval request.
     pub fn question(&self) -> PathBuf {
         self.0.join("question.json")
     }
-    /// What the person said.
+    /// Approval decision.
     pub fn answer(&self) -> PathBuf {
         self.0.join("answer.json")
     }
-    /// Disk that is kept for the last word.
+    /// Disk space reserved for the final report.
     pub fn reserve(&self) -> PathBuf {
         self.0.join("reserve")
     }
@@ -178,7 +181,7 @@ impl JobDir {
     pub fn scratch(&self) -> PathBuf {
         self.0.join("tmp")
     }
-    /// Where scripts hand in values to redact, while the shim lives.
+    /// Socket at which scripts register values to redact, while the shim runs.
     pub fn redact(&self) -> PathBuf {
         self.0.join("redact")
     }
@@ -186,12 +189,12 @@ impl JobDir {
     pub fn cgroup(&self) -> PathBuf {
         self.0.join("cgroup")
     }
-    /// What the shim itself had to say when it could not write a log.
+    /// Standard error of the shim, used when it cannot write a log.
     pub fn shim_errors(&self) -> PathBuf {
         self.0.join("shim.stderr")
     }
 
-    /// Make the directories.
+    /// Creates the directories.
     pub fn create(&self) -> io::Result<()> {
         [self.root(), &self.blobs(), &self.work()].into_iter().try_for_each(directory)
     }
@@ -203,13 +206,13 @@ fn options() -> OpenOptions {
     options
 }
 
-/// Whom something new here belongs to, if root makes it in another's directory: what a person does with `sudo` must
-/// leave nothing behind that the agent, which need not be root, cannot read.
+/// Returns the owner of a new file, if root creates it in a directory of another user. A command
+/// that runs with `sudo` must leave no file that an agent without root cannot read.
 fn other_owner(path: &Path) -> io::Result<Option<(u32, u32)>> {
     if !geteuid().is_root() {
         return Ok(None);
     }
-    // A name alone is in the present directory.
+    // A bare name is in the current directory.
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let owner = fs::metadata(parent.unwrap_or(Path::new(".")))?;
     Ok((owner.uid() != 0).then(|| (owner.uid(), owner.gid())))
@@ -217,12 +220,13 @@ fn other_owner(path: &Path) -> io::Result<Option<(u32, u32)>> {
 
 fn give(file: &File, owner: Option<(u32, u32)>) {
     if let Some((uid, gid)) = owner {
-        // Not every root may give files away, in a container or over a network: there it stays root's.
+        // In a container or on a network file system, root may not be able to change the owner. The
+        // file then belongs to root.
         let _best_effort = fchown(file, Some(uid), Some(gid));
     }
 }
 
-/// A directory of the data directory, that only its owner can look into.
+/// Creates a directory that only its owner can read.
 pub fn directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -230,7 +234,7 @@ pub fn directory(path: &Path) -> io::Result<()> {
     make_directory(path)?;
     let owner = other_owner(path)?;
     if owner.is_some() {
-        // The directory itself, not a link that somebody has put in its place.
+        // The directory itself, and not a link that replaced it.
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
         give(&OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?, owner);
     }
@@ -242,25 +246,26 @@ fn make_directory(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    // What is kept in it is no safer than its name.
+    // The name of the directory must be as durable as its contents.
     sync_parent(path)
 }
 
-/// A file that is only ever appended to, readable by its owner.
+/// Opens a file for appending, readable by its owner only.
 pub fn append(path: &Path) -> io::Result<File> {
-    // Only what was made here and now is given away: what is there already may be a link to something else. It gets its
-    // name when it has its owner, so that nobody finds it closed in between.
+    // Only a new file gets another owner: an existing one may be a link. The file gets its owner
+    // before its name, so that no process finds a file that it cannot open.
     if other_owner(path)?.is_some() && fs::symlink_metadata(path).is_err() {
         let draft = draft(path);
         drop(fresh(&draft)?);
-        // It may be there by now, which is as well. Otherwise it is made below, and stays root's.
+        // Another process may have created the file, which is fine. Otherwise it is created below
+        // and belongs to root.
         let _best_effort = fs::hard_link(&draft, path);
         remove(&draft)?;
     }
     options().append(true).create(true).read(true).open(path)
 }
 
-/// A file that was not there before, readable by its owner.
+/// Creates a file that must not exist, readable by its owner only.
 pub fn fresh(path: &Path) -> io::Result<File> {
     let owner = other_owner(path)?;
     let file = options().write(true).create_new(true).open(path)?;
@@ -268,38 +273,38 @@ pub fn fresh(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The name that a file has until it is whole.
+/// Returns the temporary name of a file that is being written.
 fn draft(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     path.with_file_name(format!(".{name}.{}", ulid::Ulid::new()))
 }
 
-/// Replace a file as a whole; after a crash it is the old one or the new one.
+/// Replaces a file. After a crash it has either the old or the new contents.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = draft(path);
     let mut file = self::fresh(&fresh)?;
     let written = file.write_all(bytes).and_then(|()| file.sync_all());
     if let Err(error) = written.and_then(|()| fs::rename(&fresh, path)) {
-        // On a full disk what is half there takes the room of what is tried next.
+        // On a full disk an incomplete file takes space from the next attempt.
         let _best_effort = fs::remove_file(&fresh);
         return Err(error);
     }
     sync_parent(path)
 }
 
-/// Make a name in its directory durable.
+/// Makes the name of a file durable in its directory.
 pub fn sync_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
-/// Replace a file with JSON that people can read.
+/// Replaces a file with indented JSON.
 pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     replace(path, &serde_json::to_vec_pretty(value)?)
 }
 
 /// Size of a file that [`keep_reserve`] prepares.
 const RESERVE: usize = 8 * 1024;
-/// Longest text that fits into such a file as JSON, whatever its characters.
+/// Longest text that fits into a reserved file as JSON, whatever its characters.
 pub const RESERVED_TEXT: usize = 1024;
 
 fn reserve_of(path: &Path) -> PathBuf {
@@ -316,14 +321,14 @@ pub fn keep_reserve(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file with JSON, also on a full disk: then in the blocks that [`keep_reserve`] has prepared.
+/// Replaces a file with JSON. On a full disk it uses the blocks that [`keep_reserve`] prepared.
 pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     let bytes = serde_json::to_vec(value)?;
     let Err(error) = replace(path, &bytes) else { return Ok(()) };
     let written = || {
         let mut file = OpenOptions::new().write(true).open(reserve_of(path))?;
         let blanks = RESERVE.checked_sub(bytes.len()).ok_or(io::ErrorKind::FileTooLarge)?;
-        // JSON allows blanks after a document.
+        // JSON allows spaces after a document.
         file.write_all(&[bytes.as_slice(), &vec![b' '; blanks]].concat())?;
         file.sync_data()?;
         fs::rename(reserve_of(path), path)?;
@@ -332,7 +337,7 @@ pub fn replace_reserved<T: Serialize>(path: &Path, value: &T) -> io::Result<()> 
     written().map_err(|_no_reserve: io::Error| error)
 }
 
-/// Read JSON; `None`: there is no such file.
+/// Reads a JSON file. `None`: the file does not exist.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -341,7 +346,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Remove a file, if it is there.
+/// Removes a file, if it exists.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -381,7 +386,7 @@ mod tests {
         assert_eq!(data.prune(2 * each, &[executions[0]].into()).unwrap(), each);
         let is_left = |execution: &ExecutionId| data.job(*execution).root().exists();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, true, true]);
-        // What cannot be removed keeps nothing else.
+        // An entry that cannot be removed does not keep the others.
         fs::write(data.path("jobs/stray"), "not a directory").unwrap();
         data.prune(0, &[executions[0]].into()).unwrap_err();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, false, false]);
@@ -413,19 +418,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let other = (12_345, 12_346);
         if std::os::unix::fs::chown(dir.path(), Some(other.0), Some(other.1)).is_err() {
-            // Only root can make the directory another's, and so be the one who has to give files away.
+            // Only root can change the owner of the directory.
             assert!(std::env::var_os("CI").is_none(), "CI must be root");
-            eprintln!("SKIPPED: only root can give a directory away");
+            eprintln!("SKIPPED: only root can change the owner of a directory");
             return;
         }
         let owner = |path: &Path| fs::metadata(path).map(|file| (file.uid(), file.gid())).unwrap();
-        // given a file of root's that the other has put a link to
+        // given a file of root, and a link to it that the other user made
         let elsewhere = tempfile::tempdir().unwrap();
         let roots = elsewhere.path().join("file");
         fs::write(&roots, b"").unwrap();
         let former = owner(&roots);
         std::os::unix::fs::symlink(&roots, dir.path().join("journal.ndjson")).unwrap();
-        // when root makes everything that can be made
+        // when root creates each kind of file
         let data = Data::open(dir.path()).unwrap();
         drop(data.lock().unwrap().unwrap());
         append(&data.path("journal.ndjson")).unwrap();
@@ -434,7 +439,7 @@ mod tests {
         replace(&data.path("journal.head"), b"x").unwrap();
         directory(&data.path("evidence")).unwrap();
         fresh(&data.path("evidence/one")).unwrap();
-        // then it is the other's, under its name only, and the link has given nothing away
+        // then each belongs to the other user, and the linked file keeps its owner
         for name in ["lock", "journal.lock", "journal.head", "evidence", "evidence/one", "keys"] {
             assert_eq!(owner(&data.path(name)), other, "{name}");
         }

@@ -1,7 +1,7 @@
-//! How a runner comes to know its server, and the server its runner: once.
+//! Enrolment of a runner with its server, once.
 //!
-//! The customer is told the fingerprint of one key. The list of keys that the server shows must be signed by
-//! that key; only then does the token leave this host.
+//! The customer has the fingerprint of one key. That key must sign the list of keys that the server
+//! returns. Only then does the runner send its token.
 use std::{collections::BTreeMap, io};
 
 use anyhow::{Context as _, bail};
@@ -28,25 +28,25 @@ use crate::{
     witness,
 };
 
-/// Who this runner is, since it enrolled.
+/// Identity of an enrolled runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its name.
+    /// Id of the runner.
     pub runner: RunnerId,
-    /// What it is for.
+    /// Purpose of the runner.
     pub mode: RunnerMode,
-    /// The install that it belongs to.
+    /// Install of the runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
-    /// The log that it is a witness of.
+    /// Log that the runner witnesses.
     pub log_id: String,
-    /// Scheme, host and port.
+    /// Scheme, host and port of the server.
     pub server: String,
-    /// Whom to believe to be that.
+    /// Trusted certificates of the server.
     pub trust: Trust,
 }
 
-/// What the enrol command carries.
+/// Options of the enrolment.
 pub struct Invitation {
     pub mode: RunnerMode,
     pub server: String,
@@ -57,23 +57,23 @@ pub struct Invitation {
     pub stack_outputs: BTreeMap<String, Value>,
 }
 
-/// Who this runner is; `None` before it has enrolled.
+/// Returns the identity of this runner. `None`: it is not enrolled.
 pub fn known(data: &Data) -> io::Result<Option<Identity>> {
     data::read_json(&data.path("runner.json"))
 }
 
-/// Keep who this runner is.
+/// Stores the identity of this runner.
 pub fn keep(data: &Data, identity: &Identity) -> io::Result<()> {
     data::replace_json(&data.path("runner.json"), identity)
 }
 
-/// The server's keys that we believe.
+/// Returns the trusted keys of the server.
 pub fn server_keys(data: &Data) -> anyhow::Result<KeyList> {
     let keys = data::read_json(&data.path("server-keys.json"))?;
-    keys.context("the server's keys are missing from the data directory")
+    keys.context("the data directory has no keys of the server")
 }
 
-/// The keys of checkpoints that are believed now, as whoever checks a proof elsewhere takes them.
+/// Returns the checkpoint keys that are valid now, for verifiers outside this runner.
 pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
     let list = server_keys(data)?;
     let name = format!("stead/{}", list.log_id);
@@ -81,7 +81,7 @@ pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
     Ok(keys.into_iter().map(|key| VerifierKey { name: name.clone(), key }).collect())
 }
 
-/// Become known. Asking again with the same token and the same keys is answered in the same way.
+/// Enrols this runner. A repeated request with the same token and keys gets the same response.
 pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result<Identity> {
     let client = Client::new(&ask.server, &ask.trust)?;
     let list = invited_by(&fetch_keys(&client).await?, &ask.server_key)?;
@@ -96,12 +96,12 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
         stack_outputs: ask.stack_outputs.clone(),
     };
     let call = Ask::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
-    let answer = client.send::<Enrolled>(&call).await.context("enrolling")?;
-    let enrolled = answer.body.context("the server's answer is empty")?;
+    let answer = client.send::<Enrolled>(&call).await.context("cannot enrol")?;
+    let enrolled = answer.body.context("the server's response has no body")?;
     host::server_said(enrolled.server_time);
     if enrolled.log_id != list.log_id {
         bail!(
-            "the server enrolled us with log {}, its keys are of {}",
+            "cannot enrol: the server enrolled this runner with log {}, but its keys are of log {}",
             enrolled.log_id,
             list.log_id
         );
@@ -119,37 +119,40 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
     Ok(identity)
 }
 
-/// Take a newer list, if a manifest key that we have signed it. `held` is what is believed when the list has come,
-/// not when it was asked for: answers may overtake each other.
+/// Stores a newer key list, if a trusted manifest key signed it. `held` is the list that is trusted
+/// when the response arrives, because responses may overtake each other.
 pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::Result<KeyList> {
-    // A key whose time is over vouches for nothing any more.
+    // An expired key is not accepted.
     let signers = witness::of(held, KeyUse::Manifests, host::server_now());
     let bytes = dsse::verify_as(KEYS_TYPE, envelope, &signers)?;
     let list: KeyList = serde_json::from_slice(&bytes)?;
     if list.log_id != held.log_id || list.issued_at < held.issued_at {
-        bail!("the server shows keys of another log or an older list");
+        bail!("rejected the server's key list: it is older, or of another log");
     }
     data::replace_json(&data.path("server-keys.json"), &list)?;
     Ok(list)
 }
 
-/// The list that the server shows, not believed yet.
+/// Fetches the key list of the server. It is not verified yet.
 pub async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
     let ask = Ask::new(Method::GET, KEYS_PATH).without_token().idle();
-    let answer = client.send::<Envelope>(&ask).await.context("asking for the server's keys")?;
-    answer.body.context("the server's keys are empty")
+    let answer = client.send::<Envelope>(&ask).await.context("cannot fetch the server's keys")?;
+    answer.body.context("the server's key list is empty")
 }
 
-/// The list, if the key with this fingerprint is in it and signed it.
+/// Returns the key list, if it contains the key with this fingerprint and that key signed it.
 fn invited_by(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
     let expected = expected.trim_start_matches("sha256:").to_lowercase();
-    // Read to find the key, believed only when that key signed it.
+    // The key is searched in unverified data. The list is trusted only if that key signed it.
     let unproven = dsse_payload(envelope)?;
-    let list: KeyList = serde_json::from_slice(&unproven).context("reading the server's keys")?;
+    let list: KeyList =
+        serde_json::from_slice(&unproven).context("cannot parse the server's keys")?;
     let is_expected = |key: &&[u8; 32]| fingerprint(key).trim_start_matches("sha256:") == expected;
     let keys = list.of(KeyUse::Manifests, list.issued_at);
     let Some(key) = keys.iter().find(is_expected) else {
-        bail!("the server does not have the key that --server-key names: this is another server");
+        bail!(
+            "cannot enrol: the server does not have the key of --server-key; check --server and --server-key"
+        );
     };
     let key = ed25519_dalek::VerifyingKey::from_bytes(key)?;
     let bytes = dsse::verify_as(KEYS_TYPE, envelope, &[key])?;
@@ -214,7 +217,7 @@ mod tests {
         assert_eq!(invited_by(&honest, &told).unwrap(), list(&ours));
         assert!(invited_by(&honest, &told.to_uppercase().replace("SHA256:", "")).is_ok());
         assert!(invited_by(&honest, &fingerprint(other.verifying_key().as_bytes())).is_err());
-        // Naming the key is not enough: it must have signed.
+        // The list contains the key, but another key signed it.
         assert!(invited_by(&dsse::sign(KEYS_TYPE, &payload, &other), &told).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What only the host knows: its clocks, its processes, its disk.
+//! Clocks, processes and disk of the host.
 use std::{
     collections::BTreeSet,
     fs,
@@ -17,27 +17,28 @@ use nix::{
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-/// Milliseconds by which the server's clock is ahead of ours.
+/// Milliseconds by which the server's clock is ahead of the host's clock.
 static AHEAD_MS: AtomicI64 = AtomicI64::new(0);
 
-/// The host's clock, for the journal and for people, as exact as it is written.
+/// Returns the host's clock, for the journal and for users, with the precision of its text form.
 pub fn now() -> DateTime<Utc> {
     DateTime::<Utc>::from(SystemTime::now()).trunc_subsecs(6)
 }
 
-/// The server's clock as far as we know it, for what the server compares.
+/// Returns the estimated clock of the server, for times that the server compares.
 pub fn server_now() -> DateTime<Utc> {
     let ahead = TimeDelta::try_milliseconds(AHEAD_MS.load(Ordering::Relaxed)).unwrap_or_default();
     // Ignores an offset that leads out of the calendar's range.
     now().checked_add_signed(ahead).unwrap_or_else(now)
 }
 
-/// The server said what time it is.
+/// Corrects the estimated clock of the server.
 pub fn server_said(time: DateTime<Utc>) {
     AHEAD_MS.store((time - now()).num_milliseconds(), Ordering::Relaxed);
 }
 
-/// Milliseconds since the host started. Nobody can set this clock, and it counts sleep.
+/// Returns the milliseconds since the host started. This clock cannot be set, and it includes
+/// sleep.
 pub fn uptime_ms() -> u64 {
     let text = fs::read_to_string("/proc/uptime").unwrap_or_default();
     let (whole, part) =
@@ -46,7 +47,7 @@ pub fn uptime_ms() -> u64 {
     whole.parse::<u64>().unwrap_or(0) * 1_000 + hundredths * 10
 }
 
-/// Changes whenever the host starts.
+/// Returns the boot id. It changes at each start of the host.
 pub fn boot_id() -> String {
     read_boot_id().unwrap_or_default()
 }
@@ -55,26 +56,27 @@ pub(crate) fn read_boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().into())
 }
 
-/// A process that cannot be mistaken for a later one with the same number.
+/// Process that cannot be confused with a later one of the same pid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u32,
-    /// Clock ticks from the host's start to its own.
+    /// Start of the process, in clock ticks since the host started.
     pub start_time: u64,
-    /// The host's life that it belongs to.
+    /// Boot id at the start of the process.
     pub boot_id: String,
 }
 
 impl Process {
-    /// A process that runs now.
+    /// Returns the running process of this pid.
     pub fn of(pid: u32) -> io::Result<Self> {
         let start_time = Stat::of(pid)?.start_time;
         Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Whether the process still runs; a zombie does not. It is gone only if its pid is free, the pid has another start
-    /// time, or the host was rebooted. On an error the answer is unknown: ask again.
+    /// Returns whether the process still runs. A zombie does not. The process has ended only if its
+    /// pid is free, the pid has another start time, or the host was rebooted. On an error its state
+    /// is unknown: check again.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -82,13 +84,13 @@ impl Process {
         let pid = Pid::from_raw(i32::try_from(self.pid).map_err(io::Error::other)?);
         match kill(pid, None) {
             Err(Errno::ESRCH) => return Ok(false),
-            // It belongs to another user.
+            // The process belongs to another user.
             Ok(()) | Err(Errno::EPERM) => {}
             Err(error) => return Err(error.into()),
         }
         match Stat::of(self.pid) {
             Ok(stat) => Ok(stat.runs && stat.start_time == self.start_time),
-            // It may have ended since: then its number is free by now.
+            // The process may have ended meanwhile. Its pid is free then.
             Err(error) => match kill(pid, None) {
                 Err(Errno::ESRCH) => Ok(false),
                 Ok(()) | Err(_) => Err(error),
@@ -96,7 +98,8 @@ impl Process {
         }
     }
 
-    /// Like [`Self::is_alive`] without an error: a process that cannot be inspected counts as running.
+    /// Does the same as [`Self::is_alive`] without an error: a process that cannot be inspected
+    /// counts as running.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
             warn!(process.id = self.pid, %error, "Cannot tell whether a process runs, assuming that it does");
@@ -107,17 +110,18 @@ impl Process {
     /// Sends a signal, if the process still runs.
     pub fn signal(&self, signal: Signal) {
         if let (Ok(true), Ok(pid @ 2..)) = (self.is_alive(), i32::try_from(self.pid)) {
-            // It may end between the check and the signal.
+            // The process may end between the check and the signal.
             let _gone = kill(Pid::from_raw(pid), signal);
         }
     }
 
-    /// Whether a process of the session runs that this one leads or has led.
+    /// Returns whether a process runs in the session that this process leads or led.
     pub fn session_lives(&self) -> io::Result<bool> {
         Ok(self.boot_id == read_boot_id()? && has_session(self, &Stat::all()?))
     }
 
-    /// Whether this process lives, or anyone of the group that it led, in the session of its shim.
+    /// Returns whether this process runs, or a member of its process group in the session of
+    /// `shim`.
     pub fn group_lives(&self, shim: Option<&Process>) -> io::Result<bool> {
         if self.is_alive()? {
             return Ok(true);
@@ -129,8 +133,9 @@ impl Process {
         Ok(has_members(self, shim, &Stat::all()?))
     }
 
-    /// Others that are in the session that this process led. A session keeps its number from other processes while it
-    /// has a member: where the number is another process's by now, nobody of it is left.
+    /// Returns the other members of the session that this process led. The kernel reuses the id of
+    /// a session only after its last member ended. If another process has the id, no member is
+    /// left.
     pub(crate) fn session_members(&self, all: &[Stat]) -> BTreeSet<u32> {
         let is_its = |stat: &&Stat| {
             let begun_by_it = stat.start_time >= self.start_time;
@@ -143,9 +148,9 @@ impl Process {
     }
 }
 
-/// Whether anyone of these is of the group that `leader` led in the session that `shim` led. A group and a session
-/// keep their number from other processes while they have a member. So where one of the two numbers is another
-/// process's by now, as in a container that was started again on the same host, nobody of them is left.
+/// Returns whether one of these processes is in the group of `leader` and in the session of `shim`.
+/// The kernel reuses the id of a group or session only after its last member ended. If another
+/// process has one of the ids, as after a restart of the container, no member is left.
 fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
     let is_anothers = |of: &Process| {
         all.iter().any(|stat| stat.pid == of.pid && stat.start_time != of.start_time)
@@ -157,7 +162,8 @@ fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
     !is_anothers(leader) && !is_anothers(shim) && all.iter().any(is_member)
 }
 
-/// Whether one of these runs in the session of `leader`. A session keeps its number as [`has_members`] says.
+/// Returns whether one of these processes runs in the session of `leader`. Reused ids count as in
+/// [`has_members`].
 fn has_session(leader: &Process, all: &[Stat]) -> bool {
     let is_anothers =
         all.iter().any(|stat| stat.pid == leader.pid && stat.start_time != leader.start_time);
@@ -167,12 +173,12 @@ fn has_session(leader: &Process, all: &[Stat]) -> bool {
     !is_anothers && all.iter().any(is_member)
 }
 
-/// What `/proc` says of a process.
+/// Entry of `/proc` about one process.
 pub(crate) struct Stat {
     pub(crate) pid: u32,
     /// Name of the program, which the process can change.
     pub(crate) name: String,
-    /// It is no zombie.
+    /// False for a zombie.
     pub(crate) runs: bool,
     pub(crate) parent: u32,
     pub(crate) group: u32,
@@ -181,7 +187,7 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// All visible processes. On an error the list is unknown: ask again.
+    /// Returns all visible processes. On an error the list is unknown: read it again.
     pub(crate) fn all() -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
         for entry in fs::read_dir("/proc")? {
@@ -190,7 +196,7 @@ impl Stat {
             };
             match Stat::of(pid) {
                 Ok(stat) => all.push(stat),
-                // It ended meanwhile, or it is another user's.
+                // The process ended meanwhile, or belongs to another user.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -205,12 +211,12 @@ impl Stat {
 
     pub(crate) fn of(pid: u32) -> io::Result<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let odd = || io::Error::other(format!("/proc/{pid}/stat is not understood"));
+        let odd = || io::Error::other(format!("cannot parse /proc/{pid}/stat"));
         Stat::read(pid, &text).ok_or_else(odd)
     }
 
     pub(crate) fn read(pid: u32, text: &str) -> Option<Self> {
-        // After the name, which may hold spaces and brackets.
+        // The other fields follow the name, which may contain spaces and brackets.
         let (name, fields) = text.rsplit_once(')')?;
         let fields: Vec<_> = fields.split_whitespace().collect();
         Some(Stat {
@@ -225,19 +231,20 @@ impl Stat {
     }
 }
 
-/// No other process of the same user may read this one's memory and environment, and no crash writes them to disk.
+/// Keeps other processes of the same user from reading the memory and environment of this process,
+/// and crashes from writing them to disk.
 pub fn keep_to_itself() {
-    // Every Linux that runs us knows it.
+    // Every supported Linux kernel has this call.
     let _always = nix::sys::prctl::set_dumpable(false);
 }
 
-/// Whether nobody but root could see a process here that keeps to itself: `/proc` is mounted with `hidepid`. Other
-/// processes of the same user stay visible there.
+/// Returns whether `/proc` is mounted with `hidepid`, so that only root sees a process that is not
+/// dumpable. Other processes of the same user stay visible.
 pub fn hides_what_keeps_to_itself() -> bool {
     hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// What was mounted last on a path is what is seen there.
+/// The last mount on a path is the visible one.
 fn hides(mounts: &str) -> bool {
     let of_proc = mounts.lines().rev().find_map(|line| {
         let (place, source) = line.split_once(" - ")?;
@@ -248,7 +255,7 @@ fn hides(mounts: &str) -> bool {
     how.is_some_and(|how| !matches!(how, "0" | "off"))
 }
 
-/// Bytes that are free where this path is.
+/// Returns the free bytes on the file system of this path.
 pub fn disk_free(path: &Path) -> u64 {
     let free = nix::sys::statvfs::statvfs(path);
     free.map_or(0, |disk| disk.blocks_available().saturating_mul(disk.fragment_size()))
@@ -268,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_process_that_cannot_be_looked_at_is_not_called_dead() {
-        // given a shim that runs and an agent that has no file descriptor left to read /proc with
+        // given a running shim, and an agent without a file descriptor to read /proc
         let me = Process::of(std::process::id()).unwrap();
         let mut open = Vec::new();
         let failed = loop {
@@ -278,7 +285,7 @@ mod tests {
             }
             assert!(open.len() < 1 << 20, "no limit on open files");
         };
-        // then nothing is said of it
+        // then its state is unknown
         let said = (failed.raw_os_error(), me.is_alive().map_err(|error| error.raw_os_error()));
         let may_be_alive = me.may_be_alive();
         drop(open);
@@ -308,7 +315,7 @@ mod tests {
             .unwrap();
         let process = Process::of(leader.id()).unwrap();
         let session = nix::unistd::getsid(None).unwrap().as_raw().unsigned_abs();
-        // The one that leads our session may be out of sight, in a container above all.
+        // The leader of this session may be invisible, above all in a container.
         let shim = Process::of(session).unwrap_or(Process { pid: session, ..process.clone() });
         let other = Process { pid: session + 1, ..shim.clone() };
         std::thread::sleep(std::time::Duration::from_millis(200));
@@ -340,7 +347,7 @@ mod tests {
         leader.wait().unwrap();
         assert!(!process.is_alive().unwrap() && process.session_lives().unwrap());
         let later = Process { start_time: process.start_time + 100, ..process.clone() };
-        assert!(!later.session_lives().unwrap(), "these began before it");
+        assert!(!later.session_lives().unwrap(), "these processes began before it");
         let group = nix::unistd::Pid::from_raw(i32::try_from(process.pid).unwrap());
         nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
@@ -352,7 +359,7 @@ mod tests {
 
     #[test]
     fn numbers_that_come_again_in_the_same_life_of_the_host_are_not_believed() {
-        // given a child 25 of the shim 20, in a container that is gone
+        // given child 25 of shim 20, in a container that ended
         let process = |pid, start_time| Process { pid, start_time, boot_id: "b".into() };
         let (shim, child) = (process(20, 1_000), process(25, 1_010));
         let stat = |pid, group, session, start_time| {
@@ -363,20 +370,20 @@ mod tests {
             Stat::read(pid, &text).unwrap()
         };
         let lives = |all: &[Stat]| has_members(&child, &shim, all);
-        // then whom it started and left behind are of it
+        // then a process that the child started is in its group
         let orphan = || stat(31, 25, 20, 1_020);
         assert!(lives(&[orphan()]));
         assert!(lives(&[stat(20, 20, 20, 1_000), orphan()]));
-        // but not when another process has the child's number, or the shim's
+        // but not if another process has the pid of the child or of the shim
         assert!(!lives(&[stat(25, 25, 20, 5_010), stat(31, 25, 20, 5_020)]));
         assert!(!lives(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]));
-        // and of the shim's session in the same way
+        // and the session of the shim follows the same rule
         let members = |all: &[Stat]| shim.session_members(all).into_iter().collect::<Vec<_>>();
         assert_eq!(members(&[stat(20, 20, 20, 1_000), stat(31, 31, 20, 1_020)]), [31]);
         assert_eq!(members(&[stat(31, 31, 20, 1_020), stat(32, 25, 21, 1_020)]), [31]);
         assert!(members(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]).is_empty());
         assert!(members(&[stat(31, 25, 20, 999)]).is_empty());
-        // nor one that is older than the child, of another group or of another session
+        // nor is a process that is older than the child, in another group or in another session
         assert!(!lives(&[stat(31, 25, 20, 1_009)]));
         assert!(!lives(&[stat(31, 26, 20, 1_020), stat(32, 25, 21, 1_020)]));
     }

@@ -1,16 +1,19 @@
-//! The journal: what this runner was asked, did and refused, one JSON line each, on disk before it counts.
+//! Journal: claims, actions and refusals of this runner, one JSON line each, on disk before they
+//! take effect.
 //!
 //! ```text
-//! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ stated ─▶ reported
-//!     │           └─▶ refused ─▶ stated ─▶ reported
-//!     └─▶ not_claimed                        (abandoned: no longer ours)
+//! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ statement_signed ─▶ reported
+//!     │           └─▶ refused ─▶ statement_signed ─▶ reported
+//!     └─▶ not_claimed                        (abandoned: left to the server)
 //! ```
 //!
-//! The supervisor, each shim and the customer's commands append to one file, one after the other: each holds the lock
-//! `journal.lock` while it looks up the last link and writes the next line with one write. It is the customer's record:
-//! nothing in it is secret, and nothing of it is ever removed. When the file has become long, it is put aside under the
-//! time of that moment and a new one is begun, whose first line goes on with the chain. The new file begins with what is
-//! still needed: entries of claims that are not over, and what is known of each component's state.
+//! The supervisor, each shim and the customer's commands append to one file. Each holds the lock
+//! `journal.lock` while it reads the last link and writes the next line with one write.
+//!
+//! The journal is the customer's record. It contains no secrets, and nothing is ever removed. A
+//! long file is rotated: it gets a name with the time, and a new file begins. The first line of
+//! the new file continues the chain. Copies of entries follow that are still needed: those of
+//! open claims, and the known state of each component.
 mod examine;
 mod export;
 mod fact;
@@ -47,28 +50,27 @@ use crate::{
     host,
 };
 
-/// A journal that is open for writing.
+/// Journal that is open for writing.
 #[derive(Debug, Clone)]
 pub struct Journal {
     data: Data,
     path: PathBuf,
-    /// The last line could not be written.
+    /// Set while the last line could not be written.
     broken: Arc<AtomicBool>,
 }
 
-/// Disk that is kept for the journal when everything else has filled it.
+/// Bytes of disk space that are reserved for entries on a full disk.
 const RESERVE: u64 = 1024 * 1024;
-/// A journal longer than this is put aside when nothing is open.
+/// Length in bytes from which a journal file is rotated.
 const LONG: u64 = 4 * 1024 * 1024;
-/// How long a line waits for the one that another process is writing. That one may have been stopped: to wait for ever
-/// would stop everybody.
+/// Longest wait for another writer. A stopped process must not block all others.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
-/// The last link is looked for in so much of the file's end first.
+/// Bytes at the end of the file in which the last link is searched first.
 const TAIL: u64 = 16 * 1024;
 
 impl Journal {
-    /// The journal of this directory, begun if there is none.
+    /// Opens the journal of this directory, and begins one if there is none.
     pub fn open(data: &Data) -> io::Result<Self> {
         let path = data.path("journal.ndjson");
         let journal = Journal { data: data.clone(), path, broken: Arc::default() };
@@ -84,7 +86,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Put a long journal aside. The new file begins with the facts that `carried` finds in the entries so far.
+    /// Rotates a long journal file. `carried` selects the entries with which the new file begins.
     pub fn turn(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<Fact>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < LONG {
@@ -104,10 +106,10 @@ impl Journal {
             link = next;
         }
         if text.len() as u64 > LONG / 2 {
-            // Too much is open: the next file would be long again at once.
+            // Too many entries are still needed: the next file would be rotated again at once.
             return Ok(());
         }
-        // At every moment one of the two is there under its name, and no line is in neither.
+        // At every moment a file has this name, and every line is in one of the two files.
         fs::hard_link(
             &self.path,
             self.path.with_file_name(format!("journal.{}.ndjson", ulid::Ulid::new())),
@@ -115,7 +117,7 @@ impl Journal {
         data::replace(&self.path, &text)
     }
 
-    /// Write a fact; when this returns it survives any crash.
+    /// Writes an entry. When this returns, the entry survives a crash.
     pub fn write(&self, fact: Fact) -> io::Result<()> {
         let written = self.write_next(&Entry { at: host::now(), fact });
         self.broken.store(written.is_err(), Ordering::Relaxed);
@@ -130,14 +132,16 @@ impl Journal {
         self.append_somehow(&lines.join(&b'\n'))
     }
 
-    /// The last link. What has to be written before the next entry so that there is one is put into `lines`.
+    /// Returns the last link. If there is none, adds the line that creates one to `lines`; the
+    /// caller writes it first.
     fn end(&self, lines: &mut Vec<Vec<u8>>) -> io::Result<Link> {
         if let Some(link) = self.last_link()? {
             return Ok(link);
         }
-        // A program that knows of no chain has written since it was there, or has begun this journal.
+        // A program without the hash chain wrote the last lines, or began this journal.
         let (last, unlinked) = examine::unlinked(read::each(&self.data)?)?;
-        // A journal that lost its name is written all the same: the customer's switch is in it.
+        // A journal without an id is still written: the customer must be able to record that the
+        // runner is disabled.
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
         let fact = examine::begun(journal_id, &unlinked);
@@ -146,7 +150,7 @@ impl Journal {
         Ok(link)
     }
 
-    /// The link of the last whole line. `None`: that line is in no chain.
+    /// Returns the link of the last complete line. `None`: that line is not in the chain.
     fn last_link(&self) -> io::Result<Option<Link>> {
         let mut file = fs::File::open(&self.path)?;
         let length = file.seek(SeekFrom::End(0))?;
@@ -160,7 +164,7 @@ impl Journal {
                 if let Some((_, link)) = frame::open(line) {
                     return Ok(Some(link));
                 }
-                // What a crash cut short says nothing. The window may begin within a line: that says nothing either.
+                // An incomplete line is skipped. The window may also begin within a line.
                 if serde_json::from_slice::<Entry>(line).is_ok() {
                     return Ok(None);
                 }
@@ -172,7 +176,8 @@ impl Journal {
         }
     }
 
-    /// Keep all others out, for as long as the answer lives. The kernel gives it back when a process dies.
+    /// Locks the journal until the returned file is closed. The kernel releases the lock when a
+    /// process dies.
     fn lock(&self) -> io::Result<fs::File> {
         let file = data::append(&self.path.with_file_name("journal.lock"))?;
         let until = Instant::now() + PATIENCE;
@@ -181,7 +186,7 @@ impl Journal {
                 Ok(()) => return Ok(file),
                 Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
                 Err(fs::TryLockError::WouldBlock) => {
-                    let why = "another process holds the journal and does not go on";
+                    let why = "another process holds the lock of the journal";
                     return Err(io::Error::new(ErrorKind::TimedOut, why));
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(error),
@@ -191,7 +196,7 @@ impl Journal {
 
     fn append_somehow(&self, lines: &[u8]) -> io::Result<()> {
         match self.append(lines) {
-            // The reserve is for exactly this; it is made again when there is room.
+            // The reserve is for this case. It is written again when there is free space.
             Err(error)
                 if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
             {
@@ -201,27 +206,28 @@ impl Journal {
         }
     }
 
-    /// Whether the last line could be written.
+    /// Returns whether the last line could be written.
     pub fn is_writable(&self) -> bool {
         !self.broken.load(Ordering::Relaxed)
     }
 
-    /// Make the reserve again if it was used, and see whether lines can be written again.
+    /// Restores the reserve, and checks whether lines can be written again.
     pub fn mend(&self) -> io::Result<()> {
         self.keep_reserve()?;
         if self.is_writable() {
             return Ok(());
         }
-        // An empty line is read over.
+        // Readers skip an empty line.
         let written = self.lock().and_then(|_held| self.append_somehow(b""));
         self.broken.store(written.is_err(), Ordering::Relaxed);
         written
     }
 
     fn append(&self, lines: &[u8]) -> io::Result<()> {
-        // Opened each time: it may have been put aside since the last one.
+        // The file is opened for each write, because it may have been rotated.
         let mut file = data::append(&self.path)?;
-        // A line that a crash or a full disk cut short must not swallow this one.
+        // After a crash or on a full disk the last line may be incomplete. It must not be joined
+        // with this one.
         let cut_short: &[u8] = if is_whole(&mut file)? { b"" } else { b"\n" };
         file.write_all(&[cut_short, lines, b"\n"].concat())?;
         file.sync_data()
@@ -231,7 +237,7 @@ impl Journal {
         self.path.with_file_name("journal.reserve")
     }
 
-    /// Keep some disk for what has to be written when there is no other.
+    /// Reserves disk space for entries on a full disk.
     pub fn keep_reserve(&self) -> io::Result<()> {
         let kept = fs::metadata(self.reserve()).map_or(0, |file| file.len());
         if kept < RESERVE {
@@ -241,8 +247,9 @@ impl Journal {
         }
     }
 
-    /// Whether this execution was left to the server. Each side writes first and reads then: of a shim that says who
-    /// it is and an agent that gives it up at the same time, at least one sees the other.
+    /// Returns whether the agent abandoned this execution. Shim and agent each write their own
+    /// entry before they read. If both write at the same time, at least one of them sees the entry
+    /// of the other.
     pub fn gave_up(&self, wanted: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
@@ -250,7 +257,7 @@ impl Journal {
             (*execution == wanted).then_some(claim_id)
         });
         if claim.is_none() && read::files(&self.data)?.len() > 1 {
-            // It was not carried over from the file before, so nobody waits for it any more.
+            // The claim was not copied from the previous file, so it is no longer open.
             return Ok(true);
         }
         Ok(entries.iter().any(|entry| {
@@ -258,17 +265,19 @@ impl Journal {
         }))
     }
 
-    /// Everything in it.
+    /// Returns all entries of the current file.
     pub fn read(&self) -> io::Result<Vec<Entry>> {
         read(&self.path)
     }
 
-    /// Its name: the first line's, which is lost with the journal.
+    /// Returns the journal id, which is in the first line.
     pub fn id(&self) -> io::Result<String> {
         let named = self.read()?.into_iter().find_map(|entry| {
             if let Fact::Opened { journal_id } = entry.fact { Some(journal_id) } else { None }
         });
-        named.ok_or_else(|| io::Error::other("the journal has lost its first line"))
+        named.ok_or_else(|| {
+            io::Error::other("cannot read the journal id: the first line is missing")
+        })
     }
 }
 

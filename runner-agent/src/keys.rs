@@ -1,8 +1,8 @@
-//! The runner's own keys: who it is, and what its install's secrets are sealed to.
+//! Keys of the runner: its identity key, and the key that decrypts the secrets of its install.
 //!
-//! The identity key belongs to the agent, which replaces it from time to time: until the server has said that it
-//! knows the new one, both are kept. The sealing key belongs to the install and outlives agents: it may be brought
-//! along from a backup before the first start.
+//! The identity key belongs to the agent, which replaces it from time to time. Both keys are stored
+//! until the server has confirmed the new one. The encryption key belongs to the install and
+//! outlives agents: a backup of it can be restored before the first start.
 use std::{
     fs, io,
     path::Path,
@@ -25,19 +25,19 @@ use crate::{
 const IDENTITY: &str = "keys/identity";
 const NEXT: &str = "keys/identity.next";
 
-/// The keys of one runner.
+/// Keys of one runner.
 pub struct Keys {
-    /// Ed25519: signs what this runner says.
+    /// Ed25519 key that signs the statements of this runner.
     pub identity: IdentityKey,
-    /// X25519: opens what was sealed to the install.
+    /// X25519 key that decrypts the secrets of the install.
     pub sealing: StaticSecret,
 }
 
-/// The identity key as it is now: it may be replaced while others sign with it.
+/// Current identity key. It may be replaced while other tasks sign with it.
 #[derive(Clone)]
 pub struct IdentityKey(Arc<RwLock<Dated>>);
 
-/// A key and when it was made.
+/// Key with the time of its creation.
 #[derive(Clone)]
 pub struct Dated {
     pub key: SigningKey,
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// The keys of this directory, made at the first start.
+    /// Opens the keys of this directory, and creates them at the first start.
     pub fn open(data: &Data) -> io::Result<Self> {
         let identity = match read(&data.path(IDENTITY))? {
             Some(identity) => identity,
@@ -61,22 +61,22 @@ impl Keys {
         Ok(Keys { identity: IdentityKey::of(identity), sealing: StaticSecret::from(*sealing) })
     }
 
-    /// The public half of the identity key.
+    /// Returns the public identity key.
     pub fn identity_hex(&self) -> String {
         self.identity.now().public_hex()
     }
 
-    /// The public half of the sealing key.
+    /// Returns the public encryption key.
     pub fn sealing_hex(&self) -> String {
         hex::encode(PublicKey::from(&self.sealing).as_bytes())
     }
 
-    /// The identity key to be, if one was begun: the server may know it already.
+    /// Returns the next identity key, if a replacement began. The server may know it already.
     pub fn next(data: &Data) -> io::Result<Option<Dated>> {
         read(&data.path(NEXT))
     }
 
-    /// The identity key to be. It is on disk before anybody hears of it.
+    /// Returns the next identity key. It is on disk before it is sent.
     pub fn begin_next(data: &Data) -> io::Result<Dated> {
         match Keys::next(data)? {
             Some(next) => Ok(next),
@@ -84,10 +84,10 @@ impl Keys {
         }
     }
 
-    /// The server knows the new key: the former one is gone.
+    /// Replaces the identity key, after the server has confirmed the new one.
     pub fn take_next(&self, data: &Data, next: Dated) -> io::Result<()> {
         fs::rename(data.path(NEXT), data.path(IDENTITY))?;
-        // In its place it is the only one that there is, whether or not that reaches the disk.
+        // After the rename the new key is the only one, even if the rename is not durable yet.
         *self.identity.0.write().unwrap_or_else(PoisonError::into_inner) = next;
         data::sync_parent(&data.path(IDENTITY))
     }
@@ -98,25 +98,26 @@ impl IdentityKey {
         IdentityKey(Arc::new(RwLock::new(key)))
     }
 
-    /// The key as it is now.
+    /// Returns the current key.
     pub fn now(&self) -> Dated {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sign claims.
+    /// Signs the claims of a token.
     pub fn assert<C: Serialize>(&self, claims: &C) -> Result<String, TokenError> {
         token::sign(claims, &self.now().key)
     }
 }
 
 impl Dated {
-    /// The public half.
+    /// Returns the public key.
     pub fn public_hex(&self) -> String {
         hex::encode(self.key.verifying_key().as_bytes())
     }
 }
 
-/// A key and the second it was made, in one line. One without its second is as old as can be.
+/// Reads a key and the second of its creation, which are in one line. Without the second the key
+/// counts as oldest.
 fn read(path: &Path) -> io::Result<Option<Dated>> {
     let mut text = match fs::read_to_string(path) {
         Ok(text) => text,
@@ -142,7 +143,7 @@ fn make(path: &Path) -> io::Result<Dated> {
     Ok(Dated { key, made_at })
 }
 
-/// 32 secret bytes of a file, hexadecimal; made if the file is not there.
+/// Reads 32 secret bytes in hexadecimal, and creates the file if it does not exist.
 fn seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     let mut seed = Zeroizing::new([0; 32]);
     match fs::read_to_string(path) {

@@ -1,17 +1,19 @@
-//! The agent in an account: it polls, works and reports. Knows only the wire.
+//! Runner agent in the account of the customer: polls the server, runs jobs and reports. It
+//! depends on the wire format only.
 //!
 //! ```text
 //! customer's host                                                        vendor's server
 //! ┌────────────────────────────────────────────────────────────┐
 //! │ supervisor ── HTTPS, outbound only ─────────────────────────┼──▶ Runner API, registry
 //! │   │ journal.ndjson      ▲ log.ndjson, reports.ndjson        │
-//! │   └─▶ shim ─────────────┘ one process per job, outlives us  │
+//! │   └─▶ shim ─────────────┘ one per job, outlives the agent   │
 //! │         └─▶ plugin ─▶ terraform, scripts, …                 │
 //! └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! In reading order: [`data`] [`keys`] [`journal`] [`switch`] [`policy`] [`ask`] [`witness`] are what the customer owns;
-//! [`client`] [`enrol`] [`supervisor`] speak with the server; [`shim`] [`plugins`] [`artifacts`] do the work.
+//! Reading order: [`data`] [`keys`] [`journal`] [`disable`] [`policy`] [`approval`] [`witness`]
+//! belong to the customer; [`client`] [`enrol`] [`supervisor`] communicate with the server;
+//! [`shim`] [`plugins`] [`artifacts`] run the jobs.
 pub mod artifacts;
 pub mod ask;
 pub mod budgets;

@@ -46,7 +46,7 @@ pub use self::{
 };
 use crate::data::Data;
 
-/// What the file says.
+/// Contents of the policy file.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
@@ -58,7 +58,7 @@ pub struct Policy {
     roles: Option<Vec<String>>,
     /// Variables that a manifest may set.
     env: Option<Vec<String>>,
-    /// Names of variables that the child gets from the runner's environment.
+    /// Names of variables of the runner's environment that the child receives.
     #[serde(default)]
     pub pass_env: Vec<String>,
     /// Command that reads the manifest on standard input; a non-zero exit code refuses the job.
@@ -77,7 +77,7 @@ pub struct Policy {
     approval_timeout: Option<Duration>,
 }
 
-/// A time in which jobs of some kinds may begin.
+/// Time window in which jobs of some kinds may begin.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Window {
@@ -89,20 +89,20 @@ struct Window {
     to: NaiveTime,
 }
 
-/// Why this runner does not do a job.
+/// Refusal of a job by this runner.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{detail} (rule {rule})")]
 pub struct Refusal {
-    /// Who says no.
+    /// Source of the refusal.
     pub by: RefusedBy,
-    /// In one word.
+    /// Name of the rule.
     pub rule: String,
-    /// For people.
+    /// Explanation for users.
     pub detail: String,
 }
 
 impl Refusal {
-    /// The customer's own word.
+    /// Returns a refusal by the customer's policy.
     pub fn policy(rule: &str, detail: impl Into<String>) -> Self {
         Refusal { by: RefusedBy::CustomerPolicy, rule: rule.into(), detail: detail.into() }
     }
@@ -111,14 +111,14 @@ impl Refusal {
 /// A policy file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The disk said no.
-    #[error("the policy file {path} cannot be read")]
+    /// The file cannot be read.
+    #[error("cannot read the policy file {path}")]
     Read { path: String, source: std::io::Error },
-    /// The data directory does not say which policy applies.
+    /// The data directory records no policy.
     #[error("the data directory records no policy")]
     NotRecorded,
     /// The text is not a policy.
-    #[error("the policy file {path} is not understood: {why}")]
+    #[error("cannot parse the policy file {path}: {why}")]
     Parse { path: String, why: String },
 }
 
@@ -139,7 +139,7 @@ impl Policy {
         }
     }
 
-    /// Reads the file.
+    /// Reads a policy file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path)
@@ -154,7 +154,7 @@ impl Policy {
         let lists =
             [&policy.plugins, &policy.actions, &policy.repositories, &policy.roles, &policy.env];
         if let Some(pattern) = names::malformed(lists.into_iter().flatten().flatten()) {
-            let why = format!("{pattern:?} is not a pattern: `*` stands only at the end");
+            let why = format!("{pattern:?} is not a pattern: `*` is allowed only at the end");
             return Err(PolicyError::Parse { path: name(), why });
         }
         Ok(policy)
@@ -170,7 +170,7 @@ impl Policy {
         }
     }
 
-    /// Whether this may be done at this moment.
+    /// Checks whether a job may run now.
     pub fn allows(&self, manifest: &Manifest, now: DateTime<Utc>) -> Result<(), Refusal> {
         let kind = manifest.kind;
         if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
@@ -223,7 +223,7 @@ impl Window {
         if self.from <= self.to {
             on(today) && self.from <= time && time < self.to
         } else {
-            // Over midnight: the hours after it belong to the day on which the window opened.
+            // The hours after midnight belong to the day on which the window opened.
             (on(today) && self.from <= time) || (on(today.pred()) && time < self.to)
         }
     }

@@ -20,14 +20,16 @@ use crate::{
 
 const RUNNING: &str = "/proc/self/exe";
 const DIR: &str = "bin";
-/// Time that the program has to print its version.
+/// Timeout of the program to print its version.
 const RUNS: Duration = Duration::from_secs(30);
-/// A program that was just copied may be open for writing in a child that is being forked.
+/// Largest number of attempts to run a new copy. A child that is being forked may still have it
+/// open for writing.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Path of the running program in the data directory. It is a hard link where that is possible, else a copy, made
-/// once per version from the running program, not from the file that has its name by now.
+/// Returns the path of the running program in the data directory. It is a hard link where possible,
+/// and a copy elsewhere. It is made once per version from the running program, because the file at
+/// its path may be another version.
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let path = data.path(DIR).join(name(&running));
@@ -44,13 +46,13 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs the kept program once: on a filesystem that is mounted with `noexec` it is there and cannot run.
+/// Runs the stored program once. On a file system mounted with `noexec` it exists but cannot run.
 pub(crate) async fn check(kept: &Path) -> io::Result<()> {
     let why = match timeout(RUNS, version(kept)).await {
         Ok(Ok(status)) if status.success() => return Ok(()),
-        Ok(Ok(status)) => format!("it ended with {status}"),
+        Ok(Ok(status)) => format!("the program exited with {status}"),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("it did not end within {} s", RUNS.as_secs()),
+        Err(_) => format!("the program did not exit within {} s", RUNS.as_secs()),
     };
     Err(io::Error::other(format!(
         "cannot run {}: {why}; mount the data directory without noexec and let its owner execute files in it",
@@ -82,7 +84,7 @@ async fn version(kept: &Path) -> io::Result<ExitStatus> {
     }
 }
 
-/// Removes what other versions kept, when none of their jobs runs.
+/// Removes the programs of other versions. The caller makes sure that none of their jobs runs.
 pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     let own = name(&fs::metadata(RUNNING)?);
     for kept in fs::read_dir(data.path(DIR))?.filter_map(Result::ok) {
@@ -93,14 +95,14 @@ pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     Ok(())
 }
 
-/// Identifies one version of the program by its inode and time.
+/// Returns a name for one version of the program, from its inode and time.
 fn name(running: &Metadata) -> String {
     let (at, part) = (running.mtime(), running.mtime_nsec());
     format!("stead-runner-{:x}-{:x}-{at:x}-{part:x}", running.dev(), running.ino())
 }
 
 fn make(running: &Metadata, draft: &Path) -> io::Result<()> {
-    // A file of the same name may be another version by now.
+    // A file of the same name may be another version.
     let linked = fs::read_link(RUNNING).and_then(|path| fs::hard_link(path, draft));
     let is_it = |found: Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
     if linked.is_ok() && fs::metadata(draft).is_ok_and(is_it) {

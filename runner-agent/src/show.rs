@@ -1,4 +1,4 @@
-//! What a customer sees of the runner, without any server.
+//! Output of the commands for the customer. They need no server.
 mod approval;
 pub(crate) mod standing;
 mod story;
@@ -21,11 +21,11 @@ use crate::{
     witness::{Kept, Witness},
 };
 
-/// Who this runner is, and what it is doing.
+/// Prints the identity of this runner and its current state.
 pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let Some(identity) = enrol::known(data)? else {
-        writeln!(out, "not enrolled; its directory is {}", data.root().display())?;
+        writeln!(out, "not enrolled; the data directory is {}", data.root().display())?;
         return Ok(ExitCode::FAILURE);
     };
     writeln!(out, "runner    {}", identity.runner)?;
@@ -69,7 +69,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What happened here.
+/// Prints the journal.
 pub(crate) fn journal(
     data: &Data,
     output: Output,
@@ -83,7 +83,7 @@ pub(crate) fn journal(
     })
 }
 
-/// Say this on standard output.
+/// Prints to standard output.
 pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -101,18 +101,19 @@ pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
     said(&questions.iter().map(approval::screen).collect::<String>())
 }
 
-/// The last checkpoint, and what was not believed since.
+/// Prints the newest verified head, and a later rejection on standard error.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
     said(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
-    // Standard output is the signed note and nothing else: it is kept and compared.
+    // Standard output has the signed note only, because users store and compare it.
     if let Some(refused) = standing::refused(data)? {
         eprintln!("{refused}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Text of several lines without control characters. The note of an honest vendor has none, and comes out as it is.
+/// Removes control characters from text of several lines. The note of an honest vendor has none and
+/// stays unchanged.
 pub(crate) fn sanitized(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
@@ -122,14 +123,14 @@ pub(crate) fn sanitized(text: &str) -> String {
         .collect()
 }
 
-/// What is kept of logs that were not believed.
+/// Prints the evidence of rejected logs.
 pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let kept = Witness::of(data).evidence()?;
     if kept.is_empty() && output == Output::Table {
         writeln!(
             out,
-            "no log was refused: everything that was shown goes on from what was seen before"
+            "no log was rejected: every head that the server sent continues the earlier ones"
         )?;
     }
     for Kept { path, evidence } in kept {

@@ -1,4 +1,4 @@
-//! Starting: who we are, whom we trust, and that nobody else is at it.
+//! Start of the agent: its identity, its server, and the lock against a second agent.
 use std::{
     collections::BTreeMap,
     fs,
@@ -25,7 +25,7 @@ use crate::{
     tls::Trust,
 };
 
-/// Run until there is a reason to end.
+/// Runs the agent until it must exit.
 pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     let _lock = lock(data).await?;
     if let Err(error) = data.name_agent(&Process::of(std::process::id())?) {
@@ -51,31 +51,32 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     Ok(match ended {
         Ended::Drained | Ended::Left => ExitCode::SUCCESS,
         Ended::Superseded => {
-            eprintln!("another agent has opened a session with this runner's identity; ending");
+            eprintln!("another agent has opened a session with this runner's identity; exiting");
             ExitCode::from(3)
         }
         Ended::NoProtocol { server } => {
-            eprintln!("{}; ending", no_protocol(server));
+            eprintln!("{}; exiting", no_protocol(server));
             ExitCode::from(4)
         }
     })
 }
 
-/// Which side has to be another version.
+/// Returns the error for protocol versions that do not match, with the side to upgrade.
 fn no_protocol(server: Option<ProtocolRange>) -> String {
     let remedy = match server {
         Some(server) if server.max < PROTOCOL => {
             "this agent is newer than its server: upgrade the server, or start an older agent"
         }
-        Some(_) => "this agent is older than its server takes: install a newer one",
+        Some(_) => "this agent is older than its server accepts: install a newer one",
         None => "install the agent that belongs to the server's version",
     };
-    let speaks = server.map(|ProtocolRange { min, max }| format!(" and the server {min} to {max}"));
+    let speaks = server
+        .map(|ProtocolRange { min, max }| format!(", and the server versions {min} to {max}"));
     let speaks = speaks.unwrap_or_default();
-    format!("this agent speaks version {PROTOCOL} of the protocol{speaks}; {remedy}")
+    format!("this agent supports protocol version {PROTOCOL}{speaks}; {remedy}")
 }
 
-/// `status` holds the lock for a moment; an agent holds it for its life.
+/// Takes the lock of the agent. Retries, because `status` holds it for a moment.
 async fn lock(data: &Data) -> anyhow::Result<fs::File> {
     for _ in 0..5 {
         if let Some(lock) = data.lock()? {
@@ -83,10 +84,10 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    bail!("another agent works in {}", data.root().display())
+    bail!("cannot start: another agent uses {}", data.root().display())
 }
 
-/// Who we are: from the directory, or by enrolling.
+/// Returns the stored identity. Enrols the runner if there is none.
 pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let asked = Choice::asked(run.policy.as_deref(), run.no_policy)?;
@@ -102,13 +103,13 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         enrol::keep(data, &known)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
-                "The stack outputs are not read: this runner has brought its own when it enrolled. To bring others, \
-                 revoke it and enrol one in a new directory"
+                "Ignoring the stack outputs: this runner sent its own when it enrolled. To change them, revoke it and enrol \
+                 one in a new directory"
             );
         }
         return Ok(known);
     }
-    let needed = "needed at the first start";
+    let needed = "required at the first start";
     let mode = match run.mode.with_context(|| format!("--mode is {needed}"))? {
         Mode::Install => RunnerMode::Install,
         Mode::Build => RunnerMode::Build,
@@ -125,15 +126,15 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
     };
     policy::begin(data, asked)?;
     let identity = enrol::enrol(data, keys, &invitation).await?;
-    info!(runner.id = %identity.runner, "Enrolled as {}", identity.runner);
+    info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
 }
 
-/// The file's, and over them those of the command line.
+/// Returns the stack outputs of the file, overridden by those of the command line.
 fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
     let mut outputs = BTreeMap::new();
     if let Some(path) = &run.stack_outputs_file {
-        let reading = || format!("reading {}", path.display());
+        let reading = || format!("cannot read {}", path.display());
         let text = fs::read_to_string(path).with_context(reading)?;
         let is_json = path.extension().is_some_and(|extension| extension == "json");
         let read: BTreeMap<String, Value> = match is_json {
@@ -145,7 +146,7 @@ fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
                 Value::String(_) | Value::Array(_) | Value::Object(_) => value,
                 // A template would print a large number as 1e+07.
                 Value::Bool(_) | Value::Number(_) => Value::String(value.to_string()),
-                Value::Null => bail!("{}: {name} is null; leave it out", path.display()),
+                Value::Null => bail!("cannot use {}: {name} is null; leave it out", path.display()),
             };
             outputs.insert(name, value);
         }
@@ -163,36 +164,39 @@ fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
                 eprint!("Enrolment token: ");
             }
             let mut line = Zeroizing::new(String::new());
-            stdin.lock().read_line(&mut line).context("reading the token from standard input")?;
+            stdin
+                .lock()
+                .read_line(&mut line)
+                .context("cannot read the token from standard input")?;
             line
         }
         (Some(file), _) => {
             let text = fs::read_to_string(file);
-            Zeroizing::new(text.with_context(|| format!("reading {}", file.display()))?)
+            Zeroizing::new(text.with_context(|| format!("cannot read {}", file.display()))?)
         }
         (None, Some(token)) => Zeroizing::new(token.clone()),
         (None, None) => bail!(
-            "an enrolment token is needed at the first start: --token-file FILE, or - for standard \
-             input, or STEAD_ENROLMENT_TOKEN"
+            "an enrolment token is required at the first start: pass --token-file FILE, or - for standard \
+             input, or set STEAD_ENROLMENT_TOKEN"
         ),
     };
     let token = text.trim();
-    // An empty one would only be refused by the server, as some token that it does not know.
+    // The server would reject an empty token as an unknown one.
     if token.is_empty() {
-        bail!("there is no enrolment token in what was given; ask the vendor for one");
+        bail!("the enrolment token is empty; ask the vendor for one");
     }
     Ok(Zeroizing::new(token.into()))
 }
 
-/// Tokens travel here: in clear only to ourselves.
+/// Rejects an unencrypted URL of another host, because requests contain tokens.
 fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
     let url = reqwest::Url::parse(server).with_context(|| format!("{server:?} is not a URL"))?;
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     match url.scheme() {
         "https" => Ok(()),
         "http" if local || allow_http => Ok(()),
-        "http" => bail!("{server} is not encrypted: use https, or --allow-http"),
-        other => bail!("{other} is not a scheme that the runner speaks"),
+        "http" => bail!("{server} is not encrypted: use https, or pass --allow-http"),
+        other => bail!("{other} is not a supported URL scheme: use https"),
     }
 }
 

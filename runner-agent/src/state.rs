@@ -45,7 +45,7 @@ const RESOLVED: &str = "resolved-";
 /// Identity of one state: its lineage and serial. No lineage: there is no state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMark {
-    /// The lineage that Terraform gave it when it was created.
+    /// Lineage, which Terraform sets when it creates the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
     /// Increases with each write.
@@ -59,18 +59,18 @@ impl StateMark {
         let mark: StateMark = serde_json::from_slice(bytes)?;
         match mark.lineage {
             Some(_) => Ok(mark),
-            None => Err(io::Error::new(io::ErrorKind::InvalidData, "it has no lineage")),
+            None => Err(io::Error::new(io::ErrorKind::InvalidData, "the state has no lineage")),
         }
     }
 }
 
-/// Reason to start no plan and no apply.
+/// Reason to refuse a plan or an apply.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A person has to act first; the message says how.
+    /// A user must act first. The message says how.
     #[error("{0}")]
     Blocked(String),
-    /// The disk.
+    /// I/O error.
     #[error("{context}")]
     Io { context: String, source: io::Error },
 }
@@ -89,22 +89,23 @@ pub struct StateStore {
 }
 
 impl StateStore {
-    /// The state of `component` below `root`. Creates nothing.
+    /// Returns the store of `component` below `root`, without creating it.
     pub fn new(root: &Path, component: &str) -> Self {
         StateStore { dir: root.join(component), component: component.into() }
     }
 
-    /// The component's directory, which plugin executables use as they like.
+    /// Directory of the component. External plugins store any files in it.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The file that Terraform reads and writes.
+    /// File that Terraform reads and writes.
     pub fn file(&self) -> PathBuf {
         self.dir.join(STATE)
     }
 
-    /// Returns the mark of the state. Terraform creates an empty file with the lock, before it writes: that is no state.
+    /// Returns the mark of the state. An empty file is not a state: Terraform creates one with its
+    /// lock, before it writes.
     pub fn mark(&self) -> Result<StateMark, StateError> {
         let context = || format!("cannot read the state of {}", self.component);
         match fs::read(self.file()) {
@@ -115,7 +116,7 @@ impl StateStore {
         }
     }
 
-    /// Whether the marker says that nothing of the component exists.
+    /// Returns whether the marker says that the component has no resources.
     pub fn is_marked_as_nothing(&self) -> bool {
         self.dir.join(NOTHING).exists()
     }
@@ -127,14 +128,14 @@ impl StateStore {
             .map_err(StateError::io(format!("cannot write {}", path.display())))
     }
 
-    /// Removes the marker, durably: from now on a missing state is a lost one.
+    /// Removes the marker durably. From now on a missing state counts as lost.
     fn unmark_as_nothing(&self) -> io::Result<()> {
         let path = self.dir.join(NOTHING);
         data::remove(&path)?;
         data::sync_parent(&path)
     }
 
-    /// Rescued files that a person has not resolved yet.
+    /// Returns the rescued files that no user has resolved yet.
     pub fn unresolved(&self) -> io::Result<Vec<PathBuf>> {
         let mut found = Vec::new();
         let entries = match fs::read_dir(&self.dir) {
@@ -154,8 +155,8 @@ impl StateStore {
     fn blocked(&self, why: &str) -> StateError {
         let component = &self.component;
         StateError::Blocked(format!(
-            "cannot plan {component}: {why}; decide which state is right with `stead-runner state resolve {component}` \
-             on the runner's host"
+            "cannot plan {component}: {why}; choose the state with `stead-runner state resolve {component}` on the \
+             runner's host"
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! The customer's switch: a file, so that it works with no server and no agent.
+//! File that disables the runner. The customer can use it without server and agent.
 use std::{io, path::PathBuf};
 
 use anyhow::anyhow;
@@ -18,15 +18,15 @@ use crate::{
     supervisor::adopt::{self, Stage},
 };
 
-/// What the file says while the runner is off.
+/// Contents of the file while the runner is disabled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Off {
-    /// Since when.
+    /// Time since which the runner is disabled.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Why, for the vendor to read.
+    /// Reason, for the vendor to read.
     pub reason: String,
-    /// Also stop what runs.
+    /// True if the running jobs are stopped as well.
     #[serde(default)]
     pub stop_jobs: bool,
 }
@@ -35,26 +35,28 @@ fn path(data: &Data) -> PathBuf {
     data.path("disabled")
 }
 
-/// Whether it is off. A file that cannot be read means off: nobody makes one by accident.
+/// Returns the contents of the file, if the runner is disabled. A file that cannot be read disables
+/// the runner, because its existence is no accident.
 pub fn off(data: &Data) -> Option<Off> {
     match data::read_json(&path(data)) {
         Ok(off) => off,
         Err(_) => {
-            let reason = "the switch file cannot be read".into();
+            let reason = "cannot read the file that disables the runner".into();
             Some(Off { at: host::now(), reason, stop_jobs: false })
         }
     }
 }
 
-/// Prepares the switch for a full disk.
+/// Reserves disk space for the file.
 pub fn keep_reserve(data: &Data) -> io::Result<()> {
     data::keep_reserve(&path(data))
 }
 
-/// Disables the runner. The journal comes last: neither a full disk nor a journal that is held delays it.
+/// Disables the runner. The journal entry comes last, so neither a full disk nor a locked
+/// journal delays the change.
 ///
 /// # Errors
-/// If the runner could not be disabled, or only until the next start.
+/// Fails if the runner could not be disabled, or only until its next start.
 pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
     let reason = brief(reason.into(), data::RESERVED_TEXT);
     let off = Off { at: host::now(), reason: reason.clone(), stop_jobs };
@@ -66,12 +68,12 @@ pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()>
     }
     let journalled = Journal::open(data).and_then(|to| to.write(Fact::Disabled { reason }));
     if let Err(error) = journalled {
-        eprintln!("the runner is disabled; the journal does not show it: {error}");
+        eprintln!("the runner is disabled, but the journal has no entry about it: {error}");
     }
     Ok(())
 }
 
-/// Stops the jobs that run without an agent, which would stop them otherwise.
+/// Stops the jobs that run without an agent. A running agent stops its jobs itself.
 fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
     for known in adopt::fold(journal::read(&data.path("journal.ndjson"))?) {
         let (Some(execution), Stage::Spawned(shim)) = (known.execution, known.stage) else {
@@ -86,14 +88,16 @@ fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the running agent where the switch cannot be written, as on a disk that became read-only.
+/// Stops the running agent if the file cannot be written, for example on a disk that became
+/// read-only.
 fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
     let at = path(data);
     let at = at.display();
     match data.agent() {
         Some(agent) => {
             agent.signal(if stop_jobs { Signal::SIGQUIT } else { Signal::SIGTERM });
-            let jobs = if stop_jobs { "stops its jobs and ends" } else { "takes no job and ends" };
+            let jobs =
+                if stop_jobs { "stops its jobs and exits" } else { "accepts no jobs and exits" };
             anyhow!(
                 "cannot write {at}: {error}; the agent (process {}) {jobs} instead; make {at} writable before you \
                  start another agent",
@@ -104,7 +108,7 @@ fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Err
     }
 }
 
-/// On.
+/// Enables the runner.
 pub fn enable(data: &Data) -> io::Result<()> {
     data::remove(&path(data))?;
     Journal::open(data)?.write(Fact::Enabled {})

@@ -1,4 +1,4 @@
-//! Whom the runner believes to be its server: a public CA, a private one by file, or one by fingerprint.
+//! Trust in the server's certificate: public CAs, a CA file, or a fingerprint.
 use std::{fs, path::Path, sync::Arc};
 
 use anyhow::{Context as _, bail};
@@ -14,25 +14,25 @@ use rustls::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-/// What the server's certificate must come from.
+/// Issuer of the server's certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trust {
-    /// One of the public CAs.
+    /// A public CA.
     #[default]
     Public,
-    /// These certificates, PEM.
+    /// One of these CA certificates, PEM.
     Pem(String),
-    /// The certificate in the server's chain with this SHA-256, hexadecimal.
+    /// Certificate in the server's chain with this SHA-256, hexadecimal.
     Fingerprint(String),
 }
 
 impl Trust {
-    /// From the command line; a file wins over a fingerprint.
+    /// Returns the trust that the command line sets. A file takes precedence over a fingerprint.
     pub fn of(file: Option<&Path>, fingerprint: Option<&str>) -> anyhow::Result<Self> {
         if let Some(file) = file {
             let pem = fs::read_to_string(file);
-            return Ok(Trust::Pem(pem.with_context(|| format!("reading {}", file.display()))?));
+            return Ok(Trust::Pem(pem.with_context(|| format!("cannot read {}", file.display()))?));
         }
         let Some(text) = fingerprint else { return Ok(Trust::Public) };
         let plain = text.trim_start_matches("sha256:").replace(':', "").to_lowercase();
@@ -43,12 +43,12 @@ impl Trust {
         }
     }
 
-    /// A builder of clients that believe nobody else.
+    /// Returns the builder of an HTTP client with this trust.
     pub fn client(&self) -> anyhow::Result<reqwest::ClientBuilder> {
-        // A second call finds the first one's provider; both are the same.
+        // A second call fails, because the first one installed the same provider.
         let _already = ring::default_provider().install_default();
-        // A server puts a poll that waits aside, which only a connection of its own allows: with HTTP/2 one that waits
-        // would cost it five times as much.
+        // The server parks the connection of a waiting poll, so each poll needs its own. With
+        // HTTP/2 a waiting poll would cost the server five times as much.
         let builder = reqwest::Client::builder().http1_only();
         match self {
             Trust::Public => Ok(builder),
@@ -66,10 +66,10 @@ fn config() -> Result<rustls::ConfigBuilder<ClientConfig, rustls::WantsVerifier>
 fn by_file(pem: &str) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
-        roots.add(certificate.context("reading the CA file")?)?;
+        roots.add(certificate.context("cannot read the CA file")?)?;
     }
     if roots.is_empty() {
-        bail!("the CA file holds no certificate");
+        bail!("the CA file has no certificate");
     }
     Ok(config()?.with_root_certificates(roots).with_no_client_auth())
 }
@@ -81,7 +81,7 @@ fn by_fingerprint(pin: &str) -> anyhow::Result<ClientConfig> {
     Ok(config.with_no_client_auth())
 }
 
-/// Believes what was issued by the one certificate with this fingerprint, or that certificate itself.
+/// Accepts the certificate with this fingerprint, and certificates that it issued.
 #[derive(Debug)]
 struct Pinned {
     pin: Vec<u8>,
@@ -104,7 +104,7 @@ impl ServerCertVerifier for Pinned {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if self.is(server) {
-            // The very certificate that the customer was told of: its name and dates add nothing.
+            // The customer pinned this certificate itself, so its name and dates are not checked.
             return Ok(ServerCertVerified::assertion());
         }
         let Some(root) = chain.iter().find(|certificate| self.is(certificate)) else {

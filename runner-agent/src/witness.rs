@@ -1,4 +1,5 @@
-//! The witness: believes a claim only if it is signed, is for us, and stands in a log that forgot nothing.
+//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a
+//! log that continues the verified one.
 //!
 //! ```text
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
@@ -28,37 +29,37 @@ use crate::{
     policy::Refusal,
 };
 
-/// What a claim turned out to be.
+/// Verified claim.
 #[derive(Debug, Clone)]
 pub struct Verified {
-    /// What to do.
+    /// Manifest of the job.
     pub manifest: Manifest,
-    /// SHA-256 of the manifest's bytes as they came.
+    /// SHA-256 of the manifest's bytes as received.
     pub digest: Digest,
-    /// Those bytes.
+    /// Bytes of the manifest as received.
     pub manifest_bytes: Vec<u8>,
-    /// That we may.
+    /// Grant that allows this runner to run the job.
     pub grant: Grant,
-    /// The grant's bytes.
+    /// Bytes of the grant.
     pub grant_bytes: Vec<u8>,
 }
 
-/// Who may be granted what: what a grant must say.
+/// Values that a grant must have.
 #[derive(Debug, Clone)]
 pub struct Expected {
-    /// The log that we enrolled with.
+    /// Log that this runner enrolled with.
     pub log_id: String,
-    /// Who we are.
+    /// Id of this runner.
     pub runner: RunnerId,
-    /// Our identity key, hexadecimal.
+    /// Identity key of this runner, hexadecimal.
     pub runner_key: String,
-    /// The job that we asked for.
+    /// Job of the claim.
     pub job: domain::ids::JobId,
-    /// As what it was offered: we take only the kinds that we said we do.
+    /// Kind in the offer. The runner accepts only the kinds that it announced.
     pub kind: JobKind,
 }
 
-/// Keeps the last checkpoint, and what contradicts it.
+/// Stores the last verified checkpoint, and the evidence against logs that contradict it.
 #[derive(Debug, Clone)]
 pub struct Witness {
     note: PathBuf,
@@ -67,7 +68,7 @@ pub struct Witness {
 }
 
 impl Witness {
-    /// The witness of this directory.
+    /// Returns the witness of this data directory.
     pub fn of(data: &Data) -> Self {
         Witness {
             note: data.path("checkpoint"),
@@ -76,7 +77,7 @@ impl Witness {
         }
     }
 
-    /// The last signed checkpoint that was believed.
+    /// Returns the last verified checkpoint with its signatures.
     pub fn last(&self) -> io::Result<Option<String>> {
         match fs::read_to_string(&self.note) {
             Ok(note) => Ok(Some(note)),
@@ -85,13 +86,13 @@ impl Witness {
         }
     }
 
-    /// The customer accepts a log that an operator restored, at this epoch.
+    /// Records that the customer accepts a restored log of this epoch.
     pub fn accept(&self, epoch: u64) -> io::Result<()> {
         data::replace(&self.accepted, epoch.to_string().as_bytes())
     }
 
-    /// Check everything about a claim and keep its checkpoint. A log that is not believed changes nothing here: what is
-    /// shown of it is for [`Witness::keep`]. `now` is the server's clock.
+    /// Verifies a claim and stores its checkpoint. A rejected log changes nothing;
+    /// [`Witness::store_evidence`] stores its head. `now` is the server's clock.
     pub fn verify(
         &self,
         claimed: &Claimed,
@@ -116,30 +117,33 @@ impl Witness {
         if let Some(last) = self.believed(&keys)? {
             follows(&last, &checkpoint, claimed.consistency.as_ref(), self.accepted())?;
         }
-        data::replace(&self.note, claimed.checkpoint.as_bytes())
-            .map_err(|error| no("checkpoint_kept", format!("it cannot be kept: {error}")))?;
+        data::replace(&self.note, claimed.checkpoint.as_bytes()).map_err(|error| {
+            no("checkpoint_kept", format!("cannot store the checkpoint: {error}"))
+        })?;
         Ok(verified)
     }
 
-    /// The last head that was believed.
+    /// Returns the last verified head.
     fn believed(&self, keys: &[VerifyingKey]) -> Result<Option<Checkpoint>, Refusal> {
-        let unreadable = |why: String| no("checkpoint_kept", format!("the kept one: {why}"));
+        let unreadable = |why: String| {
+            no("checkpoint_kept", format!("cannot read the stored checkpoint: {why}"))
+        };
         let Some(note) = self.last().map_err(|error| unreadable(error.to_string()))? else {
             return Ok(None);
         };
-        // Our own note is checked like a stranger's: its key may be gone from the list, so only its text counts
-        // when the list has moved on.
+        // The stored note is verified as well. If its key is no longer in the list, its unverified
+        // text counts.
         let last = Checkpoint::open(&note, keys).or_else(|_| Checkpoint::read_unverified(&note));
         last.map(Some).map_err(|error| unreadable(error.to_string()))
     }
 
-    /// The epoch that the customer accepted last.
+    /// Returns the epoch that the customer accepted last.
     fn accepted(&self) -> Option<u64> {
         fs::read_to_string(&self.accepted).ok()?.trim().parse().ok()
     }
 }
 
-/// Whether the new head's log still holds everything that we have seen.
+/// Checks that the new head's log continues the verified one.
 fn follows(
     last: &Checkpoint,
     new: &Checkpoint,
@@ -170,7 +174,7 @@ fn follows(
         .map_err(|error| Doubt::Forked { seen, why: error.to_string() })
 }
 
-/// The keys of one use that are good at this moment of the server's clock.
+/// Returns the keys of one use that are valid at this time of the server's clock.
 pub fn of(keys: &KeyList, usage: KeyUse, at: DateTime<Utc>) -> Vec<VerifyingKey> {
     keys.of(usage, at).iter().filter_map(|key| VerifyingKey::from_bytes(key).ok()).collect()
 }
@@ -179,7 +183,7 @@ fn no(rule: &str, why: impl ToString) -> Refusal {
     Refusal { by: RefusedBy::Verification, rule: rule.into(), detail: why.to_string() }
 }
 
-/// Open both envelopes; what they hold is read from the signed bytes.
+/// Verifies the signatures of both envelopes. Manifest and grant are parsed from the signed bytes.
 fn signed(claimed: &Claimed, keys: &KeyList, now: DateTime<Utc>) -> Result<Verified, Refusal> {
     let signers = of(keys, KeyUse::Manifests, now);
     let manifest_bytes = dsse::verify_as(MANIFEST_TYPE, &claimed.manifest, &signers)
@@ -194,7 +198,7 @@ fn signed(claimed: &Claimed, keys: &KeyList, now: DateTime<Utc>) -> Result<Verif
     Ok(Verified { manifest, digest, manifest_bytes, grant, grant_bytes })
 }
 
-/// Whether manifest, grant and answer are about the same thing, and that is us.
+/// Checks that manifest, grant and response are about the same job, and are for this runner.
 fn fits(
     verified: &Verified,
     claimed: &Claimed,
@@ -203,9 +207,9 @@ fn fits(
 ) -> Result<(), Refusal> {
     let (manifest, grant) = (&verified.manifest, &verified.grant);
     let checks = [
-        (manifest.version == 1 && grant.version == 1, "version", "it is of a later version"),
+        (manifest.version == 1 && grant.version == 1, "version", "its version is not supported"),
         (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
-        (manifest.kind == expected.kind, "kind", "it is of another kind than what was offered"),
+        (manifest.kind == expected.kind, "kind", "it is of another kind than the offer"),
         (manifest.job == expected.job && grant.job == expected.job, "job", "it is for another job"),
         (grant.execution == claimed.execution, "execution", "it is for another execution"),
         (grant.log_id == expected.log_id, "log", "it is from another log"),
@@ -219,7 +223,8 @@ fn fits(
     }
 }
 
-/// Whether the event at the fence's position is this job's claim, and is in the checkpoint's tree.
+/// Checks that the event at the fence's position is the claim of this job, and is in the
+/// checkpoint's tree.
 fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Doubt> {
     let no = |why: &str| Doubt::NotInIt(why.into());
     let entry = hex::decode(&proof.entry).map_err(|_| no("the entry is not hexadecimal"))?;

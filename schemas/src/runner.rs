@@ -26,8 +26,7 @@ pub use self::{
     signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
     work::{
         Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES, Outcome,
-        PendingCancel, Report, ReportBody, ReportResponse,
-        SignedEnd,
+        PendingCancel, Report, ReportBody, ReportResponse, SignedEnd,
     },
 };
 

@@ -1,5 +1,5 @@
-//! Disk budget of artifacts: the least recently used are removed first; the current and the previous version of each
-//! component stay.
+//! Disk budget of artifacts. The least recently used artifacts are removed first. The current and
+//! the previous version of each component stay.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,37 +11,39 @@ use domain::digest::Digest;
 
 use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
 
-/// Versions of each component's artifact that stay whatever the budget: the current and the previous one.
+/// Number of versions of each component that stay regardless of the budget: the current and the
+/// previous one.
 const VERSIONS: usize = 2;
-/// Time that an unreferenced blob is kept: it may belong to an artifact that is being pulled.
+/// Age below which an unreferenced blob stays. It may belong to an artifact that is still being
+/// pulled.
 const ARRIVING: Duration = Duration::from_secs(3600);
 /// Number of damaged blobs that are kept for examination.
 const DAMAGED: usize = 4;
 const REPOSITORY: &str = "dev.stead.repository";
 
 impl Layout {
-    /// Bytes on disk.
+    /// Returns the bytes on disk.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the directory cannot be read.
     pub fn size(&self) -> Result<u64, ArtifactError> {
         let all = [files(&self.blobs())?, files(&self.damaged())?, self.incomplete()?];
         Ok(all.iter().flatten().map(|file| file.bytes).sum())
     }
 
-    /// Notes that an artifact is used now.
+    /// Marks an artifact as used now.
     pub(crate) fn touch(&self, digest: &Digest) {
-        // Only the order of removal depends on it.
+        // Best effort: only the order of removal depends on this time.
         let file = fs::File::open(self.path(digest));
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes unreferenced blobs, then the least recently used artifacts until the rest fits into `budget`
-    /// bytes. The current and the previous version of each component stay, and so does all that is `used`. Returns the
-    /// bytes that were removed.
+    /// Removes unreferenced blobs. Then removes the least recently used artifacts until the rest
+    /// fits into `budget` bytes. The current and the previous version of each component stay, and
+    /// so do the artifacts in `used`. Returns the number of removed bytes.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the layout cannot be read or written.
     pub fn prune(&self, budget: u64, used: &BTreeSet<Digest>) -> Result<u64, ArtifactError> {
         let _lock = self.lock()?;
         let mut index = self.index()?;
@@ -68,7 +70,7 @@ impl Layout {
             let more: BTreeSet<_> = more.difference(&named).cloned().collect();
             let bytes = self.bytes_of(&more)?;
             if total + bytes > budget {
-                // All older ones are removed, too, even if they would fit.
+                // Older artifacts are removed as well, even if they would fit.
                 break;
             }
             total += bytes;
@@ -80,7 +82,7 @@ impl Layout {
         self.remove_unnamed(&named)
     }
 
-    /// Names of the blobs that these artifacts consist of.
+    /// Returns the file names of the blobs of these artifacts.
     fn named<'m>(
         &self,
         manifests: impl Iterator<Item = &'m Descriptor>,
@@ -101,7 +103,7 @@ impl Layout {
         Ok(all.iter().filter(|file| names.contains(&file.name)).map(|file| file.bytes).sum())
     }
 
-    /// Files that are being written, and those that a process left which was killed meanwhile.
+    /// Returns files that are being written, and files that a killed process left behind.
     fn incomplete(&self) -> Result<Vec<File>, ArtifactError> {
         let mut files = files(self.root())?;
         files.retain(|file| file.name.starts_with(".tmp"));
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
     use crate::artifacts::{ImageManifest, LAYER_TYPE, MANIFEST_TYPE, image::EMPTY};
 
-    /// An artifact of so many bytes, used so many hours ago.
+    /// Stores an artifact that was last used `hours` + 2 hours ago.
     fn artifact(layout: &Layout, repository: &str, content: u8, hours: u64) -> Digest {
         let layer = vec![content; 1000];
         let image = ImageManifest::component(Descriptor::of(LAYER_TYPE, &layer));
@@ -175,7 +177,7 @@ mod tests {
         let api: Vec<_> =
             (0..5).map(|at| artifact(&layout, "a/api", at, 50 - u64::from(at))).collect();
         let web: Vec<_> = (5..7).map(|at| artifact(&layout, "a/web", at, 99)).collect();
-        // Rolled back to: it is used now, and an open job uses another.
+        // Version 0 is used again, as after a rollback, and an open job uses version 1.
         layout.touch(&api[0]);
         let used = BTreeSet::from([api[1].clone()]);
         assert!(layout.prune(1, &used).unwrap() > 2_000);
@@ -183,7 +185,7 @@ mod tests {
         assert_eq!(api.iter().map(left).collect::<Vec<_>>(), [true, true, false, false, true]);
         assert!(web.iter().all(left), "two versions stay, however old they are");
         assert_eq!(layout.index().unwrap().manifests.len(), 5);
-        // With room for all nothing more goes.
+        // An unlimited budget removes nothing else.
         assert_eq!(layout.prune(u64::MAX, &used).unwrap(), 0);
     }
 
@@ -194,7 +196,7 @@ mod tests {
         let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
         let then = SystemTime::now() - 2 * ARRIVING;
         fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
-        // Of two downloads one goes on, and the process of the other was killed.
+        // One download is active. The process of the other one was killed.
         let (active, killed) = (layout.root().join(".tmpA"), layout.root().join(".tmpB"));
         for path in [&active, &killed] {
             fs::write(path, "part").unwrap();

@@ -1,11 +1,11 @@
-//! SHA-256 in the one spelling of digests.
+//! SHA-256 digests, written as `sha256:` and 64 hexadecimal digits.
 
 use std::{fs::File, io, io::Read, path::Path};
 
 use domain::digest::Digest;
 use sha2::{Digest as _, Sha256};
 
-/// Hashes what passes through it.
+/// Incremental SHA-256 that counts its bytes.
 #[derive(Default)]
 pub struct Hasher {
     state: Sha256,
@@ -13,29 +13,29 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// More bytes.
+    /// Hashes more bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.state.update(bytes);
         self.length += bytes.len() as u64;
     }
 
-    /// How many bytes there were.
+    /// Returns the number of hashed bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// The digest of all of them.
+    /// Returns the digest of all hashed bytes.
     pub fn finish(self) -> Digest {
         spelled(&self.state.finalize())
     }
 }
 
-/// The digest of some bytes.
+/// Returns the digest of these bytes.
 pub fn sha256(bytes: &[u8]) -> Digest {
     spelled(&Sha256::digest(bytes))
 }
 
-/// The digest of a file.
+/// Returns the digest of a file.
 pub fn sha256_file(path: &Path) -> io::Result<Digest> {
     let mut file = File::open(path)?;
     let mut hasher = Hasher::default();
@@ -48,7 +48,7 @@ pub fn sha256_file(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// The 64 digits alone, as file names have them.
+/// Returns the 64 hexadecimal digits, as file names contain them.
 pub(crate) fn hex_of(digest: &Digest) -> String {
     digest.to_string().split_off("sha256:".len())
 }

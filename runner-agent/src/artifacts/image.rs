@@ -1,4 +1,4 @@
-//! The few fields of an OCI image manifest and index that an artifact needs.
+//! Fields of OCI image manifests and indexes that artifacts use.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use super::{ArtifactError, sha256};
 pub const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 /// The media type of an index.
 pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
-/// What a component's artifact says it is.
+/// Artifact type of a component.
 pub const ARTIFACT_TYPE: &str = "application/vnd.stead.component.v1";
-/// The one layer of it: a deterministic tar.
+/// Media type of the only layer of a component: a deterministic tar.
 pub const LAYER_TYPE: &str = "application/vnd.stead.component.layer.v1.tar";
-/// The config of an artifact that has none: `{}`.
+/// Media type of the empty config, `{}`.
 const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Its bytes.
+/// Bytes of the empty config.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
 /// Content by digest and size.
@@ -33,7 +33,7 @@ pub struct Descriptor {
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What an artifact is made of.
+/// Manifest of an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageManifest {
@@ -46,7 +46,7 @@ pub struct ImageManifest {
     pub layers: Vec<Descriptor>,
 }
 
-/// The list at the root of a layout.
+/// Index at the root of a layout.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Index {
@@ -57,7 +57,7 @@ pub(crate) struct Index {
 }
 
 impl Descriptor {
-    /// Names these bytes.
+    /// Returns the descriptor of these bytes.
     pub fn of(media_type: &str, bytes: &[u8]) -> Self {
         Descriptor {
             media_type: media_type.into(),
@@ -70,7 +70,7 @@ impl Descriptor {
 }
 
 impl ImageManifest {
-    /// A component's artifact around one layer.
+    /// Returns the manifest of a component with this layer.
     pub fn component(layer: Descriptor) -> Self {
         ImageManifest {
             schema_version: 2,
@@ -81,28 +81,28 @@ impl ImageManifest {
         }
     }
 
-    /// Read verified bytes.
+    /// Parses verified bytes.
     pub fn read(digest: &Digest, bytes: &[u8]) -> Result<Self, ArtifactError> {
         let bad = |why: String| ArtifactError::BadManifest { digest: digest.clone(), why };
         let read: Self = serde_json::from_slice(bytes).map_err(|e| bad(e.to_string()))?;
         if read.schema_version != 2 {
-            return Err(bad(format!("schema version {}", read.schema_version)));
+            return Err(bad(format!("schema version {} is not supported", read.schema_version)));
         }
         Ok(read)
     }
 
-    /// The layer that holds a component's files, if this is a component's artifact.
+    /// Returns the layer with the component's files, if this is the artifact of a component.
     pub fn component_layer(&self, digest: &Digest) -> Result<&Descriptor, ArtifactError> {
         match self.layers.as_slice() {
             [layer] if layer.media_type == LAYER_TYPE => Ok(layer),
             _ => Err(ArtifactError::BadManifest {
                 digest: digest.clone(),
-                why: format!("a component has exactly one layer, of type {LAYER_TYPE}"),
+                why: format!("a component must have exactly one layer, of type {LAYER_TYPE}"),
             }),
         }
     }
 
-    /// Config and layers: every blob that has to be there.
+    /// Returns every blob of the artifact: config and layers.
     pub fn blobs(&self) -> impl Iterator<Item = &Descriptor> {
         std::iter::once(&self.config).chain(&self.layers)
     }

@@ -1,7 +1,7 @@
-//! An OCI image layout on disk: `oci-layout`, `index.json`, `blobs/sha256/…`.
+//! OCI image layout on disk: `oci-layout`, `index.json`, `blobs/sha256/…`.
 //!
-//! Several shims use one layout at a time. A blob appears under its name whole and verified, by a
-//! rename; the index is rewritten under a lock, by a rename.
+//! Several shims use one layout concurrently. A rename publishes each blob after it is complete and
+//! verified. A rename replaces the index as well, under a lock.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -23,54 +23,55 @@ use super::{
 
 /// Longest wait for the lock of the index.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two attempts to take the lock.
+/// Interval between attempts to take the lock.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A layout that exists.
+/// OCI image layout in a directory.
 #[derive(Debug, Clone)]
 pub struct Layout {
     dir: PathBuf,
 }
 
-/// A blob that is arriving.
+/// Blob that is being written.
 pub(crate) struct Incoming {
     file: NamedTempFile,
     hasher: Hasher,
 }
 
 impl Layout {
-    /// Open the layout in `dir`, made if there is none.
+    /// Opens the layout in `dir`, and creates it if it does not exist.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the directory cannot be written.
     pub fn open(dir: &Path) -> Result<Self, ArtifactError> {
         let layout = Layout { dir: dir.to_owned() };
-        fs::create_dir_all(layout.blobs()).context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(layout.blobs())
+            .context(|| format!("cannot create {}", dir.display()))?;
         if !dir.join("oci-layout").exists() {
             layout.replace("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         }
         Ok(layout)
     }
 
-    /// Is this blob here?
+    /// Returns whether the layout has this blob.
     pub fn has(&self, digest: &Digest) -> bool {
         self.path(digest).is_file()
     }
 
-    /// Keep these bytes; kept already is fine.
+    /// Stores these bytes as a blob. A blob that exists already is not an error.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the blob cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Digest, ArtifactError> {
         let mut incoming = self.incoming()?;
         incoming.write_all(bytes).context(|| "cannot write a blob".into())?;
         self.keep(incoming, None)
     }
 
-    /// Keep a directory as one layer of a component's artifact.
+    /// Stores a directory as the layer of a component.
     ///
     /// # Errors
-    /// As [`pack`](super::pack()), or when the disk refuses.
+    /// The errors of [`pack`](super::pack()), and a blob that cannot be written.
     pub fn put_packed(&self, dir: &Path) -> Result<Descriptor, ArtifactError> {
         let mut incoming = self.incoming()?;
         pack(dir, &mut incoming)?;
@@ -80,11 +81,10 @@ impl Layout {
         Ok(layer)
     }
 
-    /// A blob, open at its first byte, after all its bytes were hashed again: a layout is a directory
-    /// like any other, and somebody may have been in it.
+    /// Opens a blob after hashing all its bytes again: another process may have changed the file.
     ///
     /// # Errors
-    /// [`ArtifactError::WrongDigest`], or when the disk refuses.
+    /// [`ArtifactError::WrongDigest`], or an I/O error.
     pub fn verified(&self, digest: &Digest) -> Result<File, ArtifactError> {
         let read = || format!("cannot read the blob {digest}");
         let mut file = File::open(self.path(digest)).context(read)?;
@@ -101,10 +101,10 @@ impl Layout {
         Ok(file)
     }
 
-    /// A manifest that is here, verified.
+    /// Returns a stored manifest after verifying its digest.
     ///
     /// # Errors
-    /// As [`Layout::verified`]; and when it is no manifest.
+    /// The errors of [`Layout::verified`], and a blob that is not a manifest.
     pub fn manifest(&self, digest: &Digest) -> Result<ImageManifest, ArtifactError> {
         let mut bytes = Vec::new();
         self.verified(digest)?
@@ -113,16 +113,16 @@ impl Layout {
         ImageManifest::read(digest, &bytes)
     }
 
-    /// Is this artifact here with all that it names?
+    /// Returns whether the layout has this artifact with all its blobs.
     pub fn complete(&self, digest: &Digest) -> bool {
         self.has(digest)
             && self.manifest(digest).is_ok_and(|m| m.blobs().all(|blob| self.has(&blob.digest)))
     }
 
-    /// Put an artifact that is complete into the index, so that any OCI tool finds it.
+    /// Adds a complete artifact to the index, so that other OCI tools find it.
     ///
     /// # Errors
-    /// When the disk refuses, or the index is not one.
+    /// Fails if the index cannot be read or written.
     pub fn list(&self, manifest: Descriptor) -> Result<(), ArtifactError> {
         let _lock = self.lock()?;
         let mut index = self.index()?;
@@ -133,19 +133,20 @@ impl Layout {
         Ok(())
     }
 
-    /// Moves a blob aside whose bytes do not match its digest, so that it can be pulled again. Returns its path.
+    /// Moves a blob whose bytes do not match its digest to `damaged/`, so that it can be pulled
+    /// again. Returns the new path.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// Fails if the blob cannot be moved.
     pub fn quarantine(&self, digest: &Digest) -> Result<PathBuf, ArtifactError> {
         let aside = self.damaged().join(format!("{}.{}", hex_of(digest), ulid::Ulid::new()));
         let moved =
             fs::create_dir_all(self.damaged()).and_then(|()| fs::rename(self.path(digest), &aside));
-        moved.context(|| format!("cannot move the damaged blob {digest} aside"))?;
+        moved.context(|| format!("cannot move the damaged blob {digest} to another directory"))?;
         Ok(aside)
     }
 
-    /// Locks the index. A process that was stopped may hold it: waiting for ever would stop all others.
+    /// Locks the index. The wait has a limit, because a stopped process may hold the lock.
     pub(super) fn lock(&self) -> Result<File, ArtifactError> {
         let context = || "cannot lock the index of the layout".into();
         let lock = File::create(self.dir.join("index.lock")).context(context)?;
@@ -155,7 +156,8 @@ impl Layout {
                 Ok(()) => return Ok(lock),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
                 Err(TryLockError::WouldBlock) => {
-                    let held = io::Error::new(ErrorKind::TimedOut, "another process holds it");
+                    let held =
+                        io::Error::new(ErrorKind::TimedOut, "another process holds the lock");
                     return Err(held).context(context);
                 }
                 Err(TryLockError::Error(error)) => return Err(error).context(context),
@@ -168,13 +170,14 @@ impl Layout {
         self.replace("index.json", &bytes.context(|| "cannot write the index".into())?)
     }
 
-    /// Start a blob.
+    /// Starts a blob in a temporary file.
     pub(crate) fn incoming(&self) -> Result<Incoming, ArtifactError> {
-        let file = NamedTempFile::new_in(&self.dir).context(|| "cannot begin a blob".into())?;
+        let file =
+            NamedTempFile::new_in(&self.dir).context(|| "cannot create a temporary file".into())?;
         Ok(Incoming { file, hasher: Hasher::default() })
     }
 
-    /// End a blob; `expected` is what it has to be.
+    /// Publishes a blob under its digest. Rejects a digest other than `expected`.
     pub(crate) fn keep(
         &self,
         incoming: Incoming,
@@ -184,14 +187,14 @@ impl Layout {
         if let Some(expected) = expected {
             check(expected, found.clone())?;
         }
-        let kept = || format!("cannot keep the blob {found}");
+        let kept = || format!("cannot store the blob {found}");
         incoming.file.as_file().sync_data().context(kept)?;
         incoming.file.persist(self.path(&found)).map_err(|e| e.error).context(kept)?;
         crate::data::sync_parent(&self.path(&found)).context(kept)?;
         Ok(found)
     }
 
-    /// Where a blob is.
+    /// Returns the path of a blob.
     pub(crate) fn path(&self, digest: &Digest) -> PathBuf {
         self.blobs().join(hex_of(digest))
     }
@@ -216,7 +219,7 @@ impl Layout {
         }
         let bytes = fs::read(&path).context(|| format!("cannot read {}", path.display()))?;
         let read = serde_json::from_slice(&bytes).map_err(std::io::Error::from);
-        read.context(|| format!("{} is no index", path.display()))
+        read.context(|| format!("{} is not an image index", path.display()))
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), ArtifactError> {

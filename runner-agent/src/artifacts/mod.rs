@@ -1,12 +1,12 @@
-//! Immutable bytes by digest: how they are packed, where they rest, how they travel.
+//! Immutable content-addressed artifacts: packing, storage, transfer.
 //!
 //! ```text
 //!  directory ──pack──▶ tar ──push──▶ Runner listener /v2/…          (build jobs)
 //!  Runner listener /v2/… ──pull──▶ Layout ──open──▶ directory       (every other job)
 //! ```
 //!
-//! What is deployed comes from the install's own [`Layout`] only; nothing here believes a size or a
-//! digest that it has not computed itself.
+//! Jobs deploy only from the install's own [`Layout`]. The runner computes every size and digest
+//! itself.
 
 mod budget;
 mod digest;
@@ -27,30 +27,30 @@ use std::io;
 
 use domain::digest::Digest;
 
-/// Why an artifact could not be packed, kept or moved.
+/// Failure to pack, store or transfer an artifact.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
-    #[error("{path} cannot be packed: {why}")]
+    #[error("cannot pack {path}: {why}")]
     Unpackable { path: String, why: &'static str },
-    #[error("{path:?} in the archive is refused: {why}")]
+    #[error("refused to unpack {path:?}: {why}")]
     Hostile { path: String, why: &'static str },
     #[error("the archive is larger than {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },
-    #[error("the bytes of {expected} are those of {found}")]
+    #[error("wrong digest: expected {expected}, found {found}")]
     WrongDigest { expected: Digest, found: Digest },
-    #[error("the manifest {digest} is not understood: {why}")]
+    #[error("invalid manifest {digest}: {why}")]
     BadManifest { digest: Digest, why: String },
-    #[error("{digest} is not in the registry, or this job may not have it")]
+    #[error("cannot pull {digest}: the registry does not have it, or the job must not read it")]
     Missing { digest: Digest },
-    #[error("the registry answered {status} to {request}")]
+    #[error("the registry responded with {status} to {request}")]
     Registry { request: String, status: u16 },
-    #[error("the registry cannot be reached for {request}")]
+    #[error("cannot reach the registry for {request}")]
     Unreachable { request: String, source: reqwest::Error },
     #[error("{context}")]
     Io { context: String, source: io::Error },
 }
 
-/// What was being done when the disk said no.
+/// Adds the failed operation to an I/O error.
 pub(crate) trait Context<T> {
     fn context(self, what: impl FnOnce() -> String) -> Result<T, ArtifactError>;
 }

@@ -1,4 +1,4 @@
-//! A directory as one tar that is the same bytes wherever and whenever it is packed.
+//! Packs a directory into a deterministic tar: equal files give equal bytes on every host.
 
 use std::{
     fs,
@@ -9,10 +9,11 @@ use std::{
 
 use super::{ArtifactError, Context};
 
-/// Regular files only, sorted by path, no times, no owners, mode 0644 or 0755.
+/// Packs regular files, sorted by path, without times and owners, with mode 0644 or 0755.
 ///
 /// # Errors
-/// A symbolic link or a special file is refused by name: it would mean something else elsewhere.
+/// Refuses symbolic links and special files by name: on another host they can mean something
+/// else.
 pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
     let mut files = Vec::new();
     collect(dir, Path::new(""), &mut files)?;
@@ -35,12 +36,12 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         header.set_gid(0);
         header.set_path(&path).map_err(|_| ArtifactError::Unpackable {
             path: path.clone(),
-            why: "too long a path",
+            why: "the path is too long",
         })?;
         header.set_cksum();
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
     }
-    tar.into_inner().and_then(|mut done| done.flush()).context(|| "cannot finish a tar".into())
+    tar.into_inner().and_then(|mut done| done.flush()).context(|| "cannot finish the tar".into())
 }
 
 fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), ArtifactError> {
@@ -50,7 +51,7 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), Art
         let path: PathBuf = below.join(entry.file_name());
         let name = path.to_str().ok_or_else(|| ArtifactError::Unpackable {
             path: path.display().to_string(),
-            why: "its name is not UTF-8",
+            why: "the name is not UTF-8",
         })?;
         let kind = entry.file_type().context(|| format!("cannot read {name}"))?;
         if kind.is_dir() {
@@ -97,6 +98,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
         let refusal = pack(dir.path(), Vec::new()).unwrap_err().to_string();
-        assert_eq!(refusal, "link cannot be packed: only directories and regular files are packed");
+        assert_eq!(refusal, "cannot pack link: only directories and regular files are packed");
     }
 }

@@ -1,4 +1,4 @@
-//! The Runner listener's OCI endpoint, as a client: exactly the digests that a job may have.
+//! OCI client of the Runner listener. It transfers only the digests that a job may use.
 
 use std::{io::Write, time::Duration};
 
@@ -15,23 +15,23 @@ use super::{
 };
 use crate::plugins::Registry;
 
-/// A manifest is a page, not a book.
+/// Largest size of a manifest, in bytes.
 const MANIFEST_LIMIT: u64 = 4 << 20;
-/// How often bytes of another digest are asked for again.
+/// Number of retries after a response with a wrong digest.
 const WRONG_RETRIES: u32 = 3;
-/// The first wait after a failure that may pass.
+/// First wait after a transient failure.
 const BACKOFF: Duration = Duration::from_millis(200);
-/// The longest.
+/// Longest wait between two attempts.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
-/// Bytes a second with which a blob is pushed at least.
+/// Lowest upload rate, in bytes per second. The timeout of a push depends on it.
 const SLOWEST: u64 = 64 * 1024;
 
-/// Bring an artifact and all that it names into the layout, unless it is there.
+/// Pulls an artifact with all its blobs into the layout, unless the layout has it.
 ///
-/// A registry that is away is waited for: the caller drops this future at the deadline.
+/// Retries while the registry is unavailable. The caller drops this future at the deadline.
 ///
 /// # Errors
-/// [`ArtifactError`]: a wrong digest, a refusal, a full disk.
+/// [`ArtifactError`]: a wrong digest, a refusal of the registry, a full disk.
 pub async fn pull(
     registry: &Registry,
     layout: &Layout,
@@ -58,10 +58,10 @@ pub async fn pull(
     Ok(manifest)
 }
 
-/// Bring one blob of at most `limit` bytes into the layout.
+/// Pulls one blob of at most `limit` bytes into the layout.
 ///
 /// # Errors
-/// As [`pull`].
+/// The errors of [`pull`].
 pub async fn pull_blob(
     registry: &Registry,
     layout: &Layout,
@@ -72,11 +72,11 @@ pub async fn pull_blob(
     fetch(registry, layout, &format!("{repository}/blobs/{digest}"), digest, limit).await
 }
 
-/// Push a component's artifact of one layer, which is in the layout. Returns its digest and the bytes
-/// of manifest, config and layer together.
+/// Pushes the artifact of a component, whose layer is in the layout. Returns its digest and the
+/// total bytes of manifest, config and layer.
 ///
 /// # Errors
-/// As [`pull`].
+/// The errors of [`pull`].
 pub async fn push(
     registry: &Registry,
     layout: &Layout,
@@ -123,7 +123,7 @@ async fn push_blob(
     .await?;
     accepted(&format!("POST {begin}"), &begun)?;
     let upload = upload_url(registry, &begun, digest).ok_or_else(|| ArtifactError::Registry {
-        request: format!("POST {begin} without a location of its own"),
+        request: format!("POST {begin} without a Location header on its own host"),
         status: begun.status().as_u16(),
     })?;
     let what = format!("PUT {path}");
@@ -145,7 +145,8 @@ async fn push_blob(
     accepted(&what, &answer)
 }
 
-/// Where the registry wants the bytes; the token goes nowhere but to the registry itself.
+/// Returns the upload URL. A URL on another host is rejected, because the upload sends the job
+/// token.
 fn upload_url(registry: &Registry, begun: &Response, digest: &Digest) -> Option<Url> {
     let base = Url::parse(&registry.base_url).ok()?;
     let location = begun.headers().get(header::LOCATION)?.to_str().ok()?;
@@ -173,9 +174,9 @@ async fn fetch(
         accepted(&what, &answer)?;
         match receive(&mut answer, registry.patience, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
-            // The connection broke in the middle: from the start, after a while.
+            // The connection broke: start again after a pause.
             Ok(None) => {}
-            // A proxy can answer 200 with a page of its own, and be well a moment later.
+            // A proxy can respond with 200 and a page of its own, and recover a moment later.
             Err(ArtifactError::WrongDigest { .. }) if wrong < WRONG_RETRIES => wrong += 1,
             Err(other) => return Err(other),
         }
@@ -183,7 +184,7 @@ async fn fetch(
     }
 }
 
-/// `None` when the connection broke, or nothing came for too long.
+/// Receives a blob. Returns `None` if the connection broke or was idle for too long.
 async fn receive(
     answer: &mut Response,
     patience: Duration,
@@ -215,8 +216,8 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
         .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
 }
 
-/// Ask until there is an answer that is about the request and not about the network. A connection on which nothing
-/// comes is as good as none.
+/// Sends a request until the registry itself responds. A response that takes too long is sent
+/// again, like one whose connection broke.
 async fn answered(
     what: &str,
     patience: Duration,
@@ -234,7 +235,8 @@ async fn answered(
     }
 }
 
-/// Not the registry's own word on the request: it refuses in JSON, proxies in HTML.
+/// Returns whether to retry a response. The registry refuses requests in JSON; HTML comes from a
+/// proxy.
 fn passing(answer: &Response) -> bool {
     let status = answer.status();
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

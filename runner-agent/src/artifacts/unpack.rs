@@ -1,4 +1,4 @@
-//! A tar that somebody else packed, into a directory, and nowhere else.
+//! Unpacks an untrusted tar into one directory.
 
 use std::{
     fs::{self, OpenOptions},
@@ -9,12 +9,12 @@ use std::{
 
 use super::{ArtifactError, Context};
 
-/// How much an archive may unpack to.
+/// Limits of an unpacked archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Of all files together.
+    /// Total bytes of all files.
     pub bytes: u64,
-    /// Files and directories.
+    /// Number of files and directories.
     pub entries: u64,
 }
 
@@ -24,24 +24,25 @@ impl Default for Limits {
     }
 }
 
-/// Unpack into `dir`, which is fresh and belongs to the job: nothing in it is overwritten, so that no
-/// entry can be reached through another.
+/// Unpacks into `dir`, an empty directory of the job. Nothing is overwritten, so no entry can
+/// be reached through another one.
 ///
 /// # Errors
-/// Links, devices, absolute paths, `..`, a path given twice, more than the limits.
+/// Refuses links, devices, absolute paths, `..`, repeated paths, and archives that exceed the
+/// limits.
 pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
     let mut archive = tar::Archive::new(tar);
     let (mut bytes, mut entries) = (0_u64, 0_u64);
-    for entry in archive.entries().context(|| "cannot read a tar".into())? {
-        let mut entry = entry.context(|| "cannot read a tar".into())?;
+    for entry in archive.entries().context(|| "cannot read the tar".into())? {
+        let mut entry = entry.context(|| "cannot read the tar".into())?;
         entries += 1;
         if entries > limits.entries {
             return Err(ArtifactError::TooLarge { limit: limits.entries, unit: "entries" });
         }
-        let path = entry.path().context(|| "cannot read a path in a tar".into())?.into_owned();
+        let path = entry.path().context(|| "cannot read a path in the tar".into())?.into_owned();
         let hostile = |why| ArtifactError::Hostile { path: path.display().to_string(), why };
         if !path.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir)) {
-            return Err(hostile("it leads out of the directory"));
+            return Err(hostile("the path leaves the directory"));
         }
         let target = dir.join(&path);
         let header = entry.header();
@@ -49,20 +50,21 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
         match header.entry_type() {
             tar::EntryType::Directory => {
                 fs::create_dir_all(&target)
-                    .context(|| format!("cannot make {}", path.display()))?;
+                    .context(|| format!("cannot create {}", path.display()))?;
             }
             tar::EntryType::Regular => {
                 if let Some(parent) = target.parent() {
                     fs::create_dir_all(parent)
-                        .context(|| format!("cannot make {}", parent.display()))?;
+                        .context(|| format!("cannot create {}", parent.display()))?;
                 }
                 let mut file = OpenOptions::new()
                     .write(true)
                     .create_new(true)
                     .mode(mode)
                     .open(&target)
-                    .context(|| format!("cannot make {}", path.display()))?;
-                // What the header says is believed by nobody: one byte more than is left is enough.
+                    .context(|| format!("cannot create {}", path.display()))?;
+                // The size in the header is not trusted. Reading one byte over the limit is enough
+                // to reject the archive.
                 let left = limits.bytes - bytes;
                 bytes += io::copy(&mut entry.by_ref().take(left + 1), &mut file)
                     .context(|| format!("cannot write {}", path.display()))?;
@@ -86,7 +88,7 @@ mod tests {
         header.set_entry_type(kind);
         header.set_size(size as u64);
         header.set_mode(0o644);
-        // Written past `set_path`, which would refuse what an attacker would write.
+        // Writes the bytes directly, because `set_path` rejects the paths of an attacker.
         header.as_mut_bytes()[..path.len()].copy_from_slice(path.as_bytes());
         header.set_cksum();
         let mut builder = tar::Builder::new(Vec::new());
@@ -99,7 +101,7 @@ mod tests {
         let dir = outside.path().join("in");
         fs::create_dir(&dir).unwrap();
         let refusal = unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "nothing beside it");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "a file outside it");
         refusal
     }
 

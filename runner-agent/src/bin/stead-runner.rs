@@ -22,12 +22,12 @@ fn main() -> ExitCode {
         match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
-                eprintln!("error: the runtime cannot start: {error}");
+                eprintln!("error: cannot start the runtime: {error}");
                 return ExitCode::FAILURE;
             }
         };
     let ended = runtime.block_on(cli::run(cli));
-    // A claim or a report that waits for the server must not hold up the end.
+    // A pending request to the server, for example a claim or a report, must not delay the exit.
     runtime.shutdown_timeout(cli::LAST_BREATH);
     exit_code(ended)
 }
@@ -36,7 +36,7 @@ fn exit_code(ended: anyhow::Result<ExitCode>) -> ExitCode {
     ended.unwrap_or_else(|error| {
         let io = error.downcast_ref::<io::Error>();
         if io.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
-            // Who reads only the beginning has read enough.
+            // The reader closed the pipe, as `head` does. This is not an error.
             return ExitCode::SUCCESS;
         }
         eprintln!("error: {error:#}");

@@ -1,4 +1,4 @@
-//! `stead-runner journal`: read it, verify it, hand it to somebody else.
+//! `stead-runner journal`: shows, verifies and exports the journal.
 use std::{
     fs,
     io::{self, Write as _},
@@ -22,7 +22,7 @@ use crate::{
     show,
 };
 
-/// What is asked of the journal; without a verb it is shown.
+/// Arguments of `journal`. Without a subcommand it shows the journal.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct JournalArgs {
@@ -34,36 +34,36 @@ pub(super) struct JournalArgs {
 
 #[derive(Debug, Args)]
 struct Show {
-    /// A table for people, or the lines as they are on disk for programs
+    /// Human-readable table, or the journal lines as they are on disk
     #[arg(long, value_enum, default_value_t = Output::Table)]
     output: Output,
-    /// Only what concerns this job
+    /// Show only entries of this job
     #[arg(long, value_name = "ID")]
     job: Option<JobId>,
-    /// Only the last so many lines
+    /// Show only the last N entries
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show it: the same as without a verb
+    /// Show the journal; the same as without a subcommand
     Show(Show),
-    /// See whether it is what was written, and name the first entry that is not
+    /// Verify the journal, and name the first entry that is wrong
     #[command(after_help = "\
 Examples:
   stead-runner journal verify
-  stead-runner journal verify --head head.json              the vendor kept it: `stead runners journal-head`
-  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported one, on any machine")]
+  stead-runner journal verify --head head.json              a head from the vendor: `stead runners journal-head`
+  stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine")]
     Verify(Verify),
-    /// Write all of it below a head that is signed now, so that whoever knows the runner's public key can verify it
+    /// Write the journal and a head signed now to a file that the runner's public key verifies
     #[command(after_help = "\
 Example:
   stead-runner journal export --out journal.ndjson
-It prints the public key. Who gets the file should have the key from somewhere else, too: the vendor's log names it
+The command prints the public key. The reader should also get the key from another source: the vendor's log has it
 (`stead runners show`).")]
     Export {
-        /// A file that is not there yet
+        /// Output file; it must not exist
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
@@ -71,13 +71,14 @@ It prints the public key. Who gets the file should have the key from somewhere e
 
 #[derive(Debug, Args)]
 struct Verify {
-    /// An exported journal, instead of this runner's own
+    /// Exported journal to verify instead of this runner's own
     #[arg(long, value_name = "FILE", requires = "key")]
     file: Option<PathBuf>,
-    /// The runner's public key, 64 hexadecimal digits; may be repeated. Without it the keys that this runner has had
+    /// Public key of the runner, 64 hexadecimal digits; may be repeated. Default: all keys that
+    /// this runner has had
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     key: Vec<VerifyingKey>,
-    /// A signed head that was kept elsewhere: nothing that it covers may be missing
+    /// Signed head from another place; the journal must have every entry that it covers
     #[arg(long, value_name = "FILE")]
     head: Option<PathBuf>,
 }
@@ -108,7 +109,7 @@ fn verify_file(
     keys: &[VerifyingKey],
     other: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let file = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let exported = journal::verify(&file, keys)?;
     if let Some(path) = other {
         exported.examined.holds(&read_head(path, keys)?)?;
@@ -125,19 +126,21 @@ fn verify_own(
     said("this runner's journal", &examined, head.as_ref())
 }
 
-/// The journal here, which holds everything that was signed of it, and the last of that.
+/// Verifies the journal of this runner against every signed head in its directory. Returns the
+/// result and the newest head.
 fn examined(
     data: &Data,
     given: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<(Examined, Option<JournalHead>)> {
-    // The heads first: the agent may write and sign more while this reads.
+    // Read the heads first: the agent may write and sign more meanwhile.
     let (denied, last) = (Heads::of(data).denied()?, Heads::of(data).last()?);
     let keys = if given.is_empty() { own_keys(data)? } else { given };
-    let replaced = "journal.head is not signed by a key that this runner has had: it was replaced";
+    let replaced =
+        "cannot verify journal.head: no key of this runner signed it, so the file was replaced";
     let head = last.map(|envelope| journal::open_head(&envelope, &keys).context(replaced));
     let head = head.transpose()?;
-    // Once more if it is wrong: a long journal may have been put aside between two of its files.
+    // Retry once: the agent may rotate a long journal between the reads of two files.
     let look = || anyhow::Ok(journal::examine_all(data)??);
     let examined = look().or_else(|_| look())?;
     for head in denied.iter().chain(&head) {
@@ -149,7 +152,7 @@ fn examined(
     Ok((examined, head))
 }
 
-/// The key of now, and those that the journal says were replaced.
+/// Returns the current key, and the former keys that the journal names.
 fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
     let mut keys = vec![Keys::open(data)?.identity.now().key.verifying_key()];
     for line in journal::read_all(data)? {
@@ -162,53 +165,56 @@ fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
 }
 
 fn read_head(path: &Path, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> {
-    let context = || format!("reading the head in {}", path.display());
+    let context = || format!("cannot read the head in {}", path.display());
     let envelope: Option<Envelope> = data::read_json(path).with_context(context)?;
-    let envelope = envelope.with_context(|| format!("there is no {}", path.display()))?;
+    let envelope = envelope.with_context(|| format!("{} does not exist", path.display()))?;
     journal::open_head(&envelope, keys).with_context(context)
 }
 
 fn said(whose: &str, examined: &Examined, head: Option<&JournalHead>) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
-    writeln!(out, "good: {whose} has {entries} entries, each chained to the one before")?;
+    writeln!(out, "ok: {whose} has {entries} entries, each chained to the one before")?;
     match head {
         Some(head) => {
             let (signed, at) = (head.entries, moment::text(&head.at));
             let since = examined.holds(head)?;
-            writeln!(out, "      signed on {at} up to entry {signed}; {since} came since")?;
+            writeln!(out, "      signed on {at} up to entry {signed}; {since} newer entries")?;
         }
         None => {
-            writeln!(out, "      nothing of it was signed yet: a session or a job's end does that")?
+            writeln!(out, "      not signed yet: opening a session or finishing a job signs it")?
         }
     }
     if examined.unlinked > 0 {
         let lines = examined.unlinked;
         writeln!(
             out,
-            "      {lines} lines are older than the chain, which begins with their digest"
+            "      {lines} lines are older than the chain; its first entry has their digest"
         )?;
     }
     if examined.cut_short > 0 {
         let lines = examined.cut_short;
         writeln!(
             out,
-            "      {lines} lines were cut short by a crash or a full disk, and say nothing"
+            "      {lines} lines are incomplete after a crash or on a full disk, and are ignored"
         )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
-    let identity = enrol::known(data)?.context("this runner has not enrolled yet")?;
-    // Signed once more, a journal that was cut would be good for whoever has no older head of it.
+    let identity =
+        enrol::known(data)?.context("cannot export the journal: this runner is not enrolled")?;
+    // A new signature would make a truncated journal valid for everyone without an older head.
     examined(data, vec![], None).context(
-        "nothing is exported: this journal is not the one that was signed before; keep its files as they are",
+        "cannot export the journal: it does not match an earlier signed head; keep its files as they are",
     )?;
     let (journal, key) = (Journal::open(data)?, Keys::open(data)?.identity.now());
     let head = journal::sign_head(&journal, identity.runner, &key.key, host::now())?;
     let Some(head) = head else {
-        bail!("the last line is in no chain: let the agent open a session, then export again")
+        bail!(
+            "cannot sign the journal: its last line is not in the chain; let the agent open a session and retry"
+        )
     };
     let public = key.public_hex();
     let lines = journal::texts(data)?;
@@ -216,13 +222,13 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let written =
         data::fresh(out).and_then(|mut new| new.write_all(&file).and_then(|()| new.sync_all()));
     written.with_context(|| {
-        format!("writing {}, which must be in a directory and not be there yet", out.display())
+        format!("cannot write {}: its directory must exist and the file must not", out.display())
     })?;
-    // What was written is what another person will see.
+    // Verify the file that the reader will get.
     journal::verify(&file, &[key.key.verifying_key()])
-        .context("the journal is written, and wrong")?;
+        .context("cannot verify the exported file")?;
     show::said(&format!(
-        "{} is written; its runner is {}, whose public key is\n{public}\n",
+        "Exported {}; runner {}, public key\n{public}\n",
         out.display(),
         identity.runner
     ))
@@ -230,6 +236,6 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
 
 fn public_key(text: &str) -> Result<VerifyingKey, String> {
     let bytes = hex::decode(text.trim()).ok().and_then(|bytes| <[u8; 32]>::try_from(bytes).ok());
-    let bytes = bytes.ok_or_else(|| "a key has 64 hexadecimal digits".to_owned())?;
-    VerifyingKey::from_bytes(&bytes).map_err(|error| format!("this is no public key: {error}"))
+    let bytes = bytes.ok_or_else(|| "a key must have 64 hexadecimal digits".to_owned())?;
+    VerifyingKey::from_bytes(&bytes).map_err(|error| format!("invalid public key: {error}"))
 }

@@ -1,4 +1,5 @@
-//! `stead-runner state`: the state of components, and the decision about what a failed apply left.
+//! `stead-runner state`: lists the state of components, and resolves the state after a failed
+//! apply.
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context as _, bail};
@@ -12,9 +13,9 @@ use crate::{
 };
 
 const RESOLVE: &str = "\
-When Terraform cannot write its state, the runner rescues what Terraform left to errored-<execution>.tfstate, and plans
-nothing of that component until you decide. Nothing is deleted: what is no longer current gets a name that begins with
-`resolved-`, in the same directory.
+When Terraform cannot write its state, the runner rescues it to errored-<execution>.tfstate. It refuses plans of that
+component until you choose the state. Nothing is deleted: replaced files get names that begin with `resolved-`, in the
+same directory.
 
 Examples:
   stead-runner state list
@@ -25,20 +26,21 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(super) enum StateCommand {
-    /// List components with lineage and serial of their state, and what blocks their plans
+    /// List the components with the lineage and serial of their state, and the reason that blocks
+    /// their plans
     List,
-    /// Decide which state of a component is right after an apply that could not write it
+    /// Choose the state of a component after an apply that could not write it
     #[command(after_help = RESOLVE)]
     Resolve(Resolve),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Resolve {
-    /// As `state list` shows it
+    /// Name from `stead-runner state list`
     component: String,
     #[command(flatten)]
     choice: Choice,
-    /// Why, for the journal
+    /// Reason, for the journal
     #[arg(long)]
     reason: String,
 }
@@ -46,13 +48,13 @@ pub(super) struct Resolve {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct Choice {
-    /// Make this file the state, for example the rescued one
+    /// Use this file as the state, for example the rescued one
     #[arg(long, value_name = "FILE")]
     restore: Option<PathBuf>,
     /// Keep the current state
     #[arg(long)]
     keep_current: bool,
-    /// Nothing of the component exists: the next plan creates everything
+    /// The component has no resources: the next plan creates all of them
     #[arg(long)]
     nothing_exists: bool,
 }
@@ -78,7 +80,9 @@ fn list(data: &Data) -> anyhow::Result<String> {
 
 fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyhow::Result<String> {
     if component.contains('/') || component.starts_with('.') {
-        bail!("{component:?} is not the name of a component; `stead-runner state list` shows all");
+        bail!(
+            "{component:?} is not the name of a component; `stead-runner state list` shows all names"
+        );
     }
     let decision = match choice {
         Choice { restore: Some(file), .. } => Decision::Restore(file),
@@ -96,14 +100,14 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
     let (name, why) = (component.clone(), reason.clone());
     let resolving =
         Fact::StateResolving { component: name, lineage: lineage.clone(), serial, reason: why };
-    journal.write(resolving).context("recording the decision in the journal")?;
+    journal.write(resolving).context("cannot record the decision in the journal")?;
     resolution.carry_out()?;
-    // Only now the runner relies on it: after a crash in between, plans are refused as before.
+    // This entry comes last: after a crash before it, the runner still refuses plans.
     let resolved = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
     journal.write(resolved).with_context(|| {
         let again = if resolution.mark().lineage.is_some() { "keep-current" } else { "nothing-exists" };
         format!(
-            "the files of {component} are as decided, but the journal does not say so; run `stead-runner state resolve \
+            "resolved the files of {component}, but cannot record it in the journal; run `stead-runner state resolve \
              {component} --{again} --reason TEXT`"
         )
     })?;

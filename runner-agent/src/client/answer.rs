@@ -1,4 +1,4 @@
-//! Whether what came back is an answer.
+//! Classification of HTTP responses.
 use std::time::Duration;
 
 use super::{
@@ -13,39 +13,39 @@ use reqwest::{
 };
 use schemas::problem::Problem;
 
-/// What came back.
+/// HTTP response as received.
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-/// A success.
+/// Successful response.
 #[derive(Debug)]
 pub struct Answer<T> {
     /// 200, 201, 202 or 204.
     pub status: u16,
-    /// Its headers.
+    /// Headers of the response.
     pub headers: HeaderMap,
-    /// Its body; absent with 204.
+    /// Body; absent with 204.
     pub body: Option<T>,
 }
 
 impl<T> Answer<T> {
-    /// A header that is a number.
+    /// Returns a header as a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.headers.get(name)?.to_str().ok()?.parse().ok()
     }
 }
 
-/// What a reply is.
+/// Classified response.
 pub enum Read<T> {
     Clear(Answer<T>),
     Refused(Refused),
     Unclear(Unclear),
 }
 
-/// Not an answer: send again.
+/// Inconclusive response: the client sends the request again.
 pub struct Unclear {
     pub why: String,
     pub after: Option<Duration>,
@@ -56,7 +56,7 @@ pub fn read<T: Response>(reply: Reply) -> Read<T> {
     let unclear = |why: String, headers: &HeaderMap| {
         Read::Unclear(Unclear { why: format!("{status}: {why}"), after: retry_after(headers) })
     };
-    // 507 is a server error by number, and yet an answer: the log's quota is used up.
+    // 507 is conclusive although it is a 5xx status: the log quota is used up.
     if is_later(status) && status != StatusCode::INSUFFICIENT_STORAGE {
         let said = serde_json::from_slice::<Problem>(&body);
         return unclear(said.map_or("later".into(), |problem| problem.to_string()), &headers);
@@ -75,11 +75,11 @@ pub fn read<T: Response>(reply: Reply) -> Read<T> {
         Ok(problem) if !problem.code.is_empty() => {
             Read::Refused(Refused { status: status.as_u16(), problem, have })
         }
-        Ok(_) | Err(_) => unclear("the body is no problem of ours".into(), &headers),
+        Ok(_) | Err(_) => unclear("the body is not a problem of the Stead API".into(), &headers),
     }
 }
 
-/// `Range: bytes=0-N` says N + 1 bytes.
+/// Returns N + 1 for `Range: bytes=0-N`.
 fn have(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=0-")?;
     text.parse::<u64>().ok()?.checked_add(1)

@@ -1,11 +1,11 @@
-//! Full jitter: a thousand runners that lost their server do not come back in one moment.
+//! Back-off with full jitter, so that many runners do not reconnect to a server at the same moment.
 use std::time::Duration;
 
 use rand::Rng as _;
 
 const BASE: Duration = Duration::from_millis(200);
 
-/// The pauses of one call.
+/// Back-off of one call.
 #[derive(Debug)]
 pub struct Backoff {
     cap: Duration,
@@ -21,12 +21,13 @@ impl Backoff {
         self.tries
     }
 
-    /// How long to wait now: not less than the server asks for, and never exactly as long as anyone else.
+    /// Returns the next pause. It is at least as long as the server requests, and always has
+    /// jitter.
     pub fn next(&mut self, asked: Option<Duration>) -> Duration {
         let ceiling = BASE.saturating_mul(1 << self.tries.min(16)).min(self.cap);
         self.tries = self.tries.saturating_add(1);
         let jitter = rand::thread_rng().gen_range(Duration::ZERO..=ceiling);
-        // What a server asks for is honoured up to five minutes; more is a mistake or a lie.
+        // A requested pause counts up to five minutes. A longer one is an error or an attack.
         asked.map_or(jitter, |asked| asked.min(Duration::from_secs(300)) + jitter.min(BASE))
     }
 }

@@ -1,5 +1,5 @@
-//! Limits of every response, applied before the response is used or verified: responses are unsigned, so an attacker on
-//! the network can choose their numbers and length.
+//! Limits of every response, applied before the response is used or verified. Responses are
+//! unsigned, so an attacker on the network can choose their numbers and length.
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
 use schemas::runner::{
@@ -13,7 +13,7 @@ pub const PROBLEM_BYTES: usize = 64 * 1024;
 const KIB: usize = 1024;
 const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
-/// Plausible years of a clock.
+/// Plausible range of a clock.
 const YEARS: std::ops::Range<&str> = "2020-01-01T00:00:00Z".."2200-01-01T00:00:00Z";
 /// Longest consistency proof: that of a tree with 2^64 leaves.
 const PATH: usize = 128;
@@ -22,29 +22,29 @@ const PATH: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejected {
     /// The response is too long.
-    #[error("the response is rejected: it has more than {limit} bytes")]
+    #[error("cannot use the response: it has more than {limit} bytes")]
     TooLarge {
-        /// The most bytes.
+        /// Largest size, in bytes.
         limit: usize,
     },
     /// The response does not have the format of this call.
-    #[error("the response is rejected: it cannot be read: {0}")]
+    #[error("cannot parse the response: {0}")]
     Unreadable(String),
     /// A value is out of range.
-    #[error("the response is rejected: {field} is {value}, expected {expected}")]
+    #[error("cannot use the response: {field} is {value}, expected {expected}")]
     OutOfRange {
-        /// Its name.
+        /// Name of the field.
         field: &'static str,
-        /// Its value.
+        /// Value of the field.
         value: String,
         /// Allowed values.
         expected: String,
     },
 }
 
-/// Response of one call.
+/// Body of a response.
 pub trait Response: DeserializeOwned {
-    /// The most bytes of it.
+    /// Largest size, in bytes.
     const BYTES: usize;
 
     /// Rejects a value that is out of range.
@@ -89,7 +89,7 @@ fn ensure(
     if holds {
         return Ok(());
     }
-    // Enough to recognize it.
+    // 80 characters are enough to recognize the value.
     let value = value.chars().take(80).collect();
     Err(Rejected::OutOfRange { field, value, expected: expected() })
 }
@@ -136,7 +136,7 @@ fn log_id(id: &str) -> Result<(), Rejected> {
 }
 
 impl Response for Envelope {
-    /// The list of the server's keys.
+    /// Signed list of the server's keys.
     const BYTES: usize = 256 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {
@@ -192,7 +192,7 @@ impl Response for PollResponse {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // Only displayed: the signed deadline comes with the claim.
+            // Only displayed: the claim has the signed deadline.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }
@@ -205,7 +205,7 @@ impl Response for PollResponse {
 }
 
 impl Response for Claimed {
-    /// A manifest with the contents of its scripts, base64.
+    /// Manifest with its scripts in base64.
     const BYTES: usize = 16 * 1024 * KIB;
 
     fn check(&self) -> Result<(), Rejected> {
@@ -234,7 +234,7 @@ impl Response for LogResponse {
     }
 }
 
-/// A response of which only the status counts.
+/// Response whose body is not used.
 impl Response for serde_json::Value {
     const BYTES: usize = 64 * KIB;
 

@@ -1,4 +1,4 @@
-//! A small scripted HTTP server: not the product's server, only its worst days.
+//! Small HTTP server that returns scripted responses, for tests of failures.
 use std::sync::{Arc, Mutex};
 
 use tokio::{
@@ -9,7 +9,7 @@ use tokio::{
 use super::Client;
 use crate::tls::Trust;
 
-/// Answers each request with the next of these, and keeps what was asked.
+/// Returns the next of these responses to each request, and records the requests.
 pub(crate) async fn scripted(answers: Vec<&'static str>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! The client on its worst days.
+//! Tests of the client with failing servers.
 use super::{scripted::scripted, *};
 use crate::keys::{Dated, IdentityKey};
 
@@ -78,23 +78,23 @@ fn opened(generation: u64, token: &str) -> SessionOpened {
 
 #[tokio::test]
 async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_session() {
-    // given a client whose session is being opened anew
+    // given a client that is opening a new session
     let stale = "409 Conflict|{\"code\":\"session_superseded\"}";
     let (client, asked) = scripted(vec![stale, "200 OK|{}", stale]).await;
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
-    // when a report is refused because of that
+    // when a report is rejected because of that
     let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     let (next, said) = (opened(2, "T2"), client.send::<serde_json::Value>(&report));
     let (said, ()) = tokio::join!(said, client.opened(&next));
-    // then it is said again with the new session's token, and nothing is lost
+    // then the client sends it again with the token of the new session, and nothing is lost
     assert_eq!(said.unwrap().status, 200);
     {
         let asked = asked.lock().unwrap();
         assert!(asked[0].contains("Bearer T1") && asked[1].contains("Bearer T2"));
     }
-    // but what belongs to a session hears at once that it is over
+    // but a request of the session is rejected at once
     assert!(get(&client).await.unwrap_err().is_superseded());
 }
 
@@ -105,7 +105,7 @@ async fn a_session_that_the_server_has_lost_is_over_and_nobody_has_taken_its_pla
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
-    // What belongs to an execution waits for the next one; what belongs to a session hears of it.
+    // A request of an execution waits for the next session. A request of the session is rejected.
     let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     assert_eq!(client.send::<serde_json::Value>(&report).await.unwrap().status, 200);
     assert_eq!(asked.lock().unwrap().len(), 2);

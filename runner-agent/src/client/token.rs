@@ -1,4 +1,5 @@
-//! Access tokens: asked for with the identity key, used for a few minutes, never written down.
+//! Access tokens. The identity key signs the request for one; it is valid for some minutes and
+//! never written to disk.
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -17,11 +18,11 @@ use zeroize::Zeroizing;
 use super::{Ask, Backoff, Client, Refused};
 use crate::{host, keys::IdentityKey};
 
-/// Where a runner's tokens come from.
+/// Source of a runner's access tokens.
 pub struct Tokens {
     runner: RunnerId,
     identity: IdentityKey,
-    /// Of the session that is open.
+    /// Generation of the open session.
     generation: AtomicU64,
     held: Mutex<Option<Held>>,
 }
@@ -45,24 +46,24 @@ impl std::fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// The tokens of one runner.
+    /// Returns the token source of one runner.
     pub fn new(runner: RunnerId, identity: IdentityKey) -> Self {
         Tokens { runner, identity, generation: AtomicU64::new(0), held: Mutex::new(None) }
     }
 
-    /// Do not use the token again.
+    /// Drops the current token.
     pub async fn forget(&self) {
         *self.held.lock().await = None;
     }
 
-    /// A session is open: what was got for the former one is good for nothing any more.
+    /// Uses the token of a new session. The token of the former session is no longer valid.
     pub async fn opened(&self, opened: &SessionOpened) {
         let mut held = self.held.lock().await;
         self.generation.store(opened.generation, Ordering::Relaxed);
         *held = Some(Held::of(&opened.access_token, opened.expires_in_s));
     }
 
-    /// A token that is good for a while yet. Callers that come together share one request.
+    /// Returns a token that stays valid for some time. Concurrent callers share one request.
     pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, Refused> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew_at) {
@@ -77,10 +78,10 @@ impl Tokens {
 
     async fn fetch(&self, client: &Client) -> Result<TokenResponse, Refused> {
         let mut clock_corrected = false;
-        // One for all rounds: a server that comes back must not meet everyone at once.
+        // One back-off for all rounds: runners must not all call a recovered server at once.
         let mut backoff = Backoff::new(super::IDLE_CAP);
         loop {
-            // Signed anew for each round of tries: an assertion is good for 60 s.
+            // Each round signs a new assertion, because an assertion is valid for 60 s.
             let asked =
                 tokio::time::timeout(Duration::from_secs(45), self.ask(client, &mut backoff)).await;
             match asked {
@@ -108,14 +109,15 @@ impl Tokens {
         let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
         let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
         let answer = client.send_with::<TokenResponse>(&ask, backoff).await?;
-        let body = answer.body.ok_or_else(|| ours(&"the answer is empty"))?;
+        let body = answer.body.ok_or_else(|| ours(&"the response has no body"))?;
         host::server_said(body.server_time);
         Ok(body)
     }
 }
 
-/// Something that cannot go wrong went wrong on our side.
+/// Returns a rejection for a request that the runner itself cannot build.
 pub(super) fn ours(why: &dyn std::fmt::Display) -> Refused {
-    let problem = Problem::new(0, "internal", "The runner could not ask", why.to_string());
+    let problem =
+        Problem::new(0, "internal", "The runner cannot build the request", why.to_string());
     Refused { status: 0, problem, have: None }
 }

@@ -1,4 +1,4 @@
-//! Whether a journal is what was written: the first entry that is wrong, and what that means.
+//! Integrity check of a journal: finds the first wrong entry and its cause.
 use std::io;
 
 use domain::digest::Digest;
@@ -9,18 +9,19 @@ use sha2::{Digest as _, Sha256};
 use super::{Entry, Fact, Link, frame, read};
 use crate::data::Data;
 
-/// The entries of one journal, each with everything before it in one hash.
+/// Hash chain of one journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
-    /// Whose.
+    /// Id of the journal.
     pub journal_id: String,
-    /// What the first of `links` goes on from: nothing, or what is not looked at.
+    /// Link that the first of `links` follows. It is the start of the journal, or the first link of
+    /// a file whose predecessors are not read.
     base: Link,
     links: Vec<Hash>,
 }
 
 impl Chain {
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.base.number + self.links.len() as u64
     }
@@ -30,7 +31,7 @@ impl Chain {
         self.links.last().map_or(self.base, |chain| Link { number, chain: *chain })
     }
 
-    /// The link after so many.
+    /// Returns the link after this number of entries.
     pub fn after(&self, entries: u64) -> Option<Link> {
         let Some(at) = entries.checked_sub(self.base.number)?.checked_sub(1) else {
             return Some(self.base);
@@ -40,37 +41,34 @@ impl Chain {
     }
 }
 
-/// A journal that is what was written.
+/// Result of a successful check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Examined {
-    /// One for each journal that was begun in the directory; mostly one.
+    /// Chains of the journals that were begun in the directory, usually one.
     pub chains: Vec<Chain>,
-    /// Lines that an older program wrote; the entry that began the chain has their digest.
+    /// Number of lines that an older program wrote. The entry that began the chain has their
+    /// digest.
     pub unlinked: u64,
-    /// Lines that a crash or a full disk cut short. They were never part of the journal.
+    /// Number of lines that are incomplete after a crash or on a full disk. They are not part of
+    /// the journal.
     pub cut_short: u64,
 }
 
-/// What is wrong with a journal, where it is wrong first.
+/// First error in a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Wrong {
-    #[error(
-        "entry {number} was changed: its bytes are not the ones that were hashed when it was written"
-    )]
+    #[error("entry {number} was changed: its bytes do not match its hash")]
     Changed { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {last}: deleted, or cut so that it cannot be read"
+        "entry {number} is missing, up to entry {last}: deleted, or truncated so that it cannot be read"
     )]
     Missing { number: u64, last: u64 },
-    #[error(
-        "entry {number} is not in its place: entry {found} stands before it; they were swapped"
-    )]
+    #[error("entry {number} is not in its place: entry {found} precedes it; they were swapped")]
     Moved { number: u64, found: u64 },
-    #[error("entry {number} is there twice: a line was inserted or copied")]
+    #[error("entry {number} exists twice: a line was inserted or copied")]
     Twice { number: u64 },
     #[error(
-        "entry {number} should follow, and a line stands there that is in no chain: it was inserted, or an older \
-         program wrote it while this one did"
+        "a line before entry {number} is not in the chain: it was inserted, or an older program wrote it"
     )]
     Inserted { number: u64 },
     #[error(
@@ -78,17 +76,16 @@ pub enum Wrong {
     )]
     Beginning { found: u64 },
     #[error(
-        "entry {number} says what stood in the journal before there was a chain, and that was changed"
+        "the lines before entry {number} were changed: they do not match the digest in that entry"
     )]
     BeforeChanged { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {signed}, which was signed on {at}: the end of the journal was cut off, \
-         or an old copy put in its place"
+        "entry {number} is missing, up to entry {signed}, which was signed on {at}: the end of the journal was removed, \
+         or an old copy replaced it"
     )]
     CutOff { number: u64, signed: u64, at: String },
     #[error(
-        "entry {number} or one before it is not what was signed on {at}: the journal was written anew with a chain of \
-         its own"
+        "entry {number} or an earlier one does not match the head that was signed on {at}: the journal was rewritten"
     )]
     Rewritten { number: u64, at: String },
     #[error("journal {journal_id} is missing: {signed} of its entries were signed on {at}")]
@@ -96,7 +93,7 @@ pub enum Wrong {
 }
 
 impl Wrong {
-    /// The number of the first entry that is wrong.
+    /// Returns the number of the first wrong entry.
     pub fn entry(&self) -> u64 {
         match self {
             Wrong::Changed { number }
@@ -112,7 +109,7 @@ impl Wrong {
     }
 }
 
-/// Lines that are in no chain yet: how many, and the digest of all of them.
+/// Number and digest of lines that are not in the chain yet.
 #[derive(Default)]
 pub(super) struct Unlinked {
     lines: u64,
@@ -128,14 +125,14 @@ impl Unlinked {
         self.lines += 1;
     }
 
-    /// Each line with its end; of no line one end.
+    /// Returns the digest of the lines with their line ends. Without lines it covers one line end.
     fn digest(&self) -> Digest {
         let bytes: [u8; 32] = self.hasher.clone().chain_update(b"\n").finalize().into();
         bytes.into()
     }
 }
 
-/// The last link of all these lines, and the lines after it that an older program wrote.
+/// Returns the last link, and the lines after it that an older program wrote.
 pub(super) fn unlinked(
     texts: impl Iterator<Item = io::Result<Vec<u8>>>,
 ) -> io::Result<(Option<Link>, Unlinked)> {
@@ -152,7 +149,7 @@ pub(super) fn unlinked(
     Ok((last, lines))
 }
 
-/// The fact that begins a chain after such lines, or goes on with it.
+/// Returns the entry that begins or continues a chain after such lines.
 pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> Fact {
     Fact::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
@@ -161,24 +158,24 @@ fn says_something(line: &[u8]) -> bool {
     serde_json::from_slice::<Entry>(line).is_ok()
 }
 
-/// What stands before the first line.
+/// Data before the first line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// Nothing: the journal begins there.
+    /// None: the journal begins here.
     Nothing,
-    /// Files that are not looked at: the first link is believed.
+    /// Files that are not read: the first link is trusted.
     Files,
 }
 
-/// Look at every line, oldest first.
+/// Verifies every line, oldest first.
 ///
 /// # Errors
-/// The first that is [`Wrong`].
+/// [`ChainError`] with the first wrong entry.
 pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
     each(lines.iter(), Before::Nothing)
 }
 
-/// Look at every line of this directory's journal, with one of its files in memory at a time.
+/// Verifies every line of this directory's journal, with one file in memory at a time.
 pub fn examine_all(data: &Data) -> io::Result<Result<Examined, Wrong>> {
     let mut unread = Ok(());
     let lines = read::each(data)?;
@@ -187,7 +184,7 @@ pub fn examine_all(data: &Data) -> io::Result<Result<Examined, Wrong>> {
     unread.map(|()| examined)
 }
 
-/// Look at the file that is written on only. Its first link is believed if others were put aside before it.
+/// Verifies the current file only. If there are older files, its first link is trusted.
 pub fn examine_current(data: &Data) -> io::Result<Result<Examined, Wrong>> {
     let files = read::files(data)?;
     let before = if files.len() > 1 { Before::Files } else { Before::Nothing };
@@ -231,14 +228,15 @@ fn each<L: AsRef<[u8]>>(
         };
         let last = chain.last();
         let number = last.number + 1;
-        // Whether the entry that should stand here stands further down. Nothing is looked at after that.
+        // Returns whether the expected entry follows later. The check ends after that.
         let mut again = || {
             let mut links = lines.by_ref().filter_map(|line| Some(frame::open(line.as_ref())?.1));
             links.any(|link| link.number == number)
         };
         if link.number < number {
             let before = chain.after(link.number.saturating_sub(1));
-            // A copy, or one of two that both go on from the same entry: nobody can say from here which was written.
+            // A copy, or a second successor of one entry. The journal does not show which of them
+            // is genuine.
             if before.is_some_and(|before| before.then(&bytes) == link) {
                 return Err(Wrong::Twice { number: link.number });
             }
@@ -254,7 +252,7 @@ fn each<L: AsRef<[u8]>>(
             });
         }
         if last.then(&bytes) != link || fact.is_none() {
-            // A line that was put between two others and numbered like the one that follows it.
+            // A line was inserted, with the number of the entry that follows it.
             return Err(if again() { Wrong::Twice { number } } else { Wrong::Changed { number } });
         }
         match &fact {
@@ -273,13 +271,13 @@ fn each<L: AsRef<[u8]>>(
     match examined.chains.last() {
         Some(chain) if before.lines > 0 => Err(Wrong::Inserted { number: chain.entries() + 1 }),
         Some(_) => Ok(examined),
-        // No program that knows of a chain has written yet.
+        // Only programs without the hash chain have written so far.
         None => Ok(Examined { unlinked: before.lines, ..examined }),
     }
 }
 
-/// A chain that goes on from files that are not looked at, from this entry on. Its hash needs the link before it, and
-/// what a chain that begins here says of the lines before it needs those of the other files, too.
+/// Returns a chain that begins after files that are not read. The hash of its first entry depends
+/// on the link before it, and a digest of older lines depends on the other files. Both are trusted.
 fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong> {
     let number = link.number;
     match fact {
@@ -292,7 +290,7 @@ fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong
     Ok(Chain { journal_id, base: link, links: Vec::new() })
 }
 
-/// The journal that this fact can be the first entry of.
+/// Returns the journal id, if this entry can be the first one of a journal.
 fn begins(fact: Option<&Fact>) -> Option<&String> {
     match fact {
         Some(Fact::Opened { journal_id } | Fact::ChainStarted { journal_id, .. }) => {
@@ -303,10 +301,11 @@ fn begins(fact: Option<&Fact>) -> Option<&String> {
 }
 
 impl Examined {
-    /// Whether this is the journal that was signed, or more of it. Gives how many of its entries came since.
+    /// Returns the number of entries after a signed head, if this journal has every entry that the
+    /// head covers.
     ///
     /// # Errors
-    /// How it is [`Wrong`].
+    /// [`ChainError`] with the difference.
     pub fn holds(&self, head: &JournalHead) -> Result<u64, Wrong> {
         let JournalHead { journal_id, entries: signed, .. } = head;
         let (signed, at) = (*signed, schemas::moment::text(&head.at));

@@ -1,7 +1,7 @@
-//! A journal for somebody else: its lines as they are on disk, below a signed head.
+//! Exported journal: its lines as they are on disk, after a signed head.
 //!
-//! The file's first line is a [`Header`]; everything else is as it was written. Who has the runner's public key needs
-//! nothing more to see that nothing was changed, left out or put in up to the head.
+//! The first line of the file is a [`Header`]. With the runner's public key, a reader can verify
+//! that no line was changed, removed or inserted up to the head.
 use std::io;
 
 use anyhow::{Context as _, bail, ensure};
@@ -13,34 +13,35 @@ use serde::{Deserialize, Serialize};
 
 use super::{Examined, examine, head};
 
-/// The first line.
+/// First line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
-    /// 1: what the rest of the file is.
+    /// Version of the file format: 1.
     stead_journal: u32,
-    /// Whose journal. A hint: the head says it signed.
+    /// Runner of the journal; not trusted, because only the head is signed.
     runner: RunnerId,
-    /// A hint as well: who reads has to know the key from elsewhere.
+    /// Public key of the runner; not trusted, because the reader must know the key from another
+    /// source.
     identity_key: String,
-    /// The signed head.
+    /// Signed head.
     head: Envelope,
 }
 
-/// What an exported journal turned out to be.
+/// Verified contents of an exported journal.
 #[derive(Debug)]
 pub struct Exported {
-    /// What was signed.
+    /// Signed head.
     pub head: JournalHead,
-    /// What stands below it.
+    /// Lines after the header.
     pub examined: Examined,
-    /// Entries that were written after the head: nobody has signed them yet.
+    /// Number of entries after the head, which are not signed.
     pub unsigned: u64,
 }
 
-/// The file's bytes.
+/// Returns the contents of the file.
 ///
 /// # Errors
-/// If it cannot be written as JSON.
+/// Fails if the header cannot be written as JSON.
 pub fn export(
     runner: RunnerId,
     identity_key: String,
@@ -56,26 +57,26 @@ pub fn export(
     Ok(file)
 }
 
-/// Verify a file under keys that are known to be the runner's.
+/// Verifies a file with trusted public keys of the runner.
 ///
 /// # Errors
-/// What is wrong with it: the first entry that is, by its number.
+/// Names the first wrong entry by its number.
 pub fn verify(file: &[u8], keys: &[VerifyingKey]) -> anyhow::Result<Exported> {
     let mut lines = file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let header: Header = serde_json::from_slice(first).context(
-        "this is no exported journal: `stead-runner journal export --out FILE` writes one",
+        "the file is not an exported journal; write one with `stead-runner journal export --out FILE`",
     )?;
     if header.stead_journal != 1 {
-        bail!("the file is of a later version: verify it with a newer stead-runner");
+        bail!("the file has a later format version; verify it with a newer stead-runner");
     }
     let head = head::open(&header.head, keys).with_context(|| {
         format!(
-            "the head is not signed by the key that you gave; the file itself names {}",
+            "the head is not signed by the key that you passed; the file names the key {}",
             header.identity_key
         )
     })?;
-    ensure!(head.runner == header.runner, "the head is of another runner than the file");
+    ensure!(head.runner == header.runner, "the head and the file name different runners");
     let lines: Vec<_> = lines.collect();
     let examined = examine(&lines)?;
     let unsigned = examined.holds(&head)?;

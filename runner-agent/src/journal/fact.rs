@@ -1,4 +1,4 @@
-//! What can stand in the journal: one fact for each line.
+//! Entry types of the journal.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -13,35 +13,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Process;
 
-/// One line.
+/// Entry of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When, by the host's clock.
+    /// Time of the entry by the host's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// What.
+    /// Type and fields of the entry.
     #[serde(flatten)]
     pub fact: Fact,
 }
 
-/// What can have happened on this runner.
+/// Event on this runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum Fact {
-    /// The first line: a journal without it, or with another id, is another journal.
+    /// First line. A journal without it, or with another id, is another journal.
     Opened { journal_id: String },
     /// Each line from here on is an entry of the chain. The journal was begun by a program that knew of none, or went on
     /// under one: so many lines stand before this one in no chain, and this is their digest.
     ChainStarted { journal_id: String, lines: u64, sha256: Digest },
     /// A session with the server began.
     SessionOpened { session: SessionId, generation: u64 },
-    /// A claim is about to be sent.
+    /// The runner is about to send a claim.
     Claiming { job: JobId, claim_id: String },
     /// The server rejected the claim.
     ClaimRejected { job: JobId, claim_id: String, reason: String },
-    /// The claim was granted.
+    /// The server granted the claim.
     Claimed { job: JobId, execution: ExecutionId, claim_id: String, attempt: u32 },
-    /// What was claimed was verified, and what it is.
+    /// The runner verified the claim.
     Verified {
         execution: ExecutionId,
         manifest: Digest,
@@ -52,7 +52,7 @@ pub enum Fact {
         plugin: String,
         fence: Fence,
     },
-    /// This runner does not do it.
+    /// The runner refused the job.
     Refused {
         job: JobId,
         execution: ExecutionId,
@@ -60,53 +60,53 @@ pub enum Fact {
         rule: String,
         detail: String,
     },
-    /// A shim is about to be started.
+    /// The agent is about to start a shim.
     Spawning { job: JobId, execution: ExecutionId },
     /// The shim runs.
     Spawned { job: JobId, execution: ExecutionId, process: Process },
-    /// The shim's plugin started a child, which leads a process group; and how it is stopped without losing what
-    /// it has done.
+    /// The plugin started a child, which leads a process group. `stop` ends it without loss of its
+    /// work.
     ChildStarted {
         execution: ExecutionId,
         process: Process,
         #[serde(default)]
         stop: Stop,
     },
-    /// Somebody asked for an end.
+    /// A stop of the job was requested.
     Cancelling { execution: ExecutionId, reason: String, force: bool },
-    /// The work ended.
+    /// The job ended.
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
     /// The runner signed a statement of the result; the digest of that statement.
     StatementSigned { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
     /// The server rejected the signed statement: the result is reported without a signature.
     StatementRejected { job: JobId, execution: ExecutionId, reason: String },
-    /// The server knows.
+    /// The server has the result.
     Reported { job: JobId, execution: ExecutionId },
     /// The customer's policy requires approval on the host first.
     ApprovalRequested { job: JobId, execution: ExecutionId },
     /// A user of the customer approved or denied the job.
     ApprovalDecided { execution: ExecutionId, approved: bool, reason: String },
-    /// It is no longer ours; its files are kept.
+    /// The runner left the job to the server. Its files stay.
     Abandoned { job: JobId, claim_id: String, reason: String },
-    /// The log's signed head that this runner has seen and believes.
+    /// The runner verified this signed head of the server's log.
     Checkpoint { note: String },
     /// The server presented a log that does not extend the one seen before. The file holds both heads.
     LogRejected { job: JobId, rule: String, evidence: String },
-    /// The customer accepts a log that an operator restored.
+    /// The customer accepted a log that the vendor restored.
     EpochAccepted { epoch: u64 },
-    /// This runner signs with another key from now on.
+    /// The runner replaced its identity key.
     Rekeyed {
         identity_key: String,
-        /// The one before, which signed what was signed until now.
+        /// Former key. It signed everything before this entry.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         former_key: Option<String>,
     },
-    /// The customer switched the runner off.
+    /// The customer disabled the runner.
     Disabled { reason: String },
-    /// The customer switched it on.
+    /// The customer enabled the runner.
     Enabled {},
-    /// State that a plan was made from or that an apply wrote. An older one is refused from now on.
-    /// No lineage: a destroy left none.
+    /// State that a plan read or an apply wrote. The runner refuses an older state from now on. No
+    /// lineage: a destroy left no state.
     StateSeen {
         execution: ExecutionId,
         component: String,
@@ -115,7 +115,7 @@ pub enum Fact {
         #[serde(default)]
         serial: u64,
     },
-    /// The vendor's recorded decision that another state is right, as this runner took it from a manifest.
+    /// The vendor accepted another state. The decision came with a manifest.
     StateAccepted {
         execution: ExecutionId,
         component: String,
@@ -124,7 +124,8 @@ pub enum Fact {
         /// Number of the decision for this component.
         decision: u64,
     },
-    /// A user of the customer is about to resolve the state of a component. No lineage: nothing of it exists.
+    /// A user of the customer is about to resolve the state of a component. No lineage: the
+    /// component has no resources.
     StateResolving {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -133,7 +134,8 @@ pub enum Fact {
         serial: u64,
         reason: String,
     },
-    /// A user of the customer resolved the state of a component. No lineage: nothing of it exists.
+    /// A user of the customer resolved the state of a component. No lineage: the component has no
+    /// resources.
     StateResolved {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -144,15 +146,15 @@ pub enum Fact {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// Copy of an entry of the previous file that is still needed: its claim is not over. The history shows it once.
+    /// Copy of an entry of the previous file whose claim is still open. The history shows it once.
     CarriedOver { original: Box<Entry> },
-    /// A line of a later version.
+    /// Entry of a later version.
     #[serde(other)]
     Unknown,
 }
 
 impl Fact {
-    /// Execution that this is about. A claim that was not granted has none.
+    /// Returns the execution of the entry. A claim that was not granted has none.
     pub fn execution(&self) -> Option<ExecutionId> {
         match self {
             Fact::Claimed { execution, .. }
@@ -190,7 +192,7 @@ impl Fact {
         }
     }
 
-    /// Claim that this is about, by its key.
+    /// Returns the idempotency key of the claim.
     pub fn claim_id(&self) -> Option<&str> {
         if let Fact::Claiming { claim_id, .. }
         | Fact::ClaimRejected { claim_id, .. }
@@ -204,12 +206,12 @@ impl Fact {
     }
 }
 
-/// The polite way to end a child.
+/// Graceful stop of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
-    /// The signal's name: `SIGINT`.
+    /// Name of the signal, for example `SIGINT`.
     pub signal: String,
-    /// Milliseconds until it is killed.
+    /// Milliseconds from the signal to SIGKILL.
     pub grace_ms: u64,
 }
 

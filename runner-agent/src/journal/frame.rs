@@ -1,12 +1,12 @@
-//! A line as it is on disk, and its place in the chain.
+//! Line of the journal on disk, with its link in the chain.
 //!
 //! ```text
 //! {"at":"2026-…","entry":"claimed", … ,"n":17,"chain":"<64 hexadecimal digits>"}
 //! └────────────── the entry's bytes ───────┘                                   └┘
 //! ```
 //!
-//! What is hashed is the line without its last member, byte for byte. The link comes last: a line that was cut short
-//! has none, and is no entry.
+//! The hash covers the line without its last member, byte for byte. The link comes last, so an
+//! incomplete line has no link and is not an entry.
 use std::io;
 
 use proof::{Hash, journal::next};
@@ -19,28 +19,28 @@ const LINK: &[u8] = b",\"chain\":\"";
 const END: &[u8] = b"\"}";
 const HEX: usize = 64;
 
-/// The place of an entry, and everything before it in one hash.
+/// Number of an entry, and the hash of everything up to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
-    /// 1 first.
+    /// Number of the entry, from 1.
     pub number: u64,
-    /// `chain_n`.
+    /// Hash of the chain up to this entry, `chain_n`.
     pub chain: Hash,
 }
 
 impl Link {
-    /// Before the first entry of a journal.
+    /// Returns the link before the first entry of a journal.
     pub fn genesis(journal_id: &str) -> Self {
         Link { number: 0, chain: proof::journal::genesis(journal_id) }
     }
 
-    /// The link of these bytes as the next entry.
+    /// Returns the link of the next entry, which has these bytes.
     pub fn then(&self, entry: &[u8]) -> Self {
         Link { number: self.number + 1, chain: next(&self.chain, entry) }
     }
 }
 
-/// The line of an entry after this link, without its line end, and its own link.
+/// Returns the line of an entry after this link, without its line end, and the link of the entry.
 pub fn seal(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     #[derive(Serialize)]
     struct Numbered<'e> {
@@ -57,12 +57,13 @@ pub fn seal(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     Ok((line, link))
 }
 
-/// What was hashed of a line, and the link that stands in it. `None`: it is in no chain.
+/// Returns the hashed bytes of a line and its link. `None`: the line is not in a chain.
 pub fn open(line: &[u8]) -> Option<(Vec<u8>, Link)> {
     let rest = line.strip_suffix(END)?;
     let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;
     let mut chain = [0; 32];
-    // One spelling only: another one of the same bytes would be a changed line that nobody sees.
+    // Only lower case is accepted. A second spelling of the same bytes would allow an undetected
+    // change.
     let is_lower = |digit: &u8| digit.is_ascii_digit() || (b'a'..=b'f').contains(digit);
     if !digits.iter().all(is_lower) || hex::decode_to_slice(digits, &mut chain).is_err() {
         return None;
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
     use crate::journal::Fact;
 
-    /// The lines that another implementation of the specification made.
+    /// Compares with lines that another implementation of the specification wrote.
     #[test]
     fn a_line_has_the_bytes_of_its_specification() {
         let kept = include_str!("../../../proof/tests/vectors/journal.json");

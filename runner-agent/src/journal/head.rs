@@ -1,7 +1,8 @@
-//! Signed heads: what was in the journal by then can no longer be denied, nor cut off unseen.
+//! Signed heads of the journal. A head proves the entries that it covers: they can be neither
+//! changed nor removed undetected.
 //!
-//! The last one is kept beside the journal (`journal.head`) and told to the server. One that the journal does not
-//! hold any more is evidence: it is put aside under the time of that moment and never overwritten.
+//! The newest head is in `journal.head`, and the server receives it. A head that contradicts the
+//! journal is evidence: its file gets a name with the time and is never overwritten.
 use std::{
     fs,
     io::{self, Error, ErrorKind},
@@ -23,14 +24,14 @@ use crate::data::{self, Data};
 
 const LAST: &str = "journal.head";
 
-/// What this runner signs, if it has an entry to sign: the journal as it is now.
+/// Signs the current end of the journal, if the last line is in the chain.
 pub fn sign(
     journal: &Journal,
     runner: RunnerId,
     key: &SigningKey,
     at: DateTime<Utc>,
 ) -> io::Result<Option<Envelope>> {
-    // Two heads are kept in the order of their entries.
+    // The lock keeps the heads in the order of their entries.
     let _nobody_writes = journal.lock()?;
     let Some(last) = journal.last_link()? else { return Ok(None) };
     let head = JournalHead {
@@ -47,30 +48,30 @@ pub fn sign(
     Ok(Some(envelope))
 }
 
-/// What a head says, if one of these keys signed it.
+/// Returns the head in the envelope, if one of these keys signed it.
 pub fn open(envelope: &Envelope, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> {
     let payload = dsse::verify_as(JOURNAL_HEAD_TYPE, envelope, keys)?;
     Ok(serde_json::from_slice(&payload)?)
 }
 
-/// The heads that are kept here.
+/// Stored heads.
 #[derive(Debug, Clone)]
 pub struct Heads(Data);
 
 impl Heads {
-    /// Of this directory.
+    /// Returns the heads of this data directory.
     pub fn of(data: &Data) -> Self {
         Heads(data.clone())
     }
 
-    /// The last one.
+    /// Returns the newest head.
     pub fn last(&self) -> io::Result<Option<Envelope>> {
         let path = self.0.path(LAST);
         data::read_json(&path).map_err(|error| unread(&path, &error))
     }
 
-    /// What those said that the journal did not hold any more when the next one was signed. They are our own files, and
-    /// are only compared.
+    /// Returns the heads that the journal contradicted when the next head was signed. Their
+    /// signatures are not verified: they are the runner's own files, and are only compared.
     pub fn denied(&self) -> io::Result<Vec<JournalHead>> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.0.root())?
             .filter_map(|file| Some(file.ok()?.path()))
@@ -85,12 +86,12 @@ impl Heads {
             read.transpose()
         });
         let heads = read.map(|envelope| {
-            said(&envelope?).ok_or_else(|| Error::other("a journal.head.* is not a head"))
+            said(&envelope?).ok_or_else(|| Error::other("a journal.head.* file is not a head"))
         });
         heads.collect()
     }
 
-    /// What was signed of this journal, as far as it is kept here, without asking who did.
+    /// Returns all stored heads of this journal. Their signatures are not verified.
     pub fn signed(&self) -> io::Result<Vec<JournalHead>> {
         let mut signed = self.denied()?;
         signed.extend(self.last()?.as_ref().and_then(said));
@@ -100,35 +101,37 @@ impl Heads {
     fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {
-            // What is no head is not what was written.
+            // A file without a head was changed.
             Ok(bytes) => Some(serde_json::from_slice(&bytes).ok().and_then(|former| said(&former))),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            // What cannot be read may well be: that is nobody's tampering, and no reason to put it aside.
+            // An unreadable file may be intact: that is no sign of tampering.
             Err(error) => return Err(unread(&path, &error)),
         };
         let is_denied =
             |former: Option<JournalHead>| former.is_none_or(|former| is_denied(&former, head));
         if former.is_some_and(is_denied) {
             let aside = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
-            warn!("The journal is not what was signed before: see `stead-runner journal verify`");
+            warn!(
+                "The journal contradicts an earlier signed head: run `stead-runner journal verify`"
+            );
             fs::rename(&path, &aside)?;
         }
         data::replace_json(&path, envelope)
     }
 }
 
-/// The same error with the file's name.
+/// Adds the file's name to an error.
 fn unread(path: &Path, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{} cannot be read: {error}", path.display()))
+    Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 
-/// Read without asking who signed it.
+/// Reads a head without verifying its signature.
 fn said(envelope: &Envelope) -> Option<JournalHead> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     serde_json::from_slice(&STANDARD.decode(&envelope.payload).ok()?).ok()
 }
 
-/// Whether the new head cannot be of the journal that the former one was of.
+/// Returns whether the new head contradicts the former one.
 fn is_denied(former: &JournalHead, new: &JournalHead) -> bool {
     former.journal_id != new.journal_id
         || former.entries > new.entries

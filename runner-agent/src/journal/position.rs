@@ -1,4 +1,4 @@
-//! Position in the journal at which reading continues.
+//! Position at which reading the journal continues.
 use std::{
     fs,
     io::{self, Read as _, Seek as _, SeekFrom},
@@ -7,7 +7,7 @@ use std::{
 
 use super::{Entry, Journal, read};
 
-/// A place between two lines. The default is before the first line of the current file.
+/// Position between two lines. The default is before the first line of the current file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Position {
     inode: u64,
@@ -15,14 +15,14 @@ pub struct Position {
 }
 
 impl Journal {
-    /// The place after the last byte that is there now.
+    /// Returns the position after the last byte.
     pub fn end_position(&self) -> io::Result<Position> {
         let file = fs::metadata(&self.path)?;
         Ok(Position { inode: file.ino(), offset: file.len() })
     }
 
-    /// Entries after `position`, which advances past the last complete line. When the journal was put aside since then, all
-    /// entries of the new file.
+    /// Returns the entries after `position`, which advances past the last complete line. After a
+    /// rotation it returns all entries of the new file.
     pub fn read_on(&self, position: &mut Position) -> io::Result<Vec<Entry>> {
         let mut file = fs::File::open(&self.path)?;
         let found = file.metadata()?;
@@ -32,7 +32,7 @@ impl Journal {
         file.seek(SeekFrom::Start(position.offset))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        // Another process may be in the middle of a line.
+        // Another process may be writing a line.
         let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         position.offset += whole as u64;
         Ok(read::parse(&text[..whole]))

@@ -1,4 +1,4 @@
-//! Reading a journal: every line that says something, whoever wrote it.
+//! Reads the files of the journal.
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 use super::{Entry, Fact};
 use crate::data::Data;
 
-/// Read a journal; a line that a crash cut short is left out.
+/// Reads a journal file without its incomplete lines.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     Ok(parse(&fs::read(path)?))
 }
@@ -19,7 +19,7 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
     lines.filter_map(|line| serde_json::from_slice(line).ok()).map(original).collect()
 }
 
-/// An entry as it was first written.
+/// Returns the original of a copied entry.
 fn original(entry: Entry) -> Entry {
     match entry.fact {
         Fact::CarriedOver { original } => *original,
@@ -27,14 +27,14 @@ fn original(entry: Entry) -> Entry {
     }
 }
 
-/// A line as it is on disk, and what it says.
+/// Line as it is on disk, and its entry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     pub text: String,
     pub entry: Entry,
 }
 
-/// Everything that was ever written, oldest first.
+/// Returns all entries of all files, oldest first.
 pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
     let said = |line: Vec<u8>| {
         let entry = serde_json::from_slice(&line).ok()?;
@@ -43,12 +43,13 @@ pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
     each(data)?.filter_map(|line| line.map(said).transpose()).collect()
 }
 
-/// All lines as they are on disk, oldest first, without their line ends: also those that say nothing.
+/// Returns all lines of all files as they are on disk, oldest first and without line ends. Includes
+/// incomplete lines.
 pub fn texts(data: &Data) -> io::Result<Vec<Vec<u8>>> {
     each(data)?.collect()
 }
 
-/// The same one after the other: only one of the files is in memory.
+/// Returns the same lines one by one. Only one file is in memory.
 pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
     Ok(files(data)?.into_iter().flat_map(|file| match lines(&file) {
         Ok(lines) => lines.into_iter().map(Ok).collect::<Vec<_>>(),
@@ -56,14 +57,14 @@ pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Ve
     }))
 }
 
-/// The lines of one file.
+/// Returns the lines of one file.
 pub(super) fn lines(file: &Path) -> io::Result<Vec<Vec<u8>>> {
     let text = fs::read(file)?;
     let said = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     Ok(said.map(<[u8]>::to_vec).collect())
 }
 
-/// All files, oldest first: the last one is written on.
+/// Returns all files, oldest first. The last one is the current file.
 pub fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
     let mut files: Vec<PathBuf> = fs::read_dir(data.root())?
         .filter_map(|file| Some(file.ok()?.path()))
@@ -72,12 +73,12 @@ pub fn files(data: &Data) -> io::Result<Vec<PathBuf>> {
             name.starts_with("journal.") && name.ends_with(".ndjson") && name != "journal.ndjson"
         })
         .collect();
-    // Their names are times.
+    // The names contain the times of the rotations.
     files.sort_unstable();
     files.push(data.path("journal.ndjson"));
     let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
     for path in files {
-        // One that was about to be put aside when the agent died has two names.
+        // If the agent died during a rotation, the file has two names.
         let file = fs::metadata(&path)?;
         if seen.insert((file.dev(), file.ino())) {
             all.push(path);

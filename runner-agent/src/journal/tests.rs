@@ -1,4 +1,4 @@
-//! What a journal keeps, whatever happens to it.
+//! Tests of the journal with crashes, full disks, rotations and other versions.
 mod tampered;
 
 use super::*;
@@ -33,7 +33,7 @@ fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
 
 #[test]
 fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
-    // given a disk that takes nothing
+    // given a journal file that cannot be written
     let (_dir, data, journal) = journal();
     let aside = data.path("aside");
     fs::rename(&journal.path, &aside).unwrap();
@@ -41,10 +41,10 @@ fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
     assert!(journal.is_writable());
     assert!(journal.write(Fact::Enabled {}).is_err());
     assert!(journal.mend().is_err() && !journal.is_writable());
-    // when it takes lines again
+    // when it can be written again
     fs::remove_dir(&journal.path).unwrap();
     fs::rename(&aside, &journal.path).unwrap();
-    // then that is noticed, and nothing was said by it
+    // then the journal is writable, and no entry was added
     journal.mend().unwrap();
     assert!(journal.is_writable());
     assert_eq!(journal.read().unwrap().len(), 1);
@@ -73,7 +73,7 @@ fn a_long_journal_is_put_aside_and_still_read() {
     assert_eq!(journal.id().unwrap(), id);
     journal.write(Fact::Enabled {}).unwrap();
     assert_eq!(read_all(&data).unwrap().len(), 8);
-    // and both are one chain, which an agent that died in the middle of it has not harmed
+    // and both files are one chain, even if an agent died during the rotation
     let aside = data.path("journal.7ZZZZZZZZZZZZZZZZZZZZZZZZZ.ndjson");
     fs::hard_link(&journal.path, &aside).unwrap();
     let examined = examine(&texts(&data).unwrap()).unwrap();
@@ -88,7 +88,7 @@ fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
     let mut read = || journal.read_on(&mut position).unwrap();
     assert_eq!(read().len(), 1);
     journal.write(Fact::Enabled {}).unwrap();
-    // A line that another process has not finished is read with its end.
+    // The line of another process is read when it is complete.
     data::append(&journal.path).unwrap().write_all(b"{\"at\":\"2026-01-01T00:00:00Z\"").unwrap();
     assert_eq!(read().len(), 1);
     data::append(&journal.path).unwrap().write_all(b",\"entry\":\"enabled\"}\n").unwrap();
@@ -114,7 +114,7 @@ fn writers_of_one_journal_wait_for_each_other() {
                 for line in 0..25 {
                     let reason = format!("{writer} {line}");
                     let fact = Fact::Disabled { reason };
-                    // A process of its own has a journal of its own.
+                    // Another process has its own journal object.
                     match line % 2 {
                         0 => journal.write(fact).unwrap(),
                         _ => Journal::open(data).unwrap().write(fact).unwrap(),
@@ -134,11 +134,12 @@ fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
     let begin = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let second = whole[begin..].to_vec();
     for cut in 0..second.len() {
-        // given a journal whose next line was cut there
+        // given a journal whose last line is incomplete
         fs::write(&journal.path, [&whole, &second[..cut]].concat()).unwrap();
-        // when it is written again
+        // when an entry is written
         Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
-        // then it is a chain, and nothing that counted is lost. Only a line that lacks nothing but its end is whole.
+        // then the chain is valid and no entry is lost. A line that lacks only its line end is
+        // complete.
         let examined = examine(&texts(&data).unwrap());
         match cut + 1 < second.len() {
             true => assert_eq!(examined.unwrap().chains[0].entries(), 3, "{cut}"),
@@ -149,7 +150,7 @@ fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
 
 #[test]
 fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
-    // given a journal that a program wrote which knew of no chain
+    // given a journal of a program without the hash chain
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
     let path = data.path("journal.ndjson");
@@ -157,23 +158,23 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
                {\"at\":\"2026-01-01T00:00:01Z\",\"entry\":\"enabled\"}\n{\"at\":\"20";
     fs::write(&path, old).unwrap();
     assert_eq!(examine(&texts(&data).unwrap()).unwrap().unlinked, 2);
-    // when it is written on
+    // when this program writes an entry
     let journal = Journal::open(&data).unwrap();
     journal.write(Fact::Enabled {}).unwrap();
-    // then all of it is read, and the chain begins with what was there
+    // then all entries can be read, and the chain covers the older lines
     assert_eq!(journal.id().unwrap(), "J");
     assert_eq!(read_all(&data).unwrap().len(), 4);
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.cut_short), (2, 1));
     assert_eq!(examined.chains[0].entries(), 2);
-    // and the program of before may be started once more
+    // and the older program may write again
     let line = b"{\"at\":\"2026-01-01T00:00:02Z\",\"entry\":\"enabled\"}\n";
     data::append(&path).unwrap().write_all(line).unwrap();
     journal.write(Fact::Enabled {}).unwrap();
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
     assert_eq!(examine_all(&data).unwrap(), Ok(examined));
-    // What it had written cannot be changed any more, either.
+    // A change of its lines is detected as well.
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();
@@ -182,22 +183,22 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
 
 #[test]
 fn a_chain_that_begins_after_files_of_before_covers_them_all() {
-    // given two files of a program that knew of no chain
+    // given two files of a program without the hash chain
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
     let line = "{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"opened\",\"journal_id\":\"J\"}\n";
     let aside = data.path("journal.01ARZ3NDEKTSV4RRFFQ69G5FAV.ndjson");
     fs::write(&aside, line.repeat(3)).unwrap();
     fs::write(data.path("journal.ndjson"), line).unwrap();
-    // when it is written on
+    // when this program writes an entry
     Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
-    // then the chain begins with all that is there
+    // then the chain covers all lines
     assert_eq!(examine_all(&data).unwrap().unwrap().unlinked, 4);
-    // and a start, which does not look at the older file, has no doubt of what is said of it
+    // and the check at a start, which does not read the older file, trusts the digest
     assert!(examine_current(&data).unwrap().is_ok());
     fs::write(&aside, line.repeat(2)).unwrap();
     assert_eq!(examine_all(&data).unwrap(), Err(Wrong::BeforeChanged { number: 1 }));
-    // and of no line the digest is what it was before files were read one after the other
+    // and without older lines the digest covers one line end
     let none = examine::begun("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();
     assert_eq!(none, Fact::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });

@@ -1,4 +1,5 @@
-//! Choice of the policy. The data directory records it from the enrolment on, so that no start can drop it.
+//! Choice of the policy. The data directory records it at the enrolment, so that no later start can
+//! drop it.
 use std::{
     fmt, fs, io,
     path::{Path, PathBuf},
@@ -14,18 +15,18 @@ use crate::{
     journal::{Fact, Journal},
 };
 
-/// Policy file where the customer names none, in the data directory.
+/// Default policy file, in the data directory.
 const FILE: &str = "policy.toml";
 /// Contents of a new policy file.
 const STARTING: &str = include_str!("starting.toml");
 
-/// The customer's choice.
+/// Policy that the customer chose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Choice {
-    /// The rules of this file. A relative path begins at the data directory.
+    /// Policy file. A relative path starts at the data directory.
     File(PathBuf),
-    /// No rules.
+    /// No policy.
     None,
 }
 
@@ -39,7 +40,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Returns the choice of a command line; `None`: it does not change the recorded one.
+    /// Returns the choice of a command line. `None`: the recorded one stays.
     pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
@@ -56,13 +57,13 @@ impl Choice {
         }))
     }
 
-    /// Records this choice, and journals it.
+    /// Records this choice in the data directory and in the journal.
     pub fn record(&self, data: &Data) -> io::Result<()> {
         Journal::open(data)?.write(Fact::PolicyChosen { policy: self.to_string() })?;
         data::replace_json(&record_of(data), self)
     }
 
-    /// Reads the rules.
+    /// Reads the policy.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         match self {
             Choice::File(path) => Policy::read(path),
@@ -79,7 +80,7 @@ impl Choice {
     }
 }
 
-/// The path without links, also of a file that does not exist in a directory that does.
+/// Returns the path without links. The file itself need not exist.
 fn real(path: &Path) -> PathBuf {
     let in_its_directory = || Some(fs::canonicalize(path.parent()?).ok()?.join(path.file_name()?));
     fs::canonicalize(path).ok().or_else(in_its_directory).unwrap_or_else(|| path.to_owned())
@@ -89,8 +90,9 @@ fn record_of(data: &Data) -> PathBuf {
     data.path("policy.json")
 }
 
-/// Records the policy of a runner that is about to enrol. Writes a starting policy only to the default path, and only if
-/// it was never recorded: a file that a person named, or that is gone, holds rules that must not be replaced by none.
+/// Records the policy of a runner that is about to enrol. A starting policy is written only to the
+/// default path, and only if none was recorded. A file that the customer named, or that
+/// disappeared, may have had rules. A policy without rules must not replace it.
 pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
     let recorded = Choice::recorded(data)?;
     let default = Choice::File(data.path(FILE));
@@ -187,11 +189,11 @@ mod tests {
         );
         assert_eq!((names(dir.path()), names(data.root())), before);
 
-        // The default path, as the vendor's command spells it out, is not another file.
+        // The default path is the same file, also when the command names it in full.
         std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
         let default = Choice::File(dir.path().join("link/policy.toml"));
         begin(&data, Some(default.clone())).unwrap();
-        // Once it was recorded it is not written a second time.
+        // Once recorded, it is not written again.
         fs::remove_file(data.path(FILE)).unwrap();
         for asked in [None, Some(default)] {
             let said = begin(&data, asked).unwrap_err().to_string();

@@ -3,7 +3,8 @@ use domain::environment::OF_SERVER;
 use schemas::manifest::Manifest;
 use serde_json::Value;
 
-/// Names of all variables that the vendor sets: those of the job and those of an action's steps.
+/// Returns the names of all variables that the vendor sets, for the job and for the steps of an
+/// action.
 pub(super) fn of(manifest: &Manifest) -> impl Iterator<Item = &str> {
     let steps = manifest.inputs.get("steps").and_then(Value::as_array).into_iter().flatten();
     let of_steps = steps.filter_map(|step| step.get("env_vars")?.as_object());

@@ -1,5 +1,5 @@
-//! Names that the policy compares. A malformed name is refused, so that it cannot
-//! mean one thing to the policy and another to a URL, a path or a screen.
+//! Names that the policy compares. A malformed name is refused: it could mean one thing to the
+//! policy and another to a URL, a path or a screen.
 use schemas::{
     harmless::harmless,
     manifest::Manifest,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 
-/// Longest name.
+/// Longest name, in bytes.
 const LONGEST: usize = 255;
 
 /// Refuses a manifest with a malformed name.
@@ -17,7 +17,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
     let well = |is_well: bool, what: &str, name: &str| match is_well {
         true => Ok(()),
         false => {
-            let detail = format!("{:?} is not a name of {what}", harmless(name));
+            let detail = format!("{:?} is not a valid name of {what}", harmless(name));
             let rule = "malformed_name".into();
             Err(Refusal { by: RefusedBy::Verification, rule, detail })
         }
@@ -37,13 +37,13 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
     }
 }
 
-/// The action that the manifest runs.
+/// Returns the action that the manifest runs.
 pub(super) fn action(manifest: &Manifest) -> Option<&str> {
     let action = (manifest.kind == JobKind::Action).then(|| manifest.inputs.get("action"))?;
     Some(action.and_then(Value::as_str).unwrap_or_default())
 }
 
-/// OCI's grammar, and the upper-case letters and underscores that names of components may have.
+/// Accepts OCI's grammar, and the upper-case letters and underscores in names of components.
 fn is_repository(name: &str) -> bool {
     name.len() <= LONGEST && name.split('/').all(is_segment)
 }
@@ -61,7 +61,7 @@ fn is_role(name: &str) -> bool {
     (1..=2048).contains(&name.len()) && graphic && !name.split('/').any(up)
 }
 
-/// Whether a name is shown unchanged on a screen.
+/// Returns whether a screen shows the name unchanged.
 fn is_printed(name: &str) -> bool {
     let short = (1..=LONGEST).contains(&name.len());
     short && name.trim() == name && !name.contains('\t') && harmless(name) == name
@@ -96,9 +96,10 @@ pub(super) fn listed_action(
     listed("actions", &Some(names), action)
 }
 
-/// Name and digest of the action that a manifest runs. The digest covers the plugin, all inputs (the trigger, every step
-/// with its script and variables, and whatever an external plugin is given) and the artifacts; not the variables of the
-/// job, whose values differ from install to install.
+/// Returns name and digest of the action that a manifest runs. The digest covers the plugin, all
+/// inputs and the artifacts. The inputs include the trigger, every step with its script and
+/// variables, and the settings of an external plugin. The variables of the job are left out,
+/// because their values differ between installs.
 pub fn action_with_digest(manifest: &Manifest) -> Option<String> {
     let name = action(manifest)?;
     let digests: Vec<_> = manifest.artifacts.iter().map(|artifact| &artifact.digest).collect();
@@ -116,7 +117,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Finds a misleading pattern: `*` stands only at the end.
+/// Returns the first misleading pattern: `*` is allowed only at the end.
 pub(super) fn malformed<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Option<&'p String> {
     patterns.into_iter().find(|pattern| {
         let start = pattern.strip_suffix('*').unwrap_or(pattern);

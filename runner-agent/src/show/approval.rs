@@ -4,11 +4,12 @@ use serde_json::Value;
 
 use crate::ask::Question;
 
-/// One request. Only its first line is not indented: the vendor's texts cannot look like another request.
+/// Formats one request. Only its first line is not indented, so the vendor's texts cannot look like
+/// another request.
 pub(super) fn screen(question: &Question) -> String {
     let Question { execution, manifest, .. } = question;
     let plugin = harmless(&manifest.plugin.name);
-    // What the policy compares, and nothing else.
+    // Shows the same field that the policy compares.
     let subject =
         manifest.inputs.get(manifest.kind.subject()).and_then(Value::as_str).unwrap_or_default();
     let mut text =
@@ -49,7 +50,7 @@ fn block(text: &mut String, title: &str, value: &Value) {
     write(text, value, 8);
 }
 
-/// Writes a value with a line for each part of it, scripts line by line.
+/// Writes a value with one line for each part. Scripts keep their lines.
 fn write(text: &mut String, value: &Value, indent: usize) {
     let mut named = |name: &str, value: &Value| {
         let start = format!("{:indent$}{}", "", harmless(name));

@@ -1,4 +1,4 @@
-//! Lines of `status`: the policy, whether the journal is whole, whether the vendor's log is believed, disk use.
+//! Lines of `status` about the policy, the journal, the vendor's log and the disk.
 use std::io;
 
 use proof::checkpoint::Checkpoint;
@@ -13,9 +13,10 @@ use crate::{
     witness::Witness,
 };
 
-/// The journal's chain, and whether it still holds what was signed. Signatures are looked at by `journal verify`.
+/// Returns whether the chain of the journal is valid and contains what was signed. Only `journal
+/// verify` checks the signatures.
 pub fn journal(data: &Data) -> String {
-    // First: the agent may write and sign more while this reads.
+    // Read the heads first: the agent may write and sign more meanwhile.
     let signed = journal::Heads::of(data).signed();
     let examined = match journal::examine_all(data) {
         Ok(examined) => examined,
@@ -25,32 +26,30 @@ pub fn journal(data: &Data) -> String {
         Ok(examined) => {
             let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
             match signed.map(|signed| signed.iter().find_map(|head| examined.holds(head).err())) {
-                Ok(None) => format!("{entries} entries, the chain holds"),
+                Ok(None) => format!("{entries} entries, the chain is valid"),
                 Ok(Some(wrong)) => format!("WRONG: {wrong}; see `stead-runner journal verify`"),
-                Err(error) => format!("{entries} entries, and what was signed of them: {error}"),
+                Err(error) => format!("{entries} entries; cannot read their signed heads: {error}"),
             }
         }
         Err(wrong) => format!("WRONG at entry {}: {wrong}", wrong.entry()),
     }
 }
 
-/// The policy that applies, and whether it can be read.
+/// Returns the current policy, or the error that makes it unusable.
 pub fn policy(data: &Data) -> String {
     let choice = match Choice::recorded(data) {
         Ok(Some(choice)) => choice,
         Ok(None) => return "not recorded: every job is refused".into(),
-        Err(error) => return format!("not readable, every job is refused: {error}"),
+        Err(error) => return format!("cannot be read, every job is refused: {error}"),
     };
     match (choice.policy(), &choice) {
         (Err(error), _) => format!("every job is refused: {error}"),
         (Ok(_), Choice::File(path)) => path.display().to_string(),
-        (Ok(_), Choice::None) => {
-            "none: everything is allowed that the vendor's server signs".into()
-        }
+        (Ok(_), Choice::None) => "none: allows everything that the vendor's server signs".into(),
     }
 }
 
-/// Disk use with its budgets.
+/// Returns the disk use with its budgets.
 pub fn disk(data: &Data) -> anyhow::Result<[String; 3]> {
     let (usage, budgets) = (Usage::of(data)?, Budgets::recorded(data)?);
     let of =
@@ -83,26 +82,27 @@ fn size(bytes: u64) -> String {
     format!("{size:.1} {unit}")
 }
 
-/// What is believed of the vendor's log.
+/// Returns the state of the vendor's log.
 pub fn witness(data: &Data) -> io::Result<String> {
     if let Some(refused) = refused(data)? {
         return Ok(refused);
     }
     Ok(match seen(data)? {
         Some(seen) => {
-            format!("the vendor's log is believed up to event {}, epoch {}", seen.size, seen.epoch)
+            format!("verified the vendor's log up to event {}, epoch {}", seen.size, seen.epoch)
         }
-        None => "nothing of the vendor's log was seen yet".into(),
+        None => "no head of the vendor's log was verified yet".into(),
     })
 }
 
-/// The head that was believed last.
+/// Returns the last verified head.
 pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
     let note = Witness::of(data).last()?;
     Ok(note.and_then(|note| Checkpoint::read_unverified(&note).ok()))
 }
 
-/// Why the log that was shown last is not believed; `None`: it is, or the customer has accepted another since.
+/// Returns the reason for rejecting the last log. `None`: it was verified, or the customer has
+/// accepted another one since.
 pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
@@ -121,7 +121,7 @@ pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let why = harmless(&why);
     let at = moment::text(&at);
     Ok(Some(format!(
-        "the vendor's log is NOT believed since {at}: {why}. No job is done until that is explained; both heads are \
-         kept: `stead-runner witness evidence`"
+        "the vendor's log is REJECTED since {at}: {why}. The runner refuses all jobs until you resolve this; see \
+         `stead-runner witness evidence`"
     )))
 }

@@ -1,4 +1,4 @@
-//! The journal in plain words, for whoever owns the host.
+//! Journal output for the owner of the host.
 use std::collections::BTreeMap;
 
 use chrono::SecondsFormat;
@@ -11,16 +11,16 @@ use schemas::{
 
 use crate::journal::{Fact, Line};
 
-/// A line, and the job that it is about.
+/// Entry, and the job that it is about.
 pub struct Told {
     pub line: Line,
     job: Option<JobId>,
 }
 
-/// The lines about this job, or all; of those the last so many, or all.
+/// Returns the entries of this job or all of them; with `last` only the last ones.
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told> {
     let mut jobs = BTreeMap::new();
-    // The history has these already, where they were first written.
+    // Copies are left out, because their originals are in the history.
     let lines =
         lines.into_iter().filter(|line| !matches!(line.entry.fact, Fact::CarriedOver { .. }));
     let told = lines.map(|line| {
@@ -73,7 +73,7 @@ fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
     }
 }
 
-/// When, which job, what happened.
+/// Formats a table of time, job and event.
 pub fn table(lines: &[Told]) -> String {
     let row = |at: &str, job: &str, what: &str| format!("{at:<20}  {job:<30}  {what}\n");
     let told = |told: &Told| {
@@ -81,86 +81,84 @@ pub fn table(lines: &[Told]) -> String {
         let job = told.job.map_or("-".into(), |job| job.to_string());
         row(&at, &job, &harmless(&what(&told.line.entry.fact)))
     };
-    row("TIME", "JOB", "WHAT HAPPENED") + &lines.iter().map(told).collect::<String>()
+    row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
 }
 
 fn what(fact: &Fact) -> String {
     match fact {
-        Fact::Opened { .. } => "a journal was begun".into(),
+        Fact::Opened { .. } => "began the journal".into(),
         Fact::ChainStarted { lines, .. } => {
-            format!(
-                "each entry is chained to the one before from here on; {lines} older lines are not"
-            )
+            format!("began the hash chain; {lines} older lines are not in it")
         }
         Fact::SessionOpened { generation, .. } => {
             format!("opened session {generation} with the server")
         }
-        Fact::Claiming { .. } => "asked for this job".into(),
-        Fact::ClaimRejected { reason: why, .. } => format!("did not get it: {why}"),
-        Fact::Claimed { attempt: 1, .. } => "got it".into(),
-        Fact::Claimed { attempt, .. } => format!("got it, which is attempt {attempt}"),
+        Fact::Claiming { .. } => "requested the job".into(),
+        Fact::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
+        Fact::Claimed { attempt: 1, .. } => "claimed the job".into(),
+        Fact::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
         Fact::Verified { kind, plugin, .. } => {
-            format!("its signatures and proofs are good: {} with {plugin}", kind.as_str())
+            format!("verified the signatures and proofs: {} with {plugin}", kind.as_str())
         }
         Fact::Refused { refused_by: by, rule, detail, .. } => {
             format!("refused by {} (rule {rule}): {detail}", who(*by))
         }
-        Fact::Spawning { .. } => "about to start".into(),
-        Fact::Spawned { process, .. } => format!("started, as process {}", process.pid),
-        Fact::ChildStarted { process, .. } => format!("runs a program, as process {}", process.pid),
-        Fact::Cancelling { reason, force: false, .. } => format!("told to stop: {reason}"),
-        Fact::Cancelling { reason, force: true, .. } => format!("told to stop sooner: {reason}"),
+        Fact::Spawning { .. } => "starting the job".into(),
+        Fact::Spawned { process, .. } => format!("started the job as process {}", process.pid),
+        Fact::ChildStarted { process, .. } => {
+            format!("started a program as process {}", process.pid)
+        }
+        Fact::Cancelling { reason, force: false, .. } => format!("stop requested: {reason}"),
+        Fact::Cancelling { reason, force: true, .. } => format!("earlier stop requested: {reason}"),
         Fact::Exited { exit, .. } => ended(exit),
-        Fact::StatementSigned { statement, .. } => format!("signed how it ended: {statement}"),
+        Fact::StatementSigned { statement, .. } => format!("signed the result: {statement}"),
         Fact::StatementRejected { reason: why, .. } => {
-            format!("the server took no signed word of how it ended, so it is told unsigned: {why}")
+            format!("the server rejected the signed result, so it is sent unsigned: {why}")
         }
         Fact::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
-            "did not believe the vendor's log (rule {rule}); there is too much evidence to keep more"
+            "rejected the vendor's log (rule {rule}); no evidence stored, because the limit is reached"
         ),
         Fact::LogRejected { rule, evidence, .. } => {
-            format!(
-                "did not believe the vendor's log (rule {rule}); both heads are kept in {evidence}"
-            )
+            format!("rejected the vendor's log (rule {rule}); both heads are in {evidence}")
         }
-        Fact::Reported { .. } => "the server has heard how it ended".into(),
-        Fact::ApprovalRequested { .. } => "waits for your word".into(),
+        Fact::Reported { .. } => "the server has the result".into(),
+        Fact::ApprovalRequested { .. } => "waits for your approval".into(),
         Fact::ApprovalDecided { approved: true, reason, .. } => {
             format!("you approved it: {reason}")
         }
         Fact::ApprovalDecided { approved: false, reason, .. } => format!("you denied it: {reason}"),
         Fact::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
         Fact::Checkpoint { note } => match Checkpoint::read_unverified(note) {
-            Ok(seen) => format!("the server's log is believed up to entry {}", seen.size),
-            Err(_) => "a head of the server's log is believed".into(),
+            Ok(seen) => format!("verified the server's log up to event {}", seen.size),
+            Err(_) => "verified a head of the server's log".into(),
         },
         Fact::EpochAccepted { epoch } => format!("you accepted the restored log of epoch {epoch}"),
-        Fact::Rekeyed { .. } => "signs with another key from now on".into(),
+        Fact::Rekeyed { .. } => "replaced its identity key".into(),
         Fact::StateSeen { component, lineage: None, .. } => {
-            format!("the state of {component} is gone with the component")
+            format!("the state of {component} was removed with the component")
         }
         Fact::StateSeen { component, lineage: Some(lineage), serial, .. } => {
             format!("the state of {component} has serial {serial} of lineage {lineage}")
         }
         Fact::StateAccepted { component, lineage, serial, .. } => format!(
-            "the vendor decided that serial {serial} of lineage {lineage} is the state of {component}"
+            "the vendor accepted serial {serial} of lineage {lineage} as the state of {component}"
         ),
         Fact::StateResolving { component, reason, .. } => {
             format!("you began to resolve the state of {component}: {reason}")
         }
         Fact::StateResolved { component, lineage: None, reason, .. } => {
-            format!("you decided that nothing of {component} exists: {reason}")
+            format!("you decided that {component} has no resources: {reason}")
         }
         Fact::StateResolved { component, lineage: Some(lineage), serial, reason } => {
             format!(
                 "you decided that serial {serial} of lineage {lineage} is the state of {component}: {reason}"
             )
         }
-        Fact::Disabled { reason } => format!("you switched the runner off: {reason}"),
-        Fact::Enabled {} => "you switched the runner on".into(),
+        Fact::Disabled { reason } => format!("you disabled the runner: {reason}"),
+        Fact::Enabled {} => "you enabled the runner".into(),
         Fact::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
         Fact::CarriedOver { original } => what(&original.fact),
-        Fact::Unknown => "something that a later version wrote: see --output json".into(),
+        Fact::Unknown => "entry of a later version: see --output json".into(),
     }
 }
 
@@ -168,7 +166,7 @@ fn who(by: RefusedBy) -> &'static str {
     match by {
         RefusedBy::CustomerPolicy => "your policy",
         RefusedBy::Verification => "the runner, which could not verify it",
-        RefusedBy::Capability => "the runner, which cannot do it",
+        RefusedBy::Capability => "the runner, which cannot run it",
         RefusedBy::Veto => "your veto command",
     }
 }
@@ -176,7 +174,7 @@ fn who(by: RefusedBy) -> &'static str {
 fn ended(exit: &Exit) -> String {
     let how = match exit.outcome {
         Outcome::Succeeded => return "succeeded".into(),
-        Outcome::Cancelled => return "stopped, as was asked".into(),
+        Outcome::Cancelled => return "cancelled on request".into(),
         Outcome::Failed => match exit.reason {
             None | Some(FailureReason::ExitCode | FailureReason::Signal) => "",
             Some(reason) => reason.text(),

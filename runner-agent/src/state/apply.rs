@@ -1,4 +1,5 @@
-//! The time in which the state on disk may be incomplete: from the beginning of an apply to its known end.
+//! Period in which the state on disk may be incomplete: from the start of an apply to its known
+//! end.
 use std::{
     collections::BTreeSet,
     fs::{self, File, TryLockError},
@@ -15,32 +16,32 @@ use serde::{Deserialize, Serialize};
 use super::{IN_PROGRESS, LOCK, RESERVE, StateError, StateMark, StateStore};
 use crate::{data, host::Process, processes};
 
-/// Least disk space that is reserved for a rescue.
+/// Smallest disk space that is reserved for a rescue.
 const LEAST_RESERVE: u64 = 64 << 20;
-/// The reserve is written in blocks of this size.
+/// Block size of the reserve.
 const BLOCK: usize = 1 << 20;
 /// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time between two attempts to take the lock.
+/// Interval between attempts to take the lock.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What is known of an apply that began.
+/// Record of an apply that began.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct InProgress {
     pub execution: ExecutionId,
-    /// Terraform leaves a state there that it could not write.
+    /// Directory in which Terraform leaves a state that it could not write.
     pub module_dir: PathBuf,
-    /// The process that rescues the state when the apply ends.
+    /// Process that rescues the state when the apply ends.
     pub process: Process,
-    /// Whether the marker said that nothing of the component existed.
+    /// True if the marker said that the component has no resources.
     pub had_nothing: bool,
-    /// Whether the plugin keeps its state in the file of the store.
+    /// True if the plugin keeps its state in the file of the store.
     pub uses_file: bool,
 }
 
 impl InProgress {
-    /// Returns an error if a process of the execution still runs. Terraform can outlive its shim: its processes have
-    /// the execution's id in their environment, or are in the shim's session.
+    /// Returns an error if a process of the execution still runs. Terraform can outlive its shim.
+    /// Its processes have the execution's id in their environment, or are in the shim's session.
     pub(super) fn require_ended(&self) -> Result<(), StateError> {
         let context = format!("cannot tell whether {} still runs; retry", self.execution);
         match self.runs().map_err(StateError::io(context))? {
@@ -56,25 +57,26 @@ impl InProgress {
         if let Some(found) = processes::of_execution(&self.execution.to_string())?.first() {
             return Ok(Some(found.label()));
         }
-        // The process that looks may have begun the apply itself.
+        // The calling process may have begun the apply itself.
         let is_own = self.process.pid == std::process::id();
         let lives = !is_own && (self.process.is_alive()? || self.process.session_lives()?);
         Ok(lives.then(|| format!("shim (pid {})", self.process.pid)))
     }
 }
 
-/// How an apply ended.
+/// End of an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApplyEnd {
-    /// It ended before it could change anything.
+    /// The apply ended before it could change anything.
     Unchanged,
-    /// It may have changed anything.
+    /// The apply may have changed anything.
     Changed,
 }
 
 impl StateStore {
-    /// Prepares for an apply: nothing may change before this returns. Reserves disk space, records the apply, and removes
-    /// the marker that nothing exists. After an error everything is as it was.
+    /// Prepares for an apply; the caller must change nothing before this returns. Reserves disk
+    /// space, records the apply, and removes the marker that the component has no resources. After
+    /// an error everything is unchanged.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
@@ -82,7 +84,7 @@ impl StateStore {
         uses_file: bool,
     ) -> Result<(), StateError> {
         let _alone = self.lock()?;
-        // Another apply may have begun since the caller looked.
+        // Another apply may have begun since the caller checked.
         self.resolved()?;
         let had_nothing = self.is_marked_as_nothing();
         self.reserve()?;
@@ -102,8 +104,8 @@ impl StateStore {
         })
     }
 
-    /// Ends an apply that this process began. An error means that the state is not known to be complete: the record stays,
-    /// and with it the work directory.
+    /// Ends an apply that this process began. After an error the state may be incomplete: the
+    /// record and the work directory stay.
     pub fn end_apply(&self, end: ApplyEnd) -> Result<(), StateError> {
         let _alone = self.lock()?;
         match self.in_progress()? {
@@ -112,14 +114,15 @@ impl StateStore {
         }
     }
 
-    /// Refuses a plan or an apply while the state of a former apply is not resolved. Rescues what a shim that died left.
+    /// Refuses a plan or an apply while the state of a former apply is unresolved. Rescues the
+    /// state of an apply whose shim died.
     pub fn require_resolved(&self) -> Result<(), StateError> {
         let _alone = self.lock()?;
         self.resolved()
     }
 
-    /// Keeps all other processes from beginning and ending an apply and from resolving the state, while the file is open.
-    /// Not kept over an apply: its record keeps others out.
+    /// Locks the component until the file is closed: no other process begins or ends an apply, or
+    /// resolves the state. The lock is not held during an apply, whose record keeps others out.
     pub(super) fn lock(&self) -> Result<File, StateError> {
         let context = || format!("cannot lock the state of {}", self.component);
         let file = data::append(&self.dir.join(LOCK)).map_err(StateError::io(context()))?;
@@ -169,7 +172,7 @@ impl StateStore {
         let is_unchanged = end == ApplyEnd::Unchanged && mark.is_ok();
         if record.uses_file && !is_rescued && !has_state && !is_unchanged {
             return Err(self.blocked(&format!(
-                "its apply {} left no complete state in {}; what it left is there and in {}",
+                "its apply {} left no complete state in {}; parts of it may be there and in {}",
                 record.execution,
                 self.file().display(),
                 record.module_dir.display()
@@ -181,20 +184,21 @@ impl StateStore {
         self.forget_apply().map_err(StateError::io(context()))
     }
 
-    /// Removes the record of an apply, durably.
+    /// Removes the record of an apply durably.
     pub(super) fn forget_apply(&self) -> io::Result<()> {
         self.free_reserve()?;
         data::remove(&self.dir.join(IN_PROGRESS))?;
         data::sync_parent(&self.dir.join(IN_PROGRESS))
     }
 
-    /// The apply that began and is not known to have ended with a complete state.
+    /// Returns the apply that began and has no complete state yet.
     pub(super) fn in_progress(&self) -> Result<Option<InProgress>, StateError> {
         let path = self.dir.join(IN_PROGRESS);
         data::read_json(&path).map_err(StateError::io(format!("cannot read {}", path.display())))
     }
 
-    /// Writes the reserve. Random bytes: a file system that compresses would keep no space for zeros.
+    /// Writes the reserve. Its bytes are random, because a compressing file system would reserve no
+    /// space for zeros.
     fn reserve(&self) -> Result<(), StateError> {
         let size = LEAST_RESERVE.max(2 * self.largest_file());
         let path = self.dir.join(RESERVE);
@@ -211,7 +215,7 @@ impl StateStore {
         write().map_err(|error| {
             let _best_effort = data::remove(&path);
             StateError::Blocked(format!(
-                "cannot apply {}: {} MiB in {} cannot be reserved for its state ({error}); free disk space and retry",
+                "cannot apply {}: cannot reserve {} MiB in {} for its state ({error}); free disk space and retry",
                 self.component,
                 size.div_ceil(BLOCK as u64),
                 self.dir.display()
@@ -224,14 +228,14 @@ impl StateStore {
         data::remove(&self.dir.join(RESERVE))
     }
 
-    /// The state's size, also where a plugin keeps it in a file of another name.
+    /// Returns the size of the largest file: a plugin may keep its state under another name.
     fn largest_file(&self) -> u64 {
         let entries = fs::read_dir(&self.dir).into_iter().flatten().flatten();
         entries.filter_map(|entry| Some(entry.metadata().ok()?.len())).max().unwrap_or(0)
     }
 }
 
-/// Executions whose files hold state that was not rescued yet, of all components below `root`.
+/// Returns the executions whose files may have state to rescue, of all components below `root`.
 pub fn executions_in_progress(root: &Path) -> io::Result<BTreeSet<ExecutionId>> {
     let mut found = BTreeSet::new();
     let entries = match fs::read_dir(root) {
@@ -240,7 +244,7 @@ pub fn executions_in_progress(root: &Path) -> io::Result<BTreeSet<ExecutionId>> 
     };
     for entry in entries {
         let record: Option<InProgress> = match data::read_json(&entry?.path().join(IN_PROGRESS)) {
-            // Not a directory.
+            // The entry is not a directory.
             Err(error) if error.raw_os_error() == Some(nix::libc::ENOTDIR) => None,
             record => record?,
         };

@@ -1,4 +1,5 @@
-//! The state that Terraform prints when it can write it nowhere. It holds secrets: it goes to a file, never to the log.
+//! State that Terraform prints when it cannot write it anywhere. It contains secrets, so it goes to
+//! a file and never to the log.
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -10,9 +11,9 @@ use domain::ids::ExecutionId;
 use super::{ERRORED, StateStore};
 use crate::data;
 
-/// Terraform's message begins with this, after its level.
+/// Start of Terraform's message, after its level.
 const MESSAGE: &[u8] = br#""@message":"Emergency state dump""#;
-/// The message is looked for in so many bytes of a line.
+/// Number of bytes of a line in which the message is searched.
 const HEAD: usize = 256;
 
 /// Writes the printed state to the store as it arrives.
@@ -20,7 +21,7 @@ pub(crate) struct StateDump {
     store: StateStore,
     path: PathBuf,
     file: Option<File>,
-    /// The next line continues the message.
+    /// True if the next line continues the message.
     continues: bool,
     failed: Option<io::Error>,
 }
@@ -31,7 +32,8 @@ impl StateDump {
         StateDump { store, path, file: None, continues: false, failed: None }
     }
 
-    /// Takes a line that belongs to the dump. `cut`: the line continues in the next one.
+    /// Writes a line that belongs to the dump, and returns whether it does. `cut`: the line
+    /// continues in the next one.
     pub(crate) fn take(&mut self, line: &[u8], cut: bool) -> bool {
         let begins = line.starts_with(b"{")
             && line[..line.len().min(HEAD)].windows(MESSAGE.len()).any(|part| part == MESSAGE);

@@ -1,4 +1,5 @@
-//! The newest state of each component that this runner has seen, from its journal: an older one was restored.
+//! Newest state of each component that this runner knows from its journal. An older state was
+//! restored from a backup.
 use std::collections::BTreeMap;
 
 use schemas::manifest;
@@ -6,21 +7,22 @@ use schemas::manifest;
 use super::{StateMark, StateStore};
 use crate::journal::{Entry, Fact};
 
-/// What this runner knows of one component's state.
+/// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// Lineage that it has seen last, and the highest serial of it. No lineage: none.
+    /// Newest lineage, with its highest serial. No lineage: none.
     pub newest: StateMark,
-    /// Nothing of the component exists: it was destroyed, or a person at the customer's decided so.
+    /// True if the component has no resources: it was destroyed, or a user of the customer decided
+    /// so.
     pub nothing: bool,
     /// Highest serial of each lineage since the last decision about the state.
     pub highest: BTreeMap<String, u64>,
-    /// Number of the vendor's last decision that it has taken.
+    /// Number of the last decision of the vendor that this runner applied.
     pub decision: u64,
 }
 
 impl KnownState {
-    /// A plan can be recorded after an apply that began later: the serial never decreases.
+    /// The serial never decreases, because a plan can be recorded after an apply that began later.
     fn see(&mut self, lineage: Option<&String>, serial: u64) {
         self.nothing = lineage.is_none();
         self.newest = lineage.map_or_else(StateMark::default, |lineage| {
@@ -30,14 +32,15 @@ impl KnownState {
         });
     }
 
-    /// From a decision on, only what follows it counts.
+    /// A decision replaces everything that was known before it.
     fn decide(&mut self, lineage: Option<&String>, serial: u64) {
         self.highest.clear();
         self.see(lineage, serial);
     }
 }
 
-/// Folds a journal into what is known of each component. A decision that was not carried out changes nothing.
+/// Folds a journal into the known state of each component. A decision that was not carried out
+/// changes nothing.
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { fact, .. } in entries {
@@ -54,7 +57,7 @@ pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     all
 }
 
-/// Why an entry about a component's state is carried to the next file of the journal.
+/// Reason to copy an entry about a component's state to the next journal file.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Reason {
     LastAccepted,
@@ -63,8 +66,8 @@ enum Reason {
     LastSeen,
 }
 
-/// Entries of a journal that a new file has to begin with, so that the new file says of each component's state what the
-/// old one says.
+/// Returns the entries with which a new journal file must begin. The new file then gives the same
+/// known states as the old one.
 pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
     let mut all: BTreeMap<String, BTreeMap<Reason, (usize, Fact)>> = BTreeMap::new();
     for (place, Entry { fact, .. }) in entries.into_iter().enumerate() {
@@ -96,13 +99,14 @@ pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
-/// Message about a refused state.
+/// Message about a state that is refused.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Outdated(pub String);
 
 impl StateStore {
-    /// Checks that the state is not missing, not older than the newest one that the vendor's log or this runner knows, and
-    /// has its lineage. Returns the vendor's decision that this relies on, if this runner has not taken it before.
+    /// Checks that the state is not missing, has the known lineage, and is not older than the
+    /// newest state in the vendor's log or on this runner. Returns the decision of the vendor that
+    /// this relies on, if this runner has not applied it before.
     pub fn check_known(
         &self,
         mark: &StateMark,
@@ -122,7 +126,7 @@ impl StateStore {
         let own = match accepted {
             Some(accepted) => of(&accepted.version),
             None => match own.highest.get(lineage) {
-                // What was destroyed since is older, too.
+                // A state from before a destroy is older as well.
                 Some(serial) if own.nothing => {
                     StateMark { lineage: Some(lineage.clone()), serial: *serial }
                 }
@@ -135,7 +139,7 @@ impl StateStore {
                 let (name, file) = (&self.component, self.file());
                 return Err(Outdated(format!(
                     "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
-                     lineage {known_lineage} is known; put that one into {}, or let the vendor accept this one: `stead \
+                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept this one: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
                     mark.serial,
                     known.serial,
@@ -147,8 +151,8 @@ impl StateStore {
         Ok(accepted.cloned())
     }
 
-    /// Refuses to take a state for absent that is known, whatever the vendor says: a plan from no state creates
-    /// everything a second time.
+    /// Refuses to treat a known state as absent, whatever the vendor says. A plan without state
+    /// would create everything a second time.
     fn check_missing(
         &self,
         own: &KnownState,
@@ -161,8 +165,8 @@ impl StateStore {
         let Some((lineage, serial)) = known else { return Ok(()) };
         let (name, dir) = (&self.component, self.dir().display());
         Err(Outdated(format!(
-            "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: put that one \
-             into {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
+            "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: restore that \
+             state to {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
              --nothing-exists --reason TEXT` on the runner's host"
         )))
     }
@@ -209,9 +213,9 @@ mod tests {
         };
         let check = |serial, log| store().check_known(&mark("l", serial), &own, Some(&log));
         assert_eq!(check(3, accept(3, 2)).unwrap().unwrap().decision, 2);
-        // What follows the accepted one is good, too; what precedes it is not.
+        // Serials after the accepted one are valid, earlier ones are not.
         assert!(check(4, accept(3, 2)).is_ok() && check(2, accept(3, 2)).is_err());
-        // A decision that was taken before is not taken for a second restore.
+        // A decision that was applied before does not allow a second restore.
         assert!(check(3, accept(3, 1)).is_err());
     }
 
@@ -228,7 +232,7 @@ mod tests {
         assert_eq!(store().check_known(&absent, &nothing, None), Ok(None));
         let decided = &known(&[entry(seen("web", 7)), entry(resolved(None, 0))])["web"];
         assert_eq!(store().check_known(&absent, decided, Some(&log)), Ok(None));
-        // From the next state on it can be missing again.
+        // After the next state, a missing one is refused again.
         let again = &known(&[entry(resolved(None, 0)), entry(seen("web", 1))])["web"];
         assert!(store().check_known(&absent, again, None).is_err());
     }

@@ -1,4 +1,4 @@
-//! Brings the state of an apply that Terraform could not write to where it is safe.
+//! Rescues a state that Terraform could not write.
 use std::{
     fs::{self, File},
     io,
@@ -11,11 +11,11 @@ use serde::de::IgnoredAny;
 use super::{ERRORED, StateError, StateMark, StateStore, apply::InProgress};
 use crate::data;
 
-/// Terraform's own copy, in the module's directory.
+/// Terraform's own copy, in the directory of the module.
 const LEFT_BEHIND: &str = "errored.tfstate";
 
 impl StateStore {
-    /// Rescues the state, if Terraform left one. Whether there is a rescued state now.
+    /// Rescues the state, if Terraform left one. Returns whether there is a rescued state now.
     pub(super) fn rescue(&self, record: &InProgress) -> Result<bool, StateError> {
         let (rescued, dump) =
             (self.rescued_file(record.execution), self.dump_file(record.execution));
@@ -33,7 +33,7 @@ impl StateStore {
             unpack(&dump, &rescued).map_err(|error| failed(&dump, error))?;
             return Ok(true);
         }
-        // Without space Terraform leaves an empty file.
+        // Without disk space Terraform leaves an empty file.
         if is_there(&left) {
             self.free_reserve().map_err(|error| failed(&left, error))?;
             move_durably(&left, &rescued).map_err(|error| failed(&left, error))?;
@@ -51,17 +51,19 @@ fn is_there(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
 
-/// Writes the state of a dump to a file of its own, and removes the dump.
+/// Writes the state in a dump to a separate file, and removes the dump.
 fn unpack(dump: &Path, to: &Path) -> io::Result<()> {
     let text = fs::read(dump)?;
-    let state = printed_state(&text)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it holds no complete state"))?;
+    let state = printed_state(&text).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::InvalidData, "the dump has no complete state")
+    })?;
     StateMark::read(state)?;
     data::replace(to, state)?;
     data::remove(dump)
 }
 
-/// The bytes of the member `state`, exactly as Terraform printed them: a number must not lose a digit.
+/// Returns the bytes of the member `state` exactly as Terraform printed them, because a number must
+/// not lose a digit.
 fn printed_state(message: &[u8]) -> Option<&[u8]> {
     let name = br#""state":"#;
     let from = message.windows(name.len()).position(|part| part == name)? + name.len();

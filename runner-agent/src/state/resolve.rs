@@ -1,4 +1,4 @@
-//! The decision of a person about a state that a former apply left.
+//! Decision of a user about the state after a failed apply.
 use std::{
     fs::{self, File},
     io,
@@ -8,18 +8,18 @@ use std::{
 use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore};
 use crate::data;
 
-/// Which state is right.
+/// State to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// The one in this file.
+    /// State in this file.
     Restore(PathBuf),
-    /// The current one.
+    /// Current state.
     KeepCurrent,
-    /// None: nothing of the component exists.
+    /// No state, because the component has no resources.
     NothingExists,
 }
 
-/// A decision that can be carried out. No other process changes the component while this lives.
+/// Decision that was checked. No other process changes the component while this value exists.
 #[derive(Debug)]
 pub struct Resolution {
     store: StateStore,
@@ -29,31 +29,32 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// The mark of the state that the decision makes the current one.
+    /// Returns the mark of the state that the decision makes current.
     pub fn mark(&self) -> &StateMark {
         &self.mark
     }
 
-    /// Carries out the decision. Deletes nothing: files that are no longer current get names that begin with `resolved-`.
+    /// Carries out the decision. Deletes nothing: replaced files get names that begin with
+    /// `resolved-`.
     pub fn carry_out(&self) -> Result<(), StateError> {
         let context = || format!("cannot resolve the state of {}", self.store.component);
         self.store.carry_out(&self.decision).map_err(StateError::io(context()))
     }
 }
 
-/// One component in a list.
+/// Component in a list.
 #[derive(Debug)]
 pub struct Overview {
-    /// The component.
+    /// Name of the component.
     pub component: String,
-    /// Its state, or why it cannot be read.
+    /// Mark of its state, or the error from reading it.
     pub mark: Result<StateMark, StateError>,
-    /// Why no plan starts.
+    /// Reason that blocks its plans.
     pub blocked: Option<String>,
 }
 
 impl StateStore {
-    /// Checks a decision. Changes nothing.
+    /// Checks a decision without changing anything.
     pub fn decide(&self, decision: Decision) -> Result<Resolution, StateError> {
         if !self.dir.is_dir() {
             return Err(StateError::Blocked(format!(
@@ -120,7 +121,7 @@ impl StateStore {
     }
 }
 
-/// All components below `root`, by name.
+/// Returns all components below `root`, by name.
 pub fn overview(root: &Path) -> io::Result<Vec<Overview>> {
     let mut all = Vec::new();
     for entry in fs::read_dir(root)? {

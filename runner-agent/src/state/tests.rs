@@ -32,7 +32,7 @@ impl Stage {
         self.store.begin_apply(execution(), self.module.path(), true).unwrap();
     }
 
-    /// The process that began the apply is gone.
+    /// Replaces the process of the apply with one that has ended.
     fn shim_dies(&self) {
         let mut record: InProgress = self.store.in_progress().unwrap().unwrap();
         let me = Process::of(std::process::id()).unwrap();
@@ -54,7 +54,7 @@ fn the_marker_is_gone_when_an_apply_begins_and_comes_back_only_if_nothing_was_ch
         stage.store.mark_as_nothing().unwrap();
         stage.begin();
         assert!(!stage.store.is_marked_as_nothing());
-        // Terraform creates it with the lock.
+        // Terraform creates the file with its lock.
         fs::write(stage.store.file(), "").unwrap();
         assert_eq!(stage.store.end_apply(end).is_ok(), is_back);
         assert_eq!(stage.store.is_marked_as_nothing(), is_back);
@@ -85,7 +85,7 @@ fn an_apply_whose_shim_died_is_rescued_by_the_next_plan() {
     let rescued = stage.store.dir().join(format!("errored-{EXECUTION}.tfstate"));
     assert!(stage.blocked().contains(&rescued.display().to_string()));
     assert_eq!(fs::read(&rescued).unwrap(), state(2));
-    // when a person decides for the rescued one
+    // when a user chooses the rescued state
     let decision = Decision::Restore(rescued);
     let resolution = stage.store.decide(decision).unwrap();
     assert_eq!(resolution.mark().serial, 2);
@@ -124,7 +124,7 @@ fn a_reserve_is_written_and_grows_with_the_state() {
     stage.begin();
     let reserve = fs::metadata(stage.store.dir().join(RESERVE)).unwrap();
     assert_eq!(reserve.len(), 80 << 20);
-    assert!(reserve.blocks() * 512 >= reserve.len(), "it is sparse");
+    assert!(reserve.blocks() * 512 >= reserve.len(), "the reserve is sparse");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn an_apply_that_still_runs_blocks_the_plan() {
 fn an_apply_runs_as_long_as_any_process_of_its_execution() {
     let stage = stage();
     fs::write(stage.store.file(), state(1)).unwrap();
-    // Other tests use the constant at the same time.
+    // Concurrent tests use the constant.
     let execution = ExecutionId(ulid::Ulid::new());
     stage.store.begin_apply(execution, stage.module.path(), true).unwrap();
     stage.shim_dies();

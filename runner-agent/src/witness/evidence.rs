@@ -1,6 +1,7 @@
-//! What is kept of a log that was not believed: the head that was seen before, and the one that was shown.
+//! Evidence against a rejected log: the head that was verified before, and the rejected one.
 //!
-//! Two heads that contradict each other, both signed by the vendor, are a proof for everybody who knows their key.
+//! Two contradicting heads that the vendor signed prove the contradiction to everyone who has the
+//! vendor's key.
 use std::{
     fs,
     io::{self, ErrorKind, Write as _},
@@ -18,48 +19,50 @@ use serde::{Deserialize, Serialize};
 use super::Witness;
 use crate::{data, policy::Refusal};
 
-/// So many are kept: a server that is not believed must not fill the disk. What comes then is in the journal only.
+/// Largest number of evidence files, so that a rejected server cannot fill the disk. Later
+/// rejections are in the journal only.
 pub const MOST: usize = 256;
 
-/// One refusal of a log, as its file has it.
+/// Rejection of a log, as its file stores it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// 1.
+    /// Version of the file format: 1.
     pub version: u32,
-    /// When, by the host's clock.
+    /// Time of the rejection by the host's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// With which claim it was shown.
+    /// Job of the claim.
     pub job: JobId,
-    /// And for which execution.
+    /// Execution of the claim.
     pub execution: ExecutionId,
-    /// In one word.
+    /// Name of the rule.
     pub rule: String,
-    /// In plain words.
+    /// Explanation for users.
     pub explanation: String,
-    /// The signed head that was believed; absent when none was seen before.
+    /// Signed head that was verified before; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// The head that was shown and is not believed.
+    /// Signed head that was rejected.
     pub shown: String,
-    /// What was to prove that the claim is in it.
+    /// Inclusion proof of the claim in the rejected head.
     pub inclusion: Inclusion,
-    /// What was to prove that it goes on from what was seen.
+    /// Consistency proof between the two heads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Consistency>,
 }
 
-/// An [`Evidence`] and where it is.
+/// [`Evidence`] with the path of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Contents of the file.
     pub evidence: Evidence,
 }
 
 impl Witness {
-    /// Keep both heads. Gives the name of the file; the same two heads have one file. `None`: there are too many.
+    /// Stores both heads. Returns the name of the file; the same two heads share one file. `None`:
+    /// the limit is reached.
     pub fn keep(
         &self,
         job: JobId,
@@ -94,7 +97,7 @@ impl Witness {
         Ok(Some(name))
     }
 
-    /// All that is kept, oldest first.
+    /// Returns all stored evidence, oldest first.
     pub fn evidence(&self) -> io::Result<Vec<Kept>> {
         let files = match fs::read_dir(&self.evidence) {
             Ok(files) => files,
@@ -115,7 +118,7 @@ impl Witness {
     }
 }
 
-/// A file that is never written again, whole or not there.
+/// Creates a file that is never written again. After a crash it is complete or absent.
 fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let fresh = path.with_extension(format!("{}.new", ulid::Ulid::new()));
     let mut file = data::fresh(&fresh)?;
@@ -125,7 +128,7 @@ fn write_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
         .and_then(|()| fs::hard_link(&fresh, path));
     let _best_effort = fs::remove_file(&fresh);
     match linked {
-        // Somebody else was faster, and wrote the same.
+        // Another process wrote the same file first.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         Err(_) | Ok(()) => data::sync_parent(path),
     }

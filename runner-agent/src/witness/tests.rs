@@ -1,4 +1,4 @@
-//! A small honest log, and what happens when it lies.
+//! Small log for tests, honest or manipulated.
 use chrono::{DateTime, TimeDelta, Utc};
 use ed25519_dalek::SigningKey;
 use proof::{leaf::Leaf, tree::Edge};
@@ -41,7 +41,7 @@ fn expected() -> Expected {
     }
 }
 
-/// A log of so many events, each of them this job's claim.
+/// Log of several events, each of them the claim of this job.
 pub(crate) struct Log {
     entries: Vec<Vec<u8>>,
     epoch: u64,
@@ -94,7 +94,7 @@ impl Log {
         self.entries.len() as u64
     }
 
-    /// What an honest server answers for the claim at the log's end.
+    /// Returns the response of an honest server for the claim at the end of the log.
     pub(crate) fn claimed(
         &self,
         from: Option<u64>,
@@ -161,14 +161,15 @@ fn an_honest_log_is_believed_and_remembered() {
     assert_eq!(rule(&witness, &Log::of(9, 1).claimed(None, |_| {})), None);
 }
 
-/// A witness that believes a log of five, and what it says of another claim: the rule, the plain words, and what is kept.
+/// Verifies a log of five events and then another claim. Returns the rule and the explanation of
+/// its rejection, and the stored evidence.
 fn refused(claimed: &Claimed) -> (String, String, Evidence) {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     let refusal = witness.verify(claimed, &expected(), &keys(), now()).unwrap_err();
     assert!(Doubt::is_about_the_log(&refusal), "{refusal:?}");
     witness.keep(JOB.parse().unwrap(), claimed, &refusal, now()).unwrap().unwrap();
-    // What was believed is believed still.
+    // The verified head stays.
     assert_eq!(witness.last().unwrap(), Some(Log::of(5, 1).note()));
     let [kept] = &witness.evidence().unwrap()[..] else { panic!("one file") };
     (refusal.rule, refusal.detail, kept.evidence.clone())
@@ -203,7 +204,7 @@ fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_he
     let epoch = |epoch| Log { epoch, ..Log::of(9, 1) };
     let cases = [
         ("log_smaller", "now has 4", Log::of(4, 1).claimed(None, |_| {})),
-        // The same events but for the last, and a log of the same size.
+        // The next logs have other events. One of them has the same size.
         ("log_smaller", "old backup", Log::of(4, 2).claimed(None, |_| {})),
         ("log_forked", "history was rewritten", Log::of(9, 2).claimed(Some(5), |_| {})),
         ("log_forked", "history was rewritten", Log::of(5, 2).claimed(None, |_| {})),
@@ -223,7 +224,7 @@ fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_he
         assert_eq!(evidence.seen, Some(note(Log::of(5, 1))), "{rule}");
         assert_eq!(evidence.shown, claimed.checkpoint, "{rule}");
         assert_eq!((evidence.rule.as_str(), &evidence.explanation), (rule, &said));
-        // Two heads that contradict each other are a proof for whoever knows the vendor's key, and so is their making.
+        // The evidence also has the proof that the server sent.
         assert_eq!(evidence.consistency, claimed.consistency);
     }
 }
@@ -242,12 +243,13 @@ fn evidence_is_for_its_owner_and_never_overwritten() {
     let path = dir.path().join("evidence").join(&name);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let first = fs::read(&path).unwrap();
-    // The same two heads an hour later are the same evidence, and another head is another file.
+    // The same two heads are the same evidence, even at another time. Another head gets another
+    // file.
     assert_eq!(keep(&forked, now() + TimeDelta::minutes(30)), Some(name));
     assert_eq!(fs::read(&path).unwrap(), first);
     keep(&Log::of(8, 2).claimed(Some(5), |_| {}), now());
     assert_eq!(witness.evidence().unwrap().len(), 2);
-    // A server that shows ever new logs fills no disk.
+    // A server that sends different logs cannot fill the disk.
     for at in 0..evidence::MOST {
         fs::write(dir.path().join(format!("evidence/x{at}")), "").unwrap();
     }
@@ -297,7 +299,7 @@ fn what_a_stranger_signed_is_refused() {
     let forged =
         Claimed { manifest: dsse::sign(MANIFEST_TYPE, &payload, &key(2)), ..honest.clone() };
     assert_eq!(rule(&witness, &forged).as_deref(), Some("manifest_signature"));
-    // A grant in the place of a manifest is signed by the right key and still is none.
+    // A grant in place of a manifest has a valid signature, but of another payload type.
     let swapped = Claimed { manifest: honest.grant.clone(), ..honest.clone() };
     assert_eq!(rule(&witness, &swapped).as_deref(), Some("manifest_signature"));
     let mut note = honest.clone();

@@ -1,5 +1,5 @@
-//! Pull and push against a small HTTP server that has bad days: nothing is kept that is not what its digest
-//! says, and the job token goes nowhere but to the registry.
+//! Pull and push against an HTTP server that fails. Only bytes that match their digest are stored,
+//! and the job token goes to the registry only.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::{
@@ -22,9 +22,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Head and body, as they came.
+/// Head and body of a request.
 type Request = (String, Vec<u8>);
-/// Status line, a header, and the body.
+/// Status line, header and body of a response.
 type Answer = (&'static str, &'static str, Vec<u8>);
 
 struct Scripted {
@@ -35,7 +35,7 @@ struct Scripted {
 }
 
 impl Scripted {
-    /// Answers one request after the other with these.
+    /// Starts a server that sends these responses one after the other.
     async fn new(answers: Vec<Answer>) -> Self {
         let _first = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -49,7 +49,7 @@ impl Scripted {
                 kept.lock().unwrap().push(request);
                 let (status, header, body) = answer;
                 if status == SILENCE {
-                    // The connection stands, and no more comes.
+                    // The connection stays open, and no more data follows.
                     stream.write_all(&body).await.unwrap();
                     held.push(stream);
                     continue;
@@ -101,7 +101,7 @@ fn image() -> (ImageManifest, Vec<u8>, Digest) {
 }
 
 const PLAIN: &str = "x-nothing: here";
-/// What is said is the body, and that is all.
+/// Status of a response that sends its body and then nothing more.
 const SILENCE: &str = "silence";
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn an_artifact_is_pulled_whole_over_a_bad_line_and_only_once() {
     assert_eq!(lines[5], format!("get /v2/shop/web/blobs/{} http/1.1", sha256(b"the layer")));
     assert!(server.asked.lock().unwrap()[0].0.contains("authorization: bearer job-token"));
 
-    // The server has no more answers: what is here is not asked for.
+    // The server has no more responses: a stored artifact causes no request.
     pull(&server.registry, &server.layout, "shop/web", &digest).await.unwrap();
     let index = fs::read_to_string(server._dir.path().join("index.json")).unwrap();
     assert_eq!(index.matches(&digest.to_string()).count(), 1);
@@ -139,7 +139,7 @@ async fn what_is_not_what_its_digest_says_is_not_kept() {
     assert!(matches!(failure, Err(ArtifactError::WrongDigest { .. })), "{failure:?}");
     assert!(!server.layout.has(&digest));
     let left = fs::read_dir(server._dir.path()).unwrap().count();
-    assert_eq!(left, 2, "blobs, oci-layout and nothing half arrived");
+    assert_eq!(left, 2, "only blobs and oci-layout, no temporary file");
 }
 
 #[tokio::test]
@@ -207,6 +207,6 @@ async fn the_token_goes_to_no_other_host() {
     server.layout.put(b"the layer").unwrap();
     let layer = Descriptor::of(LAYER_TYPE, b"the layer");
     let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
-    assert!(refused.to_string().contains("without a location of its own"), "{refused}");
+    assert!(refused.to_string().contains("without a Location header on its own host"), "{refused}");
     assert_eq!(server.lines().len(), 2);
 }

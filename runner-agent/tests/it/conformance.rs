@@ -1,5 +1,6 @@
-//! One scenario for every plugin that plans and applies: what an approval is worth must not depend on who
-//! wrote the plugin. The scenario is in `conformance/scenario.rs`; what is peculiar to one is beside it.
+//! One scenario for every plugin that plans and applies, because an approval must mean the same
+//! with each plugin. `conformance/scenario.rs` has the scenario. The other files test what is
+//! specific to one plugin.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod actions;

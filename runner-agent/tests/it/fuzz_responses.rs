@@ -1,7 +1,9 @@
-//! No response breaks the runner: one target per response type. Each is made from a good one by extreme numbers and
-//! moments, other types, cut and repeated text. What passes the limits is used as the runner uses it.
+//! Fuzz tests: no response crashes the runner. There is one target per response type. Each changes
+//! a good response: extreme numbers and times, other types, truncated and repeated text. A response
+//! within the limits is used as the runner uses it.
 //!
-//! `FUZZ_SECONDS` is shared by the targets (`scripts/fuzz --seconds N`); without it each makes some hundred.
+//! The targets share `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). Without it, each makes 300
+//! responses.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -102,7 +104,7 @@ fn body(good: &Value, random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Uses every response that passes the limits, and says how many did.
+/// Uses every response within the limits, and prints their number.
 fn fuzz<T: Response>(good: Value, mut used: impl FnMut(T)) {
     used(limits::read(&serde_json::to_vec(&good).unwrap()).unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
@@ -162,7 +164,10 @@ fn fuzz_pentest_key_list() {
     let data = Data::open(dir.path()).unwrap();
     let held: KeyList = serde_json::from_value(keys()).unwrap();
     fuzz(envelope(&keys()), |shown| {
-        assert!(enrol::renew_keys(&data, &shown, &held).is_err(), "nobody signed it");
+        assert!(
+            enrol::renew_keys(&data, &shown, &held).is_err(),
+            "the list has no valid signature"
+        );
     });
 }
 
@@ -173,7 +178,7 @@ fn fuzz_pentest_enrolled() {
     fuzz(good, |enrolled: Enrolled| said(enrolled.server_time));
 }
 
-/// Effects of the clock in a response of the server.
+/// Uses the clock in a response of the server.
 fn said(time: chrono::DateTime<chrono::Utc>) {
     host::server_said(time);
     let _token_of_a_minute = host::server_now().timestamp() + 60;
@@ -231,7 +236,7 @@ fn fuzz_pentest_poll() {
     });
 }
 
-/// How long the next poll is parked, and when it is sent.
+/// Computes the timeout and the time of the next poll.
 fn use_poll(wait_s: u64, delay_ms: u64) {
     let _timeout = Duration::from_secs(wait_s) + Duration::from_secs(15);
     let _next = tokio::time::Instant::now() + Duration::from_millis(delay_ms);

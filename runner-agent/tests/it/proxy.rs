@@ -1,4 +1,5 @@
-//! The runner where only a proxy lets anything out: what goes through it, and what does not.
+//! Tests of the connections that a runner makes through a proxy, and of those that it makes
+//! directly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -8,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A runner that is started for the first time and wants to enrol.
+/// Runner at its first start, which tries to enrol.
 struct Agent(Child);
 
 impl Agent {
@@ -46,7 +47,7 @@ fn listener() -> TcpListener {
     listener
 }
 
-/// The next who calls, within a while.
+/// Accepts the next connection, within 20 seconds.
 fn caller(listener: &TcpListener) -> TcpStream {
     let begun = Instant::now();
     loop {
@@ -58,7 +59,7 @@ fn caller(listener: &TcpListener) -> TcpStream {
             }
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "nobody calls");
+        assert!(begun.elapsed() < Duration::from_secs(20), "no connection within 20 s");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -70,20 +71,20 @@ fn read(stream: &mut TcpStream) -> Vec<u8> {
     bytes
 }
 
-/// How TLS begins.
+/// First byte of a TLS connection.
 const HELLO: u8 = 0x16;
 
 #[test]
 fn a_runner_calls_through_the_proxy_and_leaves_the_names_to_it() {
     let (dir, proxy) = (tempfile::tempdir().unwrap(), listener());
-    // Nobody but the proxy can know where that is.
+    // Only the proxy can resolve this name.
     let server = "https://stead.invalid:7071";
     let _agent = Agent::start(dir.path(), server, (&proxy, "other.invalid"));
     let mut stream = caller(&proxy);
     let asked = String::from_utf8(read(&mut stream)).unwrap();
     assert!(asked.starts_with("CONNECT stead.invalid:7071 HTTP/1.1\r\n"), "{asked}");
     stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-    assert_eq!(read(&mut stream).first(), Some(&HELLO), "what follows is for the server alone");
+    assert_eq!(read(&mut stream).first(), Some(&HELLO), "the rest is encrypted for the server");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The shim as a real process: what it writes, what its child sees, and how it is ended.
+//! Tests of the shim as a real process: its files, the environment of its child, and its end.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
@@ -32,7 +32,7 @@ struct Run {
     shim: Child,
 }
 
-/// A test that is not run says so; under CI that is a failure.
+/// Reports a test that cannot run. Under CI that is a failure.
 fn skip(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "CI must be able to run every test: {why}");
     eprintln!("SKIPPED: {why}");
@@ -43,18 +43,18 @@ fn ids() -> (JobId, ExecutionId) {
     (format!("job_{id}").parse().unwrap(), format!("exe_{id}").parse().unwrap())
 }
 
-/// Start a shim that runs this script, with so much time.
+/// Starts a shim that runs this script with this deadline.
 fn start(script: &str, deadline: Duration, change: impl FnOnce(&mut Value)) -> Run {
     start_as(script, deadline, change, |_| Command::new(env!("CARGO_BIN_EXE_stead-runner")))
 }
 
-/// The same in a data directory below this path.
+/// Does the same with a data directory below this path.
 fn start_in(below: &str, script: &str) -> Run {
     let program = |_: &Data| Command::new(env!("CARGO_BIN_EXE_stead-runner"));
     begin(below, script, MINUTE, |_| {}, program)
 }
 
-/// The same by another command line, made when the data directory is there.
+/// Does the same with another program, which is chosen after the data directory exists.
 fn start_as(
     script: &str,
     deadline: Duration,
@@ -142,7 +142,7 @@ impl Run {
         let numbers: Vec<_> = reports.iter().map(|report| report.seq).collect();
         assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>());
         let Some(Report { body: ReportBody::Finished(last), .. }) = reports.last().cloned() else {
-            panic!("no last word: {reports:?}");
+            panic!("no final report: {reports:?}");
         };
         let log = fs::read(self.files.log()).unwrap();
         assert_eq!(log.len() as u64, last.log_len);
@@ -150,7 +150,7 @@ impl Run {
         last
     }
 
-    /// Every byte that was left on the disk.
+    /// Returns every byte on the disk.
     fn everything(&self) -> String {
         let found = Command::new("grep").args(["-rha", ""]).arg(self.data.root()).output().unwrap();
         String::from_utf8_lossy(&found.stdout).into_owned()
@@ -222,7 +222,7 @@ fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
     let data = Data::open(dir.path()).unwrap();
     let files = data.job(execution);
     files.create().unwrap();
-    // As good as no disk: there is no place for a log.
+    // A directory in place of the log has the effect of a full disk.
     fs::create_dir(files.log()).unwrap();
     let mut shim = Command::new(env!("CARGO_BIN_EXE_stead-runner"))
         .args(["shim", "--data"])
@@ -252,7 +252,7 @@ fn a_value_that_is_born_in_a_job_is_redacted_once_it_was_handed_in() {
 fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     let mut run = start("sleep 1", MINUTE, |_| {});
     let journal = run.data.path("journal.ndjson");
-    run.until("the shim says who it is", |run| !run.reports().is_empty());
+    run.until("the shim reports its start", |run| !run.reports().is_empty());
     let stat = fs::read_to_string(format!("/proc/{}/stat", run.shim.id())).unwrap();
     let session = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(3).unwrap();
     assert_eq!(session, run.shim.id().to_string());
@@ -310,7 +310,7 @@ fn a_child_that_does_not_listen_is_killed_with_all_that_it_started() {
     cancel(&run, 300);
     let last = run.end();
     assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, true));
-    run.until("the grandchild is gone", |_| !grandchild.is_alive().unwrap());
+    run.until("the grandchild has ended", |_| !grandchild.is_alive().unwrap());
 }
 
 #[test]
@@ -338,8 +338,8 @@ fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
     assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
 }
 
-/// Another process holds the journal for longer than a line waits: the second step is not started, and nothing that runs
-/// is killed for it.
+/// Another process holds the journal for longer than a writer waits. The second step is not
+/// started, and no running program is killed.
 #[test]
 fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,10 +1,10 @@
-//! Whoever changes a journal is found, by the number of the first entry that is not what was written.
+//! Tests that each change of a journal is detected with the number of the first wrong entry.
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::dsse::Envelope;
 
 use super::*;
 
-/// The lines of a journal of ten entries.
+/// Returns the lines of a journal of ten entries.
 fn ten() -> (tempfile::TempDir, Data, Vec<Vec<u8>>) {
     let (dir, data, journal) = journal();
     for line in 2..=10 {
@@ -31,7 +31,7 @@ fn signed(data: &Data) -> Envelope {
     sign_head(&Journal::open(data).unwrap(), runner(), &key(), host::now()).unwrap().unwrap()
 }
 
-/// Change the lines, and say what is found.
+/// Changes the lines and returns the error.
 fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
     let (_dir, _data, mut lines) = ten();
     assert!(examine(&lines).is_ok());
@@ -39,7 +39,7 @@ fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
     examine(&lines).unwrap_err()
 }
 
-/// A line for this place with a link of its own, as somebody would make it who knows how.
+/// Returns a line for this number with a link of its own, as an attacker would write it.
 fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
     let (_, last) = frame::open(&lines[number - 2]).unwrap();
     let fact = Fact::Disabled { reason: "never said".into() };
@@ -53,7 +53,7 @@ fn a_flipped_byte_is_found_wherever_it_is() {
         let mut changed = lines.clone();
         changed[4][at] ^= 1;
         let wrong = examine(&changed).unwrap_err();
-        // Where the link itself is harmed the line is no entry any more.
+        // A line whose link is damaged is not an entry.
         assert_eq!(wrong.entry(), 5, "byte {at}: {wrong}");
     }
     let wrong = found(|lines| lines[4][70] ^= 1);
@@ -99,22 +99,22 @@ fn an_entry_that_was_cut_is_found() {
 
 #[test]
 fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
-    // given a head that was told to somebody
+    // given a head that someone else has
     let (_dir, data, mut lines) = ten();
     let head = open_head(&signed(&data), &public()).unwrap();
     assert_eq!(head.entries, 10);
-    // when the last entries are gone, or only a part of the last one
+    // when the last line is truncated
     lines[9].truncate(30);
     let examined = examine(&lines).unwrap();
-    // then the journal alone looks like one that a crash has cut short, and the head says otherwise
+    // then the journal alone looks as after a crash, and the head shows that an entry is missing
     assert_eq!(examined.cut_short, 1);
     let wrong = examined.holds(&head).unwrap_err();
     assert_eq!((wrong.entry(), matches!(wrong, Wrong::CutOff { signed: 10, .. })), (10, true));
-    // and so it does of a journal whose end was written anew
+    // and the head shows that the end was rewritten
     lines[9] = forged(&lines, 10);
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
     assert!(matches!(wrong, Wrong::Rewritten { number: 10, .. }), "{wrong}");
-    // and of one that was begun anew
+    // and that another journal was begun
     let (_other, _data, journal) = journal();
     let lines = texts(&journal.data).unwrap();
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
@@ -123,18 +123,18 @@ fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
 
 #[test]
 fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
-    // given a journal that was signed, and of which an old copy was put in its place
+    // given a signed journal that an old copy replaced
     let (_dir, data, lines) = ten();
     signed(&data);
     let mut old = lines[..6].join(&b'\n');
     old.push(b'\n');
     fs::write(data.path("journal.ndjson"), old).unwrap();
-    // when it is written on and signed again, twice
+    // when two entries are written and signed
     for _ in 0..2 {
         Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
         signed(&data);
     }
-    // then what was signed first is still there
+    // then the first head is still stored
     let denied = Heads::of(&data).denied().unwrap();
     assert_eq!(denied.iter().map(|head| head.entries).collect::<Vec<_>>(), [10]);
     let examined = examine(&texts(&data).unwrap()).unwrap();
@@ -151,17 +151,17 @@ fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
     let (path, aside) = (data.path("journal.head"), data.path("aside"));
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
-    // when it is signed again, that is an error, and nobody is accused
+    // when it is signed again, then that is an error and not evidence
     let sign = || sign_head(&Journal::open(&data).unwrap(), runner(), &key(), host::now());
     let error = sign().unwrap_err().to_string();
-    assert!(error.contains("journal.head cannot be read"), "{error}");
+    assert!(error.contains("journal.head: "), "{error}");
     assert!(Heads::of(&data).denied().unwrap().is_empty());
-    // and as soon as it can be read all is as before
+    // and when the head can be read, then signing works again
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     assert!(sign().unwrap().is_some());
     assert!(Heads::of(&data).denied().unwrap().is_empty());
-    // but what is no head is not what was signed, be it empty, cut short or something else
+    // but a file without a head is evidence, whether it is empty, truncated or something else
     for (former, text) in ["", "{\"payload", "{}"].into_iter().enumerate() {
         fs::write(&path, text).unwrap();
         assert!(sign().unwrap().is_some());
@@ -171,7 +171,7 @@ fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
     }
 }
 
-/// The journal of ten entries in two files, and the one that was put aside.
+/// Returns the journal of ten entries in two files, and the path of the older file.
 fn in_two_files() -> (tempfile::TempDir, Data, PathBuf) {
     let (dir, data, lines) = ten();
     let aside = data.path("journal.01ARZ3NDEKTSV4RRFFQ69G5FAV.ndjson");
@@ -191,29 +191,29 @@ fn changed(path: &std::path::Path, from: &str, to: &str) {
 
 #[test]
 fn a_start_looks_at_the_file_that_is_written_on_and_a_command_at_all_of_them() {
-    // given a journal of which a file was put aside
+    // given a journal with a rotated file
     let (_dir, data, aside) = in_two_files();
     assert_eq!(examine_all(&data).unwrap(), examine(&texts(&data).unwrap()));
     let entries = |examined: Examined| examined.chains[0].entries();
     assert_eq!(examine_all(&data).unwrap().map(entries), Ok(10));
     assert_eq!(examine_current(&data).unwrap().map(entries), Ok(10));
-    // when the file put aside is changed, then who asks for all of it is told
+    // when the rotated file is changed, then only the check of all files finds it
     changed(&aside, "line 3", "line X");
     assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 3 }));
     assert!(examine_current(&data).unwrap().is_ok());
-    // and a change of the other is seen by both
+    // and both checks find a change of the current file
     changed(&aside, "line X", "line 3");
     changed(&data.path("journal.ndjson"), "line 9", "line X");
     assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
     assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
-    // and a journal of one file is looked at from its first entry on
+    // and a journal of one file is checked from its first entry on
     fs::remove_file(&aside).unwrap();
     assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Beginning { found: 7 }));
 }
 
 #[test]
 fn what_is_wrong_further_down_is_found_over_the_ends_of_files() {
-    // An entry that stands in the next file is not missing, but in the wrong place.
+    // An entry that follows in the next file is misplaced, and not missing.
     let (_dir, data, aside) = in_two_files();
     let text = fs::read_to_string(&aside).unwrap();
     let (kept, last) = text.trim_end().rsplit_once('\n').unwrap();
@@ -233,11 +233,11 @@ fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
         |lines: &[Vec<u8>]| export(runner(), public_hex.clone(), signed(&data), lines).unwrap();
     let exported = verify(&write(&lines), &public()).unwrap();
     assert_eq!((exported.head.entries, exported.unsigned), (10, 0));
-    // Under another key it is nothing, whatever key the file itself names.
+    // Another key does not verify it, whatever key the file itself names.
     let other = [SigningKey::from_bytes(&[8; 32]).verifying_key()];
     let refused = format!("{:#}", verify(&write(&lines), &other).unwrap_err());
     assert!(refused.contains("not signed by the key"), "{refused}");
-    // What is missing, changed or written anew is named.
+    // The error names the missing, changed or rewritten entry.
     let mut fewer = lines.clone();
     fewer.pop();
     let refused = verify(&write(&fewer), &public()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What a customer reads is a golden: `schemas/cli-output`, changed on purpose.
+//! Tests of the journal output. Its golden file is in `schemas/cli-output`.
 use std::{fs, path::Path};
 
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ fn other_job() -> JobId {
     "job_01ARZ3NDEKTSV4RRFFQ69G5FAW".parse().unwrap()
 }
 
-/// Lines a second apart.
+/// Returns lines with times one second apart.
 fn lines(facts: Vec<Value>) -> Vec<Line> {
     let line = |(second, mut fact): (usize, Value)| {
         fact["at"] = json!(format!("2026-11-21T01:02:{second:02}.000000Z"));
@@ -24,7 +24,7 @@ fn lines(facts: Vec<Value>) -> Vec<Line> {
     facts.into_iter().enumerate().map(line).collect()
 }
 
-/// Everything that can stand in a journal.
+/// Returns a journal with every type of entry.
 fn journal() -> Vec<Line> {
     let (job, execution) = (id("job"), id("exe"));
     let process = json!({"pid": 4711, "start_time": 1, "boot_id": "b"});
@@ -49,7 +49,7 @@ fn journal() -> Vec<Line> {
         json!({"entry": "session_opened", "session": id("ses"), "generation": 3}),
         json!({"entry": "claiming", "job": other_job(), "claim_id": "d"}),
         json!({"entry": "claim_rejected", "job": other_job(), "claim_id": "d",
-            "reason": "the server refused: another runner took the job (claimed_by_other)"}),
+            "reason": "the server rejected the request: another runner took the job (claimed_by_other)"}),
         of("claiming", json!({})),
         of("claimed", json!({"attempt": 1})),
         json!({"entry": "checkpoint", "note": note}),
@@ -89,7 +89,7 @@ fn journal() -> Vec<Line> {
         of("reported", json!({})),
         of("log_rejected", json!({"rule": "log_forked", "evidence": "log_forked-4f.json"})),
         of("log_rejected", json!({"rule": "log_forked", "evidence": ""})),
-        of("abandoned", json!({"reason": "the server heard that it is unknown"})),
+        of("abandoned", json!({"reason": "the server recorded an unknown outcome"})),
         of("claimed", json!({"attempt": 2})),
         json!({"entry": "epoch_accepted", "epoch": 2}),
         json!({"entry": "rekeyed", "identity_key": "00".repeat(32)}),
@@ -127,9 +127,9 @@ fn one_job_is_told_from_its_claim_to_its_end() {
     );
     assert!(!entries.contains(&"checkpoint".to_owned()));
     assert_eq!(of(journal(), Some(other_job()), None).len(), 2);
-    // The last lines are those of the job.
+    // `last` counts the entries of the job only.
     let last = of(journal(), Some(other_job()), Some(1));
-    assert!(table(&last).contains("did not get it"));
+    assert!(table(&last).contains("did not get the job"));
     assert_eq!(of(journal(), None, Some(3)).len(), 3);
 }
 

@@ -176,7 +176,7 @@ async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept(
     assert_eq!(kept.evidence.seen, Some(Log::of(5, 1).note()));
     assert_eq!(kept.evidence.shown, claimed.checkpoint);
     let said = refused(&agent.data).unwrap();
-    assert!(said.contains("NOT believed") && said.contains("now has 4"), "{said}");
+    assert!(said.contains("REJECTED") && said.contains("now has 4"), "{said}");
     // until a log is accepted again
     agent.journal.write(Fact::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
     assert_eq!(refused(&agent.data), None);

@@ -1,4 +1,4 @@
-//! Scripts: in order, with outputs, stopped at the first that fails.
+//! Tests of scripts: their order, their outputs, and the stop at the first failure.
 
 use std::time::{Duration, Instant};
 
@@ -83,19 +83,26 @@ async fn a_cancel_is_confirmed_and_says_whether_force_was_needed() {
 
     let quick = json!([{ "name": "quick", "command": "trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done" }]);
     let (ended, _) = room.job_until(&ask(quick), "ready").await;
-    assert_eq!(ended.unwrap(), Outcome::Succeeded, "it ended well before the cancel could");
+    assert_eq!(
+        ended.unwrap(),
+        Outcome::Succeeded,
+        "the step succeeded before the cancel took effect"
+    );
 }
 
 #[tokio::test]
 async fn what_begins_after_the_cancel_is_asked_to_stop_too() {
     let room = Room::new();
-    // As Terraform does it that is interrupted while it starts the program of a provisioner.
+    // Terraform does this if it is interrupted while it starts the program of a provisioner.
     let late = "trap 'sleep 300 & exit 1' TERM; echo ready; while :; do sleep 0.05; done";
     let began = Instant::now();
     let steps = json!([{ "name": "late", "command": late }]);
     let (ended, heard) = room.job_until(&ask(steps), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
-    assert!(began.elapsed() < Duration::from_millis(room.grace_ms / 2), "it waited for the grace");
+    assert!(
+        began.elapsed() < Duration::from_millis(room.grace_ms / 2),
+        "it waited for the whole grace period"
+    );
     all_gone(heard.children[0]).await;
 }
 
@@ -121,5 +128,5 @@ async fn a_malformed_action_does_nothing_at_all() {
     wrong.kind = JobKind::Plan;
     wrong.inputs = json!({ "component": "web", "steps": [] });
     let (ended, _) = room.job(&wrong).await;
-    assert_eq!(ended.unwrap_err().to_string(), "the plugin action has no plan jobs");
+    assert_eq!(ended.unwrap_err().to_string(), "the plugin action does not support plan jobs");
 }

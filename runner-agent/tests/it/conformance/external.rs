@@ -1,4 +1,4 @@
-//! Executables that break the protocol, or are not who the manifest means.
+//! Tests of plugins that break the protocol, or do not match the manifest.
 
 use std::{
     fs,
@@ -132,7 +132,8 @@ async fn one_that_does_not_listen_is_killed_when_the_grace_is_over() {
 #[tokio::test]
 async fn a_plan_is_not_stale_once_it_is_applied() {
     let room = Room::new();
-    // given a plugin that answers so when it is asked for outputs, whose serial is another by then
+    // given a plugin that reports a stale plan when the runner requests its outputs, because its
+    // serial has changed
     let described = DESCRIBED.replace(r#"["plan"]"#, r#"["plan","apply"]"#);
     let script = r#"
         while read -r line; do
@@ -193,7 +194,7 @@ async fn one_that_was_killed_has_failed_with_the_signal() {
     assert_eq!((reason, signal), (FailureReason::Signal, Some(9)));
 }
 
-/// A plugin that plans, and answers every apply with this error.
+/// Returns a job of a plugin that plans, and responds to every apply with this error.
 fn refusing(room: &Room, code: &str) -> Ask {
     let script = format!(
         r#"while read -r line; do
@@ -223,7 +224,7 @@ async fn an_apply_that_began_is_not_reported_as_refused() {
     let (ended, heard) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
     (ask.kind, ask.plan) = (JobKind::Apply, Some(heard.plan.unwrap().digest));
-    // The server records that a refused job changed nothing; of this one nobody knows.
+    // The server records that a refused job changed nothing. The effects of this job are unknown.
     match room.job(&ask).await.0 {
         Err(PluginError::PluginFailed(why)) => assert_eq!(why, "refused: not this"),
         other => panic!("{other:?}"),

@@ -1,4 +1,4 @@
-//! An apply whose disk fills up: real Terraform on a real file system that is full.
+//! Applies on a full disk, with real Terraform and a real file system.
 
 use std::{
     fs,
@@ -21,11 +21,11 @@ use super::{
 
 const CANARY: &str = "s3cret-canary";
 
-/// A mounted tmpfs of 96 MiB: the reserve of one apply and little more.
+/// Mounted tmpfs of 96 MiB: the reserve of one apply and little more.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None`, with a message, where mounting is not permitted; under CI that is a failure.
+    /// Returns `None` with a message if mounting is not permitted. Under CI that is a failure.
     fn mount() -> Option<Disk> {
         let disk = Disk(tempfile::tempdir().unwrap().keep());
         let mut mount = Command::new("mount");
@@ -40,7 +40,7 @@ impl Disk {
 
     fn fill(&self) -> String {
         let file = self.0.join("fill").display().to_string();
-        // In blocks that get smaller, until not one byte more is taken.
+        // The blocks get smaller until no byte fits any more.
         format!(
             "for size in 1M 4k 1; do dd if=/dev/zero bs=$size of={file} oflag=append conv=notrunc 2>/dev/null; done; true"
         )
@@ -119,7 +119,7 @@ impl Stage {
         self.room.at("state").join("web")
     }
 
-    /// The only rescued state.
+    /// Returns the only rescued state.
     fn rescued(&self) -> PathBuf {
         let store = StateStore::new(&self.room.at("state"), "web");
         let rescued = store.unresolved().unwrap();
@@ -127,8 +127,9 @@ impl Stage {
         rescued.into_iter().next().unwrap()
     }
 
-    /// An apply that could not write its state: it failed, its state is safe, was not logged, and blocks every plan until a
-    /// person restores it; then there is nothing left to do.
+    /// Runs an apply that cannot write its state. The apply must fail. Its state must be rescued,
+    /// must not be logged, and must block every plan until a user restores it. After that a plan
+    /// has no changes.
     async fn loses_nothing(&self, text: &str, inputs: &Value, mut later: Value) {
         let plan = self.plan(inputs).await;
         let (ended, heard) = self.apply(inputs, &plan).await;
@@ -141,7 +142,7 @@ impl Stage {
         assert!(!self.state().join("no-prior-state").exists());
         assert!(!self.state().join("apply-reserve").exists());
 
-        // Whatever the vendor says of the component.
+        // The result does not depend on what the vendor says about the component.
         for present in [false, true] {
             later["present"] = json!(present);
             let why = self.refused_plan(&later).await;
@@ -156,7 +157,7 @@ impl Stage {
         let ask = Ask { inputs: later, ..self.ask.clone() };
         let (ended, heard) = self.room.job(&ask).await;
         assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-        assert!(heard.plan.unwrap().noop, "what exists would be created again");
+        assert!(heard.plan.unwrap().noop, "the plan would create existing resources again");
     }
 }
 
@@ -174,7 +175,7 @@ async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
     let plan = stage.plan(&small).await;
     let (ended, heard) = stage.apply(&small, &plan).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-    // Longer than what is read of a line at once.
+    // Longer than the part of a line that is read at once.
     let text = CANARY.repeat(120_000);
     let inputs = Stage::inputs(&text, &stage.disk.fill(), true);
     stage.loses_nothing(&text, &inputs, inputs.clone()).await;
@@ -186,7 +187,7 @@ async fn no_apply_begins_without_the_reserve_and_its_plan_stays_good() {
     let proof = stage.disk.0.join("began").display().to_string();
     let inputs = Stage::inputs(CANARY, &format!("touch {proof}"), false);
     let plan = stage.plan(&inputs).await;
-    // given a disk that has room for Terraform, but not for the reserve
+    // given a disk with space for Terraform, but not for the reserve
     fs::write(stage.disk.0.join("fill"), vec![1; 50 << 20]).unwrap();
     let (ended, heard) = stage.apply(&inputs, &plan).await;
     let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
@@ -202,7 +203,7 @@ async fn no_apply_begins_without_the_reserve_and_its_plan_stays_good() {
 #[tokio::test]
 async fn a_rescue_that_fails_keeps_everything_and_blocks_every_plan() {
     let Some(stage) = Stage::new() else { return };
-    // given something in the place of the rescued state
+    // given a directory in place of the rescued state
     let obstacle = stage.state().join("errored-$STEAD_EXECUTION.tfstate/x").display().to_string();
     let during = format!("mkdir -p {obstacle}; {}", stage.disk.fill());
     let inputs = Stage::inputs(CANARY, &during, false);

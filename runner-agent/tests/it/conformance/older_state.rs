@@ -1,4 +1,5 @@
-//! A state that is older than what is known, with real Terraform: refused by plan and apply, and taken after a decision.
+//! Tests of a state that is older than the known one, with real Terraform. Plan and apply refuse it
+//! until a user accepts it.
 
 use std::fs;
 
@@ -81,7 +82,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     assert_eq!(older.lineage, newest.lineage);
     assert!(older.serial < newest.serial, "{older:?} {newest:?}");
 
-    // given a plan from the newest state, and a host whose state was restored from a backup since
+    // given a plan of the newest state, and a state that was restored from a backup since
     let (_, planned) = stage.plan("three").await;
     assert_eq!(planned.state, Some(newest.clone()));
     fs::write(&file, &backup).unwrap();
@@ -90,7 +91,8 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
         assert!(why.contains(&serial(&older)) && why.contains(&serial(&newest)), "{why}");
         assert!(why.contains("stead installs accept-state INSTALL web"), "{why}");
     };
-    // then neither plan nor apply takes it, whether the vendor's log or the runner's journal knows the newest one
+    // then plan and apply refuse it, whether the vendor's log or the runner's journal knows the
+    // newest one
     stage.ask.state = Some(log(&newest, None));
     names_both(&refusal(stage.plan("three").await.0));
     let (ended, _) = stage.apply("three", &planned).await;
@@ -98,17 +100,17 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     stage.ask.state = None;
     stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
-    // nor when the vendor says that an older one is the newest, without a decision
+    // also if the vendor says without a decision that an older one is the newest
     stage.ask.state = Some(log(&older, None));
     names_both(&refusal(stage.plan("three").await.0));
 
-    // when a user of the vendor has decided
+    // when a user of the vendor has accepted it
     stage.ask.state = Some(log(&older, Some(1)));
     let (ended, heard) = stage.plan("three").await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
     assert_eq!(heard.accepted.unwrap().decision, 1);
     assert_eq!(heard.state, Some(older.clone()));
-    // then the decision does not hold for another restore
+    // then the decision does not allow another restore
     stage.room.known_state =
         KnownState { newest: newest.clone(), decision: 1, ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
@@ -131,7 +133,7 @@ async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
     let newest = stage.deploy("one").await;
     let dir = stage.room.at("state").join("web");
     let file = dir.join("terraform.tfstate");
-    // given a vendor that omits that the component is there, and a state that is lost or empty
+    // given a vendor that omits that the component exists, and a state that is lost or empty
     fs::remove_file(&file).unwrap();
     for of_the_log in [false, true] {
         for is_empty in [false, true] {
@@ -141,7 +143,7 @@ async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
             stage.ask.state = of_the_log.then(|| log(&newest, None));
             let known = if of_the_log { StateMark::default() } else { newest.clone() };
             stage.room.known_state = KnownState { newest: known, ..KnownState::default() };
-            // when it asks for a plan, then it is refused, also a second time
+            // when the vendor requests a plan, then the runner refuses it, also a second time
             for _ in 0..2 {
                 let why = refusal(stage.plan("one").await.0);
                 let serial = format!("serial {} of lineage", newest.serial);
@@ -151,7 +153,7 @@ async fn a_missing_state_with_a_known_serial_is_never_taken_for_absent() {
         }
         fs::remove_file(&file).unwrap();
     }
-    // when a person at the customer's has decided that nothing exists
+    // when a user of the customer has decided that the component has no resources
     stage.room.known_state = KnownState { nothing: true, ..KnownState::default() };
     let (ended, heard) = stage.plan("one").await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);

@@ -1,4 +1,4 @@
-//! A runner's directories, one job after the other, and a sink that keeps everything.
+//! Directories of a runner for one job after the other, and a sink that records everything.
 
 use std::{
     collections::BTreeMap,
@@ -26,15 +26,15 @@ use ulid::Ulid;
 
 pub struct Room {
     dir: TempDir,
-    /// Where jobs work; the system's temporary directory if absent.
+    /// Parent of the work directories; absent: the system's temporary directory.
     work_root: Option<PathBuf>,
     pub env: BTreeMap<String, String>,
     pub grace_ms: u64,
-    /// What the runner's journal has.
+    /// Known state from the runner's journal.
     pub known_state: KnownState,
 }
 
-/// What to do, but for what is the same for all.
+/// Job, without the fields that are the same for all.
 #[derive(Clone)]
 pub struct Ask {
     pub kind: JobKind,
@@ -45,7 +45,7 @@ pub struct Ask {
     pub state: Option<manifest::KnownState>,
 }
 
-/// All that was said.
+/// Everything that a job reported.
 #[derive(Default)]
 pub struct Heard {
     pub phases: Vec<String>,
@@ -56,16 +56,16 @@ pub struct Heard {
     pub artifact: Option<Artifact>,
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
-    /// What is done when a line has this in it.
+    /// Text, and what happens at a line that contains it.
     pub at: Option<(String, Then)>,
 }
 
 pub enum Then {
     Cancel(Cancel),
     KillTheChild,
-    /// Not at a line: at the beginning of the phase of that name.
+    /// Cancels at the beginning of the phase of that name, and not at a line.
     CancelInPhase(Cancel),
-    /// The children of the phase of that name cannot be journalled.
+    /// Fails to journal the children of the phase of that name.
     LoseTheJournal,
 }
 
@@ -140,7 +140,7 @@ impl Room {
         Room::in_dir(tempfile::tempdir().unwrap(), None)
     }
 
-    /// A room with everything on this disk.
+    /// Returns a test runner with everything on this disk.
     pub fn on(disk: &Path) -> Self {
         Room::in_dir(tempfile::tempdir_in(disk).unwrap(), Some(disk.to_owned()))
     }
@@ -163,7 +163,7 @@ impl Room {
         self.dir.path().join(name)
     }
 
-    /// Put a component's source into the install's layout, as a deploy finds it.
+    /// Stores a component's source in the install's layout, where a deploy reads it.
     pub fn artifact(&self, files: &[(&str, &str)]) -> ArtifactRef {
         let source = tempfile::tempdir().unwrap();
         for (path, content) in files {
@@ -182,7 +182,7 @@ impl Room {
         ArtifactRef { repository: "shop/web".into(), digest, size: tar.len() as u64 }
     }
 
-    /// Install an executable as a plugin; what the manifest has to say of it.
+    /// Installs an executable as a plugin. Returns its reference for the manifest.
     pub fn plugin(&self, name: &str, executable: &Path) -> PluginRef {
         let bytes = fs::read(executable).unwrap();
         let path = self.at("plugins").join(format!("stead-plugin-{name}"));
@@ -195,20 +195,20 @@ impl Room {
         self.run(ask, context, None).await
     }
 
-    /// The same, cancelled when a line with this word is heard.
+    /// Runs a job and cancels it at a line that contains this text.
     pub async fn job_until(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
         let context = self.context(&self.manifest(ask));
         let then = Then::Cancel(context.cancel.clone());
         self.run(ask, context, Some((word.to_owned(), then))).await
     }
 
-    /// The same, its child killed when a line with this word is heard.
+    /// Runs a job and kills its child at a line that contains this text.
     pub async fn job_killed(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
         let context = self.context(&self.manifest(ask));
         self.run(ask, context, Some((word.to_owned(), Then::KillTheChild))).await
     }
 
-    /// The same, cancelled when a phase of this name begins.
+    /// Runs a job and cancels it at the beginning of this phase.
     pub async fn job_cancelled_in(
         &self,
         ask: &Ask,
@@ -219,7 +219,7 @@ impl Room {
         self.run(ask, context, Some((phase.to_owned(), then))).await
     }
 
-    /// The same, where no child of the phase of this name can be journalled.
+    /// Runs a job whose children in this phase cannot be journalled.
     pub async fn job_without_journal_in(
         &self,
         ask: &Ask,
@@ -237,7 +237,7 @@ impl Room {
     ) -> (Result<Outcome, PluginError>, Heard) {
         let mut heard = Heard { at, ..Heard::default() };
         let ended = run(&self.manifest(ask), &context, &mut heard).await;
-        // As the shim does it.
+        // The shim does the same.
         let kept = executions_in_progress(&context.state_dir).unwrap();
         if !kept.contains(&context.execution) {
             fs::remove_dir_all(&context.work_dir).unwrap();
@@ -300,12 +300,12 @@ impl Room {
 }
 
 fn client() -> reqwest::Client {
-    // The first test of a process wins; they all want the same one.
+    // Only the first call of a process succeeds. All tests use the same provider.
     let _first = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::new()
 }
 
-/// Nobody of that process group is alive, soon.
+/// Waits until no process of this group runs.
 pub async fn all_gone(group: u32) {
     for _ in 0..100 {
         if !alive(group) {
@@ -313,10 +313,10 @@ pub async fn all_gone(group: u32) {
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    panic!("somebody of process group {group} is still there");
+    panic!("a process of group {group} still runs");
 }
 
-/// A process that waits for a parent to ask after it is dead enough.
+/// Returns whether a process of this group runs. A zombie does not count.
 fn alive(group: u32) -> bool {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|dir| fs::read_to_string(dir.path().join("stat")).ok());

@@ -1,4 +1,4 @@
-//! Plan, approve, apply; and everything that must not pass for it.
+//! Plan, approve, apply; and applies that must be refused.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -72,7 +72,7 @@ async fn exactly_what_was_approved(stage: &Stage) {
     assert_eq!(stage.brought(&applied).as_deref(), Some("one"));
     assert!(applied.phases.iter().any(|phase| phase == "apply"), "{:?}", applied.phases);
 
-    // Nothing more will be applied: what is there is told by the plan, should the apply not have been heard.
+    // The plan has no changes. It reports the outputs, in case the report of the apply was lost.
     let (ended, told) = stage.room.job(&stage.ask(JobKind::Plan, inputs.clone(), None)).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", told.lines);
     assert_eq!(stage.brought(&told).as_deref(), Some("one"));
@@ -80,7 +80,7 @@ async fn exactly_what_was_approved(stage: &Stage) {
     assert!(again.noop, "{:?}", again.summary);
     assert_eq!((again.add, again.change, again.destroy), (0, 0, 0));
 
-    // An applied plan is spent.
+    // A plan can be applied only once.
     stage.stale(inputs, &plan.digest).await;
 
     let first = stage.plan(stage.inputs("two")).await;
@@ -136,7 +136,7 @@ async fn nothing_else(stage: &Stage) {
     let why = stage.stale(inputs.clone(), &plan.digest).await;
     assert_eq!(why, "this runner has no plan file with that digest");
 
-    // After all that, nothing has been brought.
+    // None of these applies changed anything.
     let (plan, whole) = (stage.plan(inputs).await, plan);
     assert_eq!((plan.add, plan.noop), (whole.add, false));
 }
@@ -147,11 +147,11 @@ async fn stops_when_asked(stage: &Stage, slow: Value) {
     let (ended, heard) = stage.room.job_until(&ask, stage.subject.in_the_middle).await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
     assert!(heard.outputs.is_none());
-    // What was done before is in the state, so this plan is not applied twice.
+    // The state has the changes before the stop, so this plan cannot be applied again.
     stage.stale(slow, &plan.digest).await;
 }
 
-/// A runner that took the place of a lost one has nothing of what the vendor knows to be there.
+/// A runner that replaced a lost one has no state of the components that the vendor knows.
 async fn nothing_without_its_state(stage: &Stage) {
     let inputs = stage.inputs("one");
     let plan = stage.plan(inputs.clone()).await;
@@ -161,7 +161,7 @@ async fn nothing_without_its_state(stage: &Stage) {
     let (state, kept) = (stage.room.at("state"), stage.room.at("kept"));
     fs::rename(&state, &kept).unwrap();
     fs::create_dir(&state).unwrap();
-    // A second time, too: the first one made the directory.
+    // The second attempt is refused too, although the first one created the directory.
     for inputs in there.iter().chain(&there) {
         let (ended, heard) = stage.room.job(&stage.ask(JobKind::Plan, inputs.clone(), None)).await;
         let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
@@ -177,7 +177,7 @@ async fn nothing_without_its_state(stage: &Stage) {
     assert!(removal.destroy >= 1, "{removal:?}");
 }
 
-/// An apply whose program was never started blocks nothing, also if the component has no state yet.
+/// An apply whose program never started blocks nothing, even if the component has no state yet.
 #[tokio::test]
 async fn an_apply_of_terraform_that_was_never_started_blocks_nothing() {
     let mut room = Room::new();
@@ -199,7 +199,8 @@ async fn an_apply_of_terraform_that_was_never_started_blocks_nothing() {
     assert_eq!(stage.brought(&applied).as_deref(), Some("one"));
 }
 
-/// Kill -9 of the child in the middle: its state may look untouched, the plan is spent all the same.
+/// Kills the child during an apply. Its state may look unchanged, but its plan cannot be applied
+/// again.
 async fn is_not_applied_twice(stage: &Stage, slow: Value) {
     let plan = stage.plan(slow.clone()).await;
     let ask = stage.ask(JobKind::Apply, slow.clone(), Some(plan.digest.clone()));
@@ -260,7 +261,7 @@ async fn an_external_plugin_applies_exactly_what_was_approved() {
     let stage = Stage { room, subject };
     exactly_what_was_approved(&stage).await;
     let ledger = stage.room.at("ledger");
-    // Two made, one changed, two removed: each effect once.
+    // Two files created, one changed, two removed: each effect happened once.
     assert_eq!(fs::read_to_string(ledger).unwrap().lines().count(), 5);
 }
 
@@ -307,7 +308,7 @@ async fn what_has_nothing_to_bring_needs_no_state() {
     assert!(stage.plan(nothing("apply", true)).await.noop);
     assert!(stage.plan(nothing("destroy", true)).await.noop);
 
-    // From the first apply on there is a state that can be lost.
+    // After the first apply there is a state that can be lost.
     let mut inputs = stage.inputs("one");
     inputs["present"] = json!(true);
     let plan = stage.plan(inputs.clone()).await;

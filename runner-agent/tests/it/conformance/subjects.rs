@@ -1,4 +1,4 @@
-//! Who goes through the scenario.
+//! Plugins that run the scenario.
 
 use std::{
     path::PathBuf,
@@ -10,18 +10,18 @@ use serde_json::{Map, Value, json};
 
 use super::room::Room;
 
-/// A plugin with something to plan; `text` is what a deploy brings into the account.
+/// Plugin with a component. `text` is the value that a deploy sets.
 pub struct Subject {
     pub plugin: PluginRef,
     pub artifact: ArtifactRef,
     pub inputs: fn(&str) -> Value,
-    /// What the outputs say was brought.
+    /// Returns the deployed value from the outputs.
     pub brought: fn(&Map<String, Value>) -> Option<String>,
-    /// Said in the middle of an apply that takes long.
+    /// Text in the output of a slow apply before its end.
     pub in_the_middle: &'static str,
 }
 
-/// Terraform for real, or a loud skip; under CI there is no skip.
+/// Returns real Terraform, or `None` with a message. Under CI a missing Terraform is a failure.
 pub fn terraform(room: &mut Room) -> Option<Subject> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_there = |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
@@ -69,7 +69,7 @@ output "password" {
 }
 "#;
 
-/// The example plugin, built.
+/// Returns the example plugin, after building it.
 pub fn files(room: &mut Room) -> Subject {
     room.env.insert("STEAD_FILES_ROOT".into(), room.at("account").display().to_string());
     room.env.insert("STEAD_LEDGER".into(), room.at("ledger").display().to_string());
@@ -86,7 +86,7 @@ pub fn files(room: &mut Room) -> Subject {
     }
 }
 
-/// `stead-plugin-files` from this workspace, in the profile of this test.
+/// Builds `stead-plugin-files` of this workspace in the profile of this test.
 fn files_binary() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile_dir = test.parent().unwrap().parent().unwrap();

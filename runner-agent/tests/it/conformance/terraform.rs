@@ -1,4 +1,4 @@
-//! What is peculiar to Terraform: its tool, its state file, its sensitive outputs, its backend.
+//! Tests of Terraform's specifics: its tool, its state file, its sensitive outputs, its backend.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -55,8 +55,8 @@ async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
     assert_eq!(fs::metadata(state).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// A text fits a bool and a number, as every variable of an app is a text; it never becomes a list, and
-/// one that looks like an expression is none. A file of the app has the last word.
+/// Every variable of an app is a text. Terraform converts it to a bool or a number, but not to a
+/// list, and does not evaluate it as an expression. A variables file of the app takes precedence.
 #[tokio::test]
 async fn variables_reach_the_module_as_json_and_then_the_files() {
     let mut room = Room::new();
@@ -97,7 +97,7 @@ output "seen" {
     ask.inputs["var_files"] = json!([]);
     let (ended, refused) = room.job(&ask).await;
     assert!(matches!(ended, Ok(Outcome::Failed { .. })), "{:?}", refused.lines);
-    // Terraform breaks its lines where its terminal would.
+    // Terraform wraps its lines at the width of its terminal.
     assert!(refused.has("of string required"), "{:?}", refused.lines);
 }
 
@@ -181,13 +181,13 @@ async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
     }
 }
 
-/// With a provider that is not built in, from where the customer's configuration says.
+/// Uses a provider that is not built in, from the source in the customer's configuration.
 #[tokio::test]
 async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
     let mut room = Room::new();
     let Some(subject) = terraform(&mut room) else { return };
     let Some(config) = mirror(&room) else {
-        assert!(std::env::var_os("CI").is_none(), "CI must say where providers are");
+        assert!(std::env::var_os("CI").is_none(), "CI must configure a mirror of providers");
         eprintln!("SKIPPED: TF_CLI_CONFIG_FILE names no mirror of providers");
         return;
     };
@@ -222,7 +222,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
     assert_eq!(refusal, "the plan is stale: the plan on this runner is not the approved one");
 }
 
-/// The configuration of whoever runs the tests, or one for Terraform's own directory.
+/// Returns the configuration of the test environment, or one with Terraform's own plugin directory.
 fn mirror(room: &Room) -> Option<String> {
     let named = std::env::var("TF_CLI_CONFIG_FILE");
     if let Some(config) = named.ok().filter(|path| std::path::Path::new(path).is_file()) {

@@ -1,12 +1,14 @@
-//! Everything that descends from a job ends with it, also what left its process group and its session.
+//! Tests that every descendant of a job ends with it, also outside its process group and its
+//! session.
 use super::*;
 
-/// A process in a session of its own, whose parents have ended, without the job's environment.
+/// Returns a script that starts a process in its own session, whose parents have ended, without the
+/// job's environment.
 fn detached(script: &str) -> String {
     format!("(env -i PATH=\"$PATH\" setsid sh -c '{script}' &)")
 }
 
-/// A script that prints the pid of the process that runs it, and ignores what asks it to stop.
+/// Script that prints the pid of its process and ignores the stop signals.
 const STUBBORN: &str = r#"trap "" TERM INT HUP; echo $$; while :; do sleep 0.1; done"#;
 
 fn first_pid(run: &Run) -> Process {
@@ -57,7 +59,7 @@ fn a_detached_process_gets_the_grace_period_to_save_its_work() {
 fn a_program_gets_its_grace_period_although_the_shell_that_runs_it_has_ended() {
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
-    // The shell ends at the signal, and the program that it waits for saves what it has.
+    // The shell ends at the signal. The program that it waits for saves its work.
     let save =
         r#"trap "sleep 1; echo saved > $0; exit" TERM; echo ready; while :; do sleep 0.1; done"#;
     let script = format!("sh -c '{save}' {}; true", saved.display());
@@ -95,7 +97,7 @@ fn a_detached_process_that_ignores_signals_is_killed_when_the_customer_stops_job
 
 #[test]
 fn processes_that_start_others_while_they_are_killed_end_too() {
-    // Each round leaves a new detached process, and the one before ends.
+    // Each round starts a detached process, and the previous one ends.
     let chain =
         r#"trap "" TERM; [ "$1" = 400 ] && exit; sleep 0.01; setsid sh "$0" $(($1 + 1)) & exit"#;
     let script = format!(
@@ -110,7 +112,7 @@ fn processes_that_start_others_while_they_are_killed_end_too() {
     assert!(found.stdout.is_empty(), "{}", String::from_utf8_lossy(&found.stdout));
 }
 
-/// `sudo` and its like take a process out of the user's reach.
+/// `sudo` and similar programs start processes that the user cannot signal.
 #[test]
 fn a_process_that_cannot_be_ended_is_named_in_the_result() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -124,7 +126,7 @@ fn a_process_that_cannot_be_ended_is_named_in_the_result() {
     if chown(dir.path(), Some(nobody), Some(nobody)).is_err()
         || !fs::exists("/usr/bin/setpriv").unwrap()
     {
-        return skip("needs root and setpriv, to start what this user may not end");
+        return skip("needs root and setpriv, to start a process that this user cannot end");
     }
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let (runner, setpriv) =

@@ -1,7 +1,8 @@
-//! Values that scripts hand in to be redacted: also after an upgrade, and never shown if that fails.
+//! Tests of values that scripts register for redaction: after an upgrade, and with output that is
+//! withheld on a failure.
 use super::{mount::Mount, *};
 
-/// A copy of the program, as an upgrade replaces it.
+/// Returns a copy of the program, which an upgrade can replace.
 fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("stead-runner");
@@ -9,7 +10,7 @@ fn installed() -> (tempfile::TempDir, std::path::PathBuf) {
     (dir, program)
 }
 
-/// A script that waits until the test has changed something.
+/// Returns a script that first waits until the test has changed something.
 fn after(change: &str, script: &str) -> String {
     format!("echo ready; until [ -e \"$HOME/go\" ]; do sleep 0.1; done; {change} {script}")
 }
@@ -27,7 +28,7 @@ fn assert_withheld(run: &mut Run) {
     assert_eq!(last.outcome, Outcome::Failed, "{:?}", run.records());
     assert!(last.detail.contains("withheld"), "{}", last.detail);
     assert!(!run.lines().iter().any(|line| line.contains("it is")), "{:?}", run.lines());
-    // The script file and the output file went with the work directory.
+    // The script file and the output file were in the work directory, which is removed.
     assert!(!run.everything().contains("born-42-here"), "the value was left on the disk");
     let says = |record: &LogRecord| record.s == LogStream::Shim && record.m.contains("is withheld");
     assert!(run.records().iter().any(says), "{:?}", run.records());
@@ -54,7 +55,8 @@ fn a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs() {
 #[test]
 fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
     let (dir, program) = installed();
-    // The agent starts its shims from what runs; here a program that waits while its file is removed.
+    // The agent starts its shims from the running program. Here a shell removes the file of the
+    // program before it starts it.
     let script = format!(
         "exec 3< {program}; rm {program}; exec /proc/self/fd/3 \"$@\"",
         program = program.display()
@@ -76,8 +78,9 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
 
 #[test]
 fn output_is_withheld_once_a_value_could_not_be_handed_in() {
-    // the shim does not listen any more; the helper is gone; the value is too long, too short, or no text; it comes as an
-    // argument; the process is killed before it has it, or can open no file
+    // Cases: the shim no longer listens; the helper is missing; the value is too long, too short,
+    // or not text; the value is an argument; the process is killed before it has the value, or can
+    // open no file.
     let change = [
         r#"rm "$STEAD_REDACT_SOCKET";"#,
         r#"rm "$STEAD_RUNNER";"#,
@@ -96,7 +99,7 @@ fn output_is_withheld_once_a_value_could_not_be_handed_in() {
     }
 }
 
-/// Runs the script with a tmpfs of these options as the directory that `part` of the data directory is.
+/// Runs the script with a tmpfs of these options on the directory that `part` returns.
 fn start_on(
     options: &str,
     script: &str,
@@ -174,7 +177,7 @@ fn a_script_may_wait_for_its_value_longer_than_the_shim_waits_for_its_bytes() {
 #[test]
 fn a_value_that_does_not_arrive_whole_withholds_the_output() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|out| out.status.success()) {
-        return skip("needs python3, to hand in half a value");
+        return skip("needs python3, to send half a value");
     }
     let half = r#"python3 -c "
 import os, socket

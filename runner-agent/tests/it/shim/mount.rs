@@ -1,11 +1,11 @@
-//! Filesystems of their own for a part of the data directory.
+//! Separate file systems for parts of the data directory.
 use super::*;
 
-/// A mounted tmpfs; unmounted at the end.
+/// Mounted tmpfs, which is unmounted at the end.
 pub struct Mount(std::path::PathBuf);
 
 impl Mount {
-    /// `None`, with a message, where mounting is not permitted; under CI that is a failure.
+    /// Returns `None` with a message if mounting is not permitted. Under CI that is a failure.
     pub fn at(path: &std::path::Path, options: &str) -> Option<Mount> {
         let mounted = mount(path, options);
         if !mounted {
@@ -14,12 +14,12 @@ impl Mount {
         mounted.then(|| Mount(path.to_owned()))
     }
 
-    /// Changes its options.
+    /// Changes the mount options.
     pub fn again(&self, options: &str) {
         assert!(mount(&self.0, &format!("remount,{options}")));
     }
 
-    /// Makes files until no other one can be made.
+    /// Creates files until no more can be created.
     pub fn fill(&self) {
         let full = (0..10_000)
             .find_map(|number| fs::File::create(self.0.join(format!("filled-{number}"))).err());
