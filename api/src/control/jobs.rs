@@ -92,7 +92,7 @@ pub async fn resolve(
     Ask { call, .. }: Ask,
     extract::Json(body): extract::Json<Resolve>,
 ) -> Answer<Done> {
-    let Resolve { execution, resolution, reason } = request;
+    let Resolve { execution, resolution, reason } = body;
     let verdict = match resolution {
         ResolveAs::Succeeded => Resolution::Succeeded,
         ResolveAs::Failed => Resolution::Failed,

@@ -369,7 +369,7 @@ mod tests {
         assert!(matches!(three, Err(LogError::Busy)), "{three:?}");
         assert_eq!(stream.tip.lock().await.as_ref().map(|tip| tip.have), Some(have));
         let problem = crate::problem::Problem::from(LogError::Quota);
-        assert_eq!((problem.code.status(), problem.code.word()), (507, "log_quota_exceeded"));
+        assert_eq!((problem.code.status(), problem.code.as_str()), (507, "log_quota_exceeded"));
     }
 
     #[tokio::test]
