@@ -14,7 +14,10 @@ use domain::{
         AppId, ExecutionId, InstallId, JobId, PrincipalId, RunId, RunnerId, SessionId, StepId,
         TokenId,
     },
-    job::{Ending, Job, JobClass, JobCommand, JobKind, Origin, Proof, Report, SealedLog, Work},
+    job::{
+        ExecutionResult, Job, JobClass, JobCommand, JobKind, LossReason, Origin, Report, SealedLog,
+        Work,
+    },
 };
 use event_log::EventLog;
 use projections::{
@@ -79,7 +82,7 @@ async fn a_job_waits_in_the_queue_of_its_install_until_somebody_takes_it() {
     assert_eq!(job_queue::waiting(pool, mine, 10).await.unwrap(), []);
     assert_eq!(job_queue::all_held(pool).await.unwrap()[0].execution, Some(A));
 
-    let lost = JobCommand::DeclareLost { execution: A, proof: Proof::NeverSpawned };
+    let lost = JobCommand::DeclareLost { execution: A, loss_reason: LossReason::NeverSpawned };
     tell::<Job>(&log, JOB, now, lost).await;
     let again = job_queue::all_waiting(pool).await.unwrap();
     assert_eq!((again[0].attempt, again[0].position, again[0].execution), (2, 3, None));
@@ -118,8 +121,8 @@ async fn every_wait_has_an_end() {
     asked.sort_by_key(|timer| timer.kind() == "cancel_confirmation");
     assert_eq!(asked, both);
 
-    let ending = Ending::Cancelled { forced: false, not_ended: vec![] };
-    tell::<Job>(&log, JOB, now, report(1, Report::Finished(ending))).await;
+    let result = ExecutionResult::Cancelled { forced: false, not_ended: vec![] };
+    tell::<Job>(&log, JOB, now, report(1, Report::Finished(result))).await;
     assert_eq!(due().await, [Timer::LogSeal { job: JOB, execution: A }]);
     let sealed = SealedLog {
         execution: A,
@@ -142,15 +145,15 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     tell::<Job>(&log, JOB, now, claim(A)).await;
     tell::<Job>(&log, JOB, now, report(1, Report::Started)).await;
     tell::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
-    let gone = Proof::RunnerRestartedWithoutIt;
-    tell::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, proof: gone }).await;
+    let gone = LossReason::ExecutionNotInJournal;
+    tell::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: gone }).await;
     tell::<Job>(&log, JOB, now, claim(b)).await;
     views.wait_for(log.position(), LONG).await.unwrap();
 
     let row = jobs::job(&database.pool, JOB).await.unwrap().unwrap();
     assert_eq!((row.state, row.install()), (JobState::Claimed, Some(INSTALL)));
     let lost = &row.attempts[0];
-    assert_eq!((lost.execution, lost.proof, lost.attempt), (A, Some(gone), 1));
+    assert_eq!((lost.execution, lost.loss_reason, lost.attempt), (A, Some(gone), 1));
     assert_eq!(lost.phases[0].0, "init");
     assert!(lost.ended_at.is_some() && lost.started_at.is_some());
     assert_eq!(row.held().map(|held| (held.execution, held.claimed_position)), Some((b, 6)));

@@ -9,7 +9,7 @@ use domain::{
     digest::Digest,
     ids::*,
     install::InstallEvent,
-    job::{JobClass, JobEvent, JobKind, Origin, Proof, Work},
+    job::{JobClass, JobEvent, JobKind, LossReason, Origin, Work},
     run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
     runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
@@ -301,7 +301,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
 
     let execution = ExecutionId(Ulid(11));
     let gone = JobEvent::Disconnected { execution };
-    let doubt = JobEvent::OutcomeUnknown { execution, proof: Proof::DeadlinePassed };
+    let doubt = JobEvent::OutcomeUnknown { execution, loss_reason: LossReason::DeadlinePassed };
     assert_eq!(on(of_job(&job(vec![claimed(), gone]), Some(awaited(&active)), 0)), Some("runner"));
     assert_eq!(
         on(of_job(&job(vec![claimed(), doubt]), Some(awaited(&active)), 0)),

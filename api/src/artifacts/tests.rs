@@ -2,7 +2,7 @@
 use domain::{
     digest::Digest,
     ids::{ExecutionId, SessionId},
-    job::{JobCommand, JobKind, Proof},
+    job::{JobCommand, JobKind, LossReason},
 };
 use reqwest::{Method, RequestBuilder, StatusCode, header};
 use schemas::manifest::ArtifactRef;
@@ -137,7 +137,7 @@ async fn a_stale_execution_is_told_so() {
     let claim_id = "again".to_string();
     let next = ExecutionId(Ulid::new());
     let commands = vec![
-        JobCommand::DeclareLost { execution, proof: Proof::NeverSpawned },
+        JobCommand::DeclareLost { execution, loss_reason: LossReason::NeverSpawned },
         JobCommand::Claim { execution: next, runner, session, claim_id },
     ];
     tell(started.app(), build.job, commands).await;

@@ -1,6 +1,6 @@
 //! `/v1/jobs`: units of work for runners.
 use axum::{Json, extract::State};
-use domain::{ids::JobId, job::Verdict};
+use domain::{ids::JobId, job::Resolution};
 use projections::views::jobs as views;
 use schemas::control::{
     Done, Page,
@@ -94,9 +94,9 @@ pub async fn resolve(
 ) -> Answer<Done> {
     let Resolve { execution, verdict, reason } = ask;
     let verdict = match verdict {
-        wire::Verdict::Succeeded => Verdict::Succeeded,
-        wire::Verdict::Failed => Verdict::Failed,
-        wire::Verdict::Retry => Verdict::Retry,
+        wire::Verdict::Succeeded => Resolution::Succeeded,
+        wire::Verdict::Failed => Resolution::Failed,
+        wire::Verdict::Retry => Resolution::Retry,
     };
     let reason = required(&reason)?;
     Ok(Json(done(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))

@@ -4,7 +4,7 @@ use std::time::Duration;
 use domain::{
     decider::Timestamp,
     ids::{ExecutionId, JobId, RunnerId},
-    job::{Contact, JobClass, JobCommand, Proof, State},
+    job::{Contact, JobClass, JobCommand, LossReason, State},
 };
 use event_log::SessionGuard;
 
@@ -94,8 +94,12 @@ fn silence(tracked: &Tracked, now: Moment, timing: &Timing) -> Option<JobCommand
     let execution = held.id;
     Some(match edge(silence, timing)? {
         Edge::Disconnected => JobCommand::Disconnect { execution },
-        Edge::SilentTooLong => JobCommand::DeclareLost { execution, proof: Proof::SilentTooLong },
-        Edge::DeadlinePassed => JobCommand::DeclareLost { execution, proof: Proof::DeadlinePassed },
+        Edge::SilentTooLong => {
+            JobCommand::DeclareLost { execution, loss_reason: LossReason::Disconnected }
+        }
+        Edge::DeadlinePassed => {
+            JobCommand::DeclareLost { execution, loss_reason: LossReason::DeadlinePassed }
+        }
     })
 }
 
@@ -237,8 +241,8 @@ mod tests {
         // but when the hour and the time to stop have really passed, it is
         advance(Duration::from_secs(HOUR + 600)).await;
         dispatch.touch_execution(RUNNER, JOB, EXECUTION);
-        let (execution, proof) = (EXECUTION, Proof::DeadlinePassed);
-        assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, proof }]);
+        let (execution, loss_reason) = (EXECUTION, LossReason::DeadlinePassed);
+        assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
         // and a clock that is set back only waits
         clock.store(0, SeqCst);
         assert_eq!(said(&dispatch), []);

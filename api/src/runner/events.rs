@@ -169,8 +169,8 @@ async fn heard(
             if let Err(refused) = unit.ask::<Job>(job, command).await? {
                 // How it ended is kept, also when it comes too late to count.
                 let noted = match report {
-                    Said::Finished(ending) => {
-                        let late = JobCommand::NoteLateResult { execution, seq, ending, signed };
+                    Said::Finished(result) => {
+                        let late = JobCommand::NoteLateResult { execution, seq, result, signed };
                         unit.ask::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
                     }
                     Said::Started

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
-    job::{Job, JobCommand, Proof, State},
+    job::{Job, JobCommand, LossReason, State},
 };
 use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
 
@@ -24,8 +24,8 @@ pub async fn resume(
     for entry in journal {
         let job = app.engine.log().reload::<Job>(&entry.job.to_string()).await?.state;
         let decision = decide(&job, runner.id, entry, same_journal);
-        if let Some((execution, proof)) = decision.lost {
-            lose(app, runner, entry.job, execution, proof).await?;
+        if let Some((execution, loss_reason)) = decision.lost {
+            lose(app, runner, entry.job, execution, loss_reason).await?;
         }
         named.insert(entry.job);
         let (job, execution) = (entry.job, decision.execution.or(entry.execution));
@@ -33,7 +33,7 @@ pub async fn resume(
     }
     for (job, execution) in held(app, runner.id, session) {
         if !named.contains(&job) {
-            lose(app, runner, job, execution, Proof::RunnerRestartedWithoutIt).await?;
+            lose(app, runner, job, execution, LossReason::ExecutionNotInJournal).await?;
         }
     }
     Ok(answers)
@@ -44,7 +44,7 @@ pub async fn resume(
 struct Decision {
     action: ResumeAction,
     execution: Option<ExecutionId>,
-    lost: Option<(ExecutionId, Proof)>,
+    lost: Option<(ExecutionId, LossReason)>,
 }
 
 fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool) -> Decision {
@@ -59,18 +59,18 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
             if owes_log(job, entry) { ResumeAction::Report } else { ResumeAction::Abandon };
         return Decision { action, execution: None, lost: None };
     };
-    let (action, proof) = match entry.state {
+    let (action, loss_reason) = match entry.state {
         ExecutionState::Alive => (ResumeAction::Resume, None),
         ExecutionState::Exited => (ResumeAction::Report, None),
         // Only the journal of the claim can prove that there was no child.
         ExecutionState::NeverSpawned if same_journal && !current.started => {
-            (ResumeAction::Abandon, Some(Proof::NeverSpawned))
+            (ResumeAction::Abandon, Some(LossReason::NeverSpawned))
         }
         ExecutionState::NeverSpawned | ExecutionState::Unknown => {
-            (ResumeAction::Abandon, Some(Proof::RunnerRestartedWithoutIt))
+            (ResumeAction::Abandon, Some(LossReason::ExecutionNotInJournal))
         }
     };
-    let lost = proof.map(|proof| (current.id, proof));
+    let lost = loss_reason.map(|loss_reason| (current.id, loss_reason));
     Decision { action, execution: Some(current.id), lost }
 }
 
@@ -105,14 +105,16 @@ async fn lose(
     runner: &Runner,
     job: JobId,
     execution: ExecutionId,
-    proof: Proof,
+    loss_reason: LossReason,
 ) -> Result<(), Problem> {
     tracing::warn!(job.id = %job, execution.id = %execution, "{} is back without {execution} of {job}", runner.id);
     let call = caller::call(runner, "/runner/v1/sessions");
     let lost = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             // It may have reported, or been given up, a moment ago: then there is nothing to lose.
-            unit.ask::<Job>(job, JobCommand::DeclareLost { execution, proof }).await.map(|_| ())
+            unit.ask::<Job>(job, JobCommand::DeclareLost { execution, loss_reason })
+                .await
+                .map(|_| ())
         })
     });
     lost.await.map(|_| ()).map_err(caller::again)
@@ -152,9 +154,9 @@ mod tests {
         JournalEntry { job, execution, claim_id: "c".into(), state, log_len: 0, exit: None }
     }
 
-    fn decided(job: &Job, entry: &JournalEntry) -> (ResumeAction, Option<Proof>) {
+    fn decided(job: &Job, entry: &JournalEntry) -> (ResumeAction, Option<LossReason>) {
         let decision = decide(job, RunnerId(Ulid(1)), entry, true);
-        (decision.action, decision.lost.map(|(_, proof)| proof))
+        (decision.action, decision.lost.map(|(_, loss_reason)| loss_reason))
     }
 
     #[test]
@@ -166,9 +168,9 @@ mod tests {
 
     #[test]
     fn a_child_that_nobody_can_speak_for_is_lost() {
-        let proof = Some(Proof::RunnerRestartedWithoutIt);
+        let loss_reason = Some(LossReason::ExecutionNotInJournal);
         let unknown = entry(ExecutionState::Unknown);
-        assert_eq!(decided(&running(), &unknown), (ResumeAction::Abandon, proof));
+        assert_eq!(decided(&running(), &unknown), (ResumeAction::Abandon, loss_reason));
     }
 
     #[test]
@@ -176,11 +178,15 @@ mod tests {
         let claimed = Execution { started: false, ..execution() };
         let claimed = Job { state: State::Claimed(claimed), ..Job::default() };
         let never = JournalEntry { execution: None, ..entry(ExecutionState::NeverSpawned) };
-        assert_eq!(decided(&claimed, &never).1, Some(Proof::NeverSpawned));
-        let (runner, proof) = (RunnerId(Ulid(1)), Proof::RunnerRestartedWithoutIt);
+        assert_eq!(decided(&claimed, &never).1, Some(LossReason::NeverSpawned));
+        let (runner, loss_reason) = (RunnerId(Ulid(1)), LossReason::ExecutionNotInJournal);
         let other = decide(&claimed, runner, &never, false);
-        assert_eq!(other.lost.map(|(_, proof)| proof), Some(proof), "another journal");
-        assert_eq!(decided(&running(), &never).1, Some(proof), "it has started");
+        assert_eq!(
+            other.lost.map(|(_, loss_reason)| loss_reason),
+            Some(loss_reason),
+            "another journal"
+        );
+        assert_eq!(decided(&running(), &never).1, Some(loss_reason), "it has started");
     }
 
     #[test]

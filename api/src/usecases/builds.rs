@@ -42,7 +42,7 @@ pub async fn give_up(
     let detail = shortened(detail);
     app.engine
         .transact(call, move |unit| {
-            let (reason, detail) = (BuildFailure::NotComposed, detail.clone());
+            let (reason, detail) = (BuildFailure::RenderFailed, detail.clone());
             async move {
                 unit.tell::<Build>(build, BuildCommand::Fail { reason, detail }).await.map(|_| ())
             }

@@ -1,7 +1,7 @@
 //! Jobs: cancelled, resolved.
 use domain::{
     ids::{ExecutionId, JobId},
-    job::{Job, JobCommand, Verdict},
+    job::{Job, JobCommand, Resolution},
 };
 use futures::FutureExt as _;
 
@@ -30,7 +30,7 @@ pub async fn resolve(
     call: &Call,
     job: JobId,
     execution: ExecutionId,
-    verdict: Verdict,
+    verdict: Resolution,
     reason: String,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();

@@ -76,7 +76,7 @@ pub async fn give_up(
                 let is_wanted = unit.load::<Run>(run).await?.next().contains(&next);
                 match next {
                     Next::Start(step) | Next::Apply(step) if is_wanted => {
-                        fail(unit, run, step, StepFailure::NotComposed, detail).await?;
+                        fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
                     // The job hears of the cancel with its next chance, or ends by itself.
                     Next::Start(_) | Next::Apply(_) | Next::CancelJob(_) => {}
@@ -120,7 +120,7 @@ async fn start(
 ) -> Result<(), Problem> {
     let id = step.spec.step;
     if let Some(detail) = compose::step::lacks_plugin(app, unit, run, step).await? {
-        return fail(unit, run, id, StepFailure::NotComposed, detail).await;
+        return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
     let artifact = match built(unit, &step.spec.target).await? {
         Built::Yes(artifact) => Some(artifact),
@@ -149,7 +149,7 @@ async fn start(
             unit.tell::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
             Ok(())
         }
-        Err(detail) => fail(unit, run, id, StepFailure::NotComposed, detail).await,
+        Err(detail) => fail(unit, run, id, StepFailure::RenderFailed, detail).await,
     }
 }
 
@@ -179,7 +179,7 @@ async fn apply(
             }
             Ok(())
         }
-        Err(detail) => fail(unit, run, id, StepFailure::NotComposed, detail).await,
+        Err(detail) => fail(unit, run, id, StepFailure::RenderFailed, detail).await,
     }
 }
 

@@ -77,6 +77,19 @@ pub enum BuildFailure {
     JobLost,
     /// The work ended well, and made nothing.
     NoArtifact,
-    /// What the work needs could not be put together.
-    NotComposed,
+    /// The manifest cannot be rendered.
+    RenderFailed,
+}
+
+impl BuildFailure {
+    /// Text for users.
+    pub fn text(self) -> &'static str {
+        match self {
+            BuildFailure::JobFailed => "job failed",
+            BuildFailure::JobCancelled => "job cancelled",
+            BuildFailure::JobLost => "job lost",
+            BuildFailure::NoArtifact => "the job pushed no artifact",
+            BuildFailure::RenderFailed => "cannot build",
+        }
+    }
 }

@@ -48,12 +48,12 @@ pub enum JobCommand {
         /// Whose runner.
         execution: ExecutionId,
     },
-    /// Give up on an execution.
+    /// Give up an execution.
     DeclareLost {
-        /// Which.
+        /// The execution.
         execution: ExecutionId,
-        /// Why.
-        proof: Proof,
+        /// Reason to give it up.
+        loss_reason: LossReason,
     },
     /// Say what became of an execution whose outcome nobody knows.
     Resolve {
@@ -62,7 +62,7 @@ pub enum JobCommand {
         /// Who says so.
         by: Actor,
         /// What became of it.
-        verdict: Verdict,
+        verdict: Resolution,
         /// Why.
         reason: String,
     },
@@ -101,7 +101,7 @@ pub enum JobCommand {
         /// The place of this report among those of its execution.
         seq: u64,
         /// What it says.
-        ending: Ending,
+        result: ExecutionResult,
         /// Its signature, if it has signed it.
         signed: Option<Signed>,
     },
@@ -132,12 +132,12 @@ pub enum Report {
     /// What a build made.
     Artifact(Artifact),
     /// It is over.
-    Finished(Ending),
+    Finished(ExecutionResult),
 }
 
-/// How the runner says that it ended.
+/// Result of an execution, as its runner reports it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Ending {
+pub enum ExecutionResult {
     /// It did what it was for.
     Succeeded {
         /// Of the child, where there was one.
@@ -167,41 +167,41 @@ pub enum Ending {
     },
 }
 
-/// Why the server gives up on an execution.
+/// Reason to give up an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Proof {
-    /// The runner is back, and knows nothing of it.
-    RunnerRestartedWithoutIt,
-    /// It had to be over by now.
+pub enum LossReason {
+    /// The runner reconnected, and its journal does not have the execution.
+    ExecutionNotInJournal,
+    /// The deadline passed.
     DeadlinePassed,
-    /// No word for longer than safe work is waited for.
-    SilentTooLong,
-    /// The runner's own journal shows that the claim never led to a child.
+    /// The runner was disconnected for longer than the server waits for pure work.
+    Disconnected,
+    /// The runner's journal proves that it started no process for the claim.
     NeverSpawned,
 }
 
-/// What somebody makes of an unknown outcome.
+/// Manual resolution of an unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// It did what it was for.
+pub enum Resolution {
+    /// The work is done.
     Succeeded,
-    /// It did not.
+    /// The work is not done.
     Failed,
-    /// It is to be done again.
+    /// The work is repeated.
     Retry,
 }
 
-impl Verdict {
+impl Resolution {
     /// The outcome it leads to; none when the work is to be done again.
     pub fn outcome(self) -> Option<Outcome> {
         match self {
-            Verdict::Succeeded => Some(Outcome::Succeeded),
-            Verdict::Failed => Some(Outcome::Failed),
-            Verdict::Retry => None,
+            Resolution::Succeeded => Some(Outcome::Succeeded),
+            Resolution::Failed => Some(Outcome::Failed),
+            Resolution::Retry => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, Outcome, PlanReport, Proof, SealedLog, Signed, Verdict, Work};
+use super::{FailureReason, LossReason, Outcome, PlanReport, Resolution, SealedLog, Signed, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -99,22 +99,22 @@ pub enum JobEvent {
         /// Which attempt.
         execution: ExecutionId,
     },
-    /// It waits for a runner again. Without proof when a verdict asked for it.
+    /// It waits for a runner again. Without a loss reason after a manual resolution.
     Requeued {
         /// The attempt that is over.
         execution: ExecutionId,
         /// The attempt to come.
         attempt: u32,
-        /// Why it is over.
+        /// Reason to give up the former attempt.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        proof: Option<Proof>,
+        loss_reason: Option<LossReason>,
     },
     /// Nobody can say what became of it, and somebody must decide.
     OutcomeUnknown {
         /// Which attempt.
         execution: ExecutionId,
-        /// Why nobody can say.
-        proof: Proof,
+        /// Reason to give up the attempt.
+        loss_reason: LossReason,
     },
     /// Who decided and why; what follows from it is the next event.
     OutcomeResolved {
@@ -123,7 +123,7 @@ pub enum JobEvent {
         /// Who decided.
         by: Actor,
         /// What became of it.
-        verdict: Verdict,
+        verdict: Resolution,
         /// Why.
         reason: String,
     },
@@ -204,8 +204,8 @@ pub enum JobEvent {
     Lost {
         /// Which attempt.
         execution: ExecutionId,
-        /// Why.
-        proof: Proof,
+        /// Reason to give up the attempt.
+        loss_reason: LossReason,
     },
     /// Nothing is added to the log of this execution any more.
     LogSealed(SealedLog),

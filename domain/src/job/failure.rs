@@ -23,7 +23,7 @@ pub enum FailureReason {
     /// The artifact cannot be pulled, or does not match its digest.
     ArtifactUnavailable,
     /// The plan no longer matches its inputs.
-    PlanIsStale,
+    PlanStale,
     /// The plugin violated its contract.
     PluginFailed,
     /// The process cannot be started.
@@ -44,7 +44,7 @@ impl FailureReason {
         use FailureReason::*;
         match self {
             ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable
-            | PlanIsStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
+            | PlanStale | PluginFailed | SpawnFailed | AgentStopped | Internal => true,
             QueueExpired | Resolved => false,
         }
     }
@@ -58,7 +58,7 @@ impl FailureReason {
             FailureReason::Refused => "the runner refused the job",
             FailureReason::ToolMissing => "a tool is not installed",
             FailureReason::ArtifactUnavailable => "the artifact is not available",
-            FailureReason::PlanIsStale => "the plan is stale",
+            FailureReason::PlanStale => "the plan is stale",
             FailureReason::PluginFailed => "the plugin failed",
             FailureReason::SpawnFailed => "the process could not be started",
             FailureReason::AgentStopped => "the runner was stopped",

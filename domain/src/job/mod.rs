@@ -23,16 +23,16 @@ mod error;
 mod event;
 mod failure;
 mod kind;
-mod late;
+mod late_results;
 mod log;
-mod losing;
+mod lost;
 mod reports;
 mod signed;
 mod state;
 #[cfg(test)]
 mod tests;
 mod work;
-pub use command::{Ending, JobCommand, Proof, Report, Verdict};
+pub use command::{ExecutionResult, JobCommand, LossReason, Report, Resolution};
 pub use error::JobError;
 pub use event::JobEvent;
 pub use failure::FailureReason;
@@ -108,14 +108,16 @@ impl Decider for Job {
             },
 
             DeclareLost { execution, .. } if self.has_lost(execution) => Ok(vec![]),
-            DeclareLost { execution, proof } => match self.fence(execution)? {
-                Claimed(held) | Running(held) => self.lose(held, proof, now),
-                OutcomeUnknown(held) if proof == Proof::NeverSpawned => self.lose(held, proof, now),
+            DeclareLost { execution, loss_reason } => match self.fence(execution)? {
+                Claimed(held) | Running(held) => self.lose(held, loss_reason, now),
+                OutcomeUnknown(held) if loss_reason == LossReason::NeverSpawned => {
+                    self.lose(held, loss_reason, now)
+                }
                 OutcomeUnknown(_) | Ended { outcome: Outcome::Lost, .. } => Ok(vec![]),
                 Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
-            Resolve { execution, verdict: Verdict::Retry, .. } if self.has_lost(execution) => {
+            Resolve { execution, verdict: Resolution::Retry, .. } if self.has_lost(execution) => {
                 Ok(vec![])
             }
             Resolve { execution, by, verdict, reason } => match self.fence(execution)? {
@@ -167,8 +169,8 @@ impl Decider for Job {
             NoteDivergence { execution, offset_bytes } => {
                 self.note_divergence(execution, offset_bytes)
             }
-            NoteLateResult { execution, seq, ending, signed } => {
-                self.note_late(execution, seq, ending, signed)
+            NoteLateResult { execution, seq, result, signed } => {
+                self.note_late(execution, seq, result, signed)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a runner says while it works: heard in its order, each word once.
 use super::{
-    Decision, Ending, Execution, Job, JobError, JobEvent, JobKind, JobProduct, Outcome, Report,
-    Signed, State,
+    Decision, Execution, ExecutionResult, Job, JobError, JobEvent, JobKind, JobProduct, Outcome,
+    Report, Signed, State,
 };
 use crate::ids::ExecutionId;
 
@@ -46,13 +46,13 @@ impl Job {
         let said = |known: fn(&JobEvent) -> bool| self.heard.iter().filter(|f| known(f)).count();
         match report {
             Report::Started => ensure(!held.started, JobError::AlreadyStarted),
-            Report::Finished(Ending::Failed { reason, .. }) => {
+            Report::Finished(ExecutionResult::Failed { reason, .. }) => {
                 ensure(reason.is_the_runners(), JobError::NotARunnersReason)
             }
-            Report::Finished(Ending::Cancelled { .. }) => {
+            Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ensure(held.cancel.is_some(), JobError::CancelNotRequested)
             }
-            Report::Finished(Ending::Succeeded { .. }) | Report::Outputs { .. } => {
+            Report::Finished(ExecutionResult::Succeeded { .. }) | Report::Outputs { .. } => {
                 ensure(held.started, JobError::NotStarted)
             }
             Report::State { .. } => {
@@ -94,15 +94,15 @@ impl Report {
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
             Report::State { state } => JobEvent::StateReported { execution, seq, state },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
-            Report::Finished(ending) => ending.fact(execution, Some(seq), signed),
+            Report::Finished(result) => result.fact(execution, Some(seq), signed),
         }
     }
 
     fn outcome(&self) -> Option<Outcome> {
         match self {
-            Report::Finished(Ending::Succeeded { .. }) => Some(Outcome::Succeeded),
-            Report::Finished(Ending::Failed { .. }) => Some(Outcome::Failed),
-            Report::Finished(Ending::Cancelled { .. }) => Some(Outcome::Cancelled),
+            Report::Finished(ExecutionResult::Succeeded { .. }) => Some(Outcome::Succeeded),
+            Report::Finished(ExecutionResult::Failed { .. }) => Some(Outcome::Failed),
+            Report::Finished(ExecutionResult::Cancelled { .. }) => Some(Outcome::Cancelled),
             Report::Started
             | Report::Phase { .. }
             | Report::Plan(_)
@@ -113,23 +113,25 @@ impl Report {
     }
 }
 
-impl Ending {
+impl ExecutionResult {
     fn fact(self, execution: ExecutionId, seq: Option<u64>, signed: Option<Signed>) -> JobEvent {
         match self {
-            Ending::Succeeded { exit_code, not_ended } => {
+            ExecutionResult::Succeeded { exit_code, not_ended } => {
                 JobEvent::Succeeded { execution, seq, exit_code, signed, not_ended }
             }
-            Ending::Failed { reason, detail, exit_code, signal, not_ended } => JobEvent::Failed {
-                execution: Some(execution),
-                seq,
-                reason,
-                detail,
-                exit_code,
-                signal,
-                signed,
-                not_ended,
-            },
-            Ending::Cancelled { forced, not_ended } => {
+            ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended } => {
+                JobEvent::Failed {
+                    execution: Some(execution),
+                    seq,
+                    reason,
+                    detail,
+                    exit_code,
+                    signal,
+                    signed,
+                    not_ended,
+                }
+            }
+            ExecutionResult::Cancelled { forced, not_ended } => {
                 let execution = Some(execution);
                 JobEvent::Cancelled { execution, seq, forced, signed, not_ended }
             }

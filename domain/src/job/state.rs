@@ -5,7 +5,7 @@ use bincode::{Decode, Encode};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, JobClass, JobEvent, Proof, SealedLog, Work};
+use super::{FailureReason, JobClass, JobEvent, LossReason, SealedLog, Work};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -178,7 +178,7 @@ impl Job {
             // What is not pure is given up as lost only when it never ran.
             (Outcome::Lost, _) => self.class() != JobClass::Pure,
             (Outcome::Failed, Some(JobEvent::Failed { reason, .. })) => match reason {
-                FailureReason::PlanIsStale | FailureReason::Refused => true,
+                FailureReason::PlanStale | FailureReason::Refused => true,
                 // That no start was heard proves nothing: of a job that ran the end alone may come through. This one
                 // says besides that nothing was begun.
                 FailureReason::SpawnFailed => !ran(),
@@ -252,8 +252,8 @@ impl Job {
                     held.contact = Contact::Connected;
                 }
             }
-            JobEvent::Requeued { attempt, proof, .. } => {
-                self.may_have_run |= proof != Some(Proof::NeverSpawned);
+            JobEvent::Requeued { attempt, loss_reason, .. } => {
+                self.may_have_run |= loss_reason != Some(LossReason::NeverSpawned);
                 let lost = self.held().map(|held| held.clone());
                 self.lost.extend(lost);
                 self.state = State::Queued { attempt };

@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{PlanFacts, StepSpec};
+use super::{Operation, PlanFacts, StepSpec};
 use crate::{decider::Timestamp, ids::JobId};
 
 /// One node of a run's graph, and where it is.
@@ -94,8 +94,8 @@ pub enum StepFailure {
     JobLost,
     /// The artifact could not be built.
     BuildFailed,
-    /// What the work needs could not be put together: a template, an input.
-    NotComposed,
+    /// The manifest cannot be rendered from the templates and inputs.
+    RenderFailed,
     /// The plan changed under the approval, again and again.
     PlanUnstable,
 }
@@ -113,6 +113,24 @@ pub enum Skip {
     Cancelled,
     /// A step that it needs did not succeed.
     Blocked,
+}
+
+impl StepFailure {
+    /// Text for users.
+    pub fn text(self, operation: Operation) -> &'static str {
+        match self {
+            StepFailure::JobFailed => "job failed",
+            StepFailure::JobCancelled => "job cancelled",
+            StepFailure::JobLost => "job lost",
+            StepFailure::BuildFailed => "build failed",
+            StepFailure::RenderFailed => match operation {
+                Operation::Apply => "cannot deploy",
+                Operation::Destroy => "cannot tear down",
+                Operation::Execute => "cannot run the action",
+            },
+            StepFailure::PlanUnstable => "plan does not become stable",
+        }
+    }
 }
 
 impl StepState {

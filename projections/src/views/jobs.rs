@@ -12,7 +12,7 @@ use crate::{
 };
 
 mod row;
-pub use row::{Attempt, Failure, JobState, Resolution, Row};
+pub use row::{Attempt, Failure, JobState, ResolutionRecord, Row};
 
 /// The view.
 #[derive(Debug)]

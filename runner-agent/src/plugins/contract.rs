@@ -162,7 +162,7 @@ pub enum PluginError {
     ArtifactUnavailable(String),
     /// What the plan was made from is not what is there now.
     #[error("the plan is stale: {0}")]
-    PlanIsStale(String),
+    PlanStale(String),
     /// A plugin executable broke the protocol or gave up.
     #[error("the plugin failed: {0}")]
     PluginFailed(String),
@@ -184,7 +184,7 @@ impl PluginError {
             PluginError::Refused(_) => FailureReason::Refused,
             PluginError::ToolMissing(_) => FailureReason::ToolMissing,
             PluginError::ArtifactUnavailable(_) => FailureReason::ArtifactUnavailable,
-            PluginError::PlanIsStale(_) => FailureReason::PlanIsStale,
+            PluginError::PlanStale(_) => FailureReason::PlanStale,
             PluginError::PluginFailed(_) => FailureReason::PluginFailed,
             PluginError::SpawnFailed { .. } => FailureReason::SpawnFailed,
             PluginError::TimedOut(_) => FailureReason::TimedOut,

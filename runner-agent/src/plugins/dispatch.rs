@@ -218,7 +218,7 @@ async fn report_state<P: Plugin>(
 /// Errors by which a plugin reports that it did not begin.
 fn says_unchanged(halt: &Halt) -> bool {
     match halt {
-        Halt::Error(PluginError::PlanIsStale(_) | PluginError::ToolMissing(_)) => true,
+        Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
         Halt::Error(
             PluginError::Refused(_)
             | PluginError::ArtifactUnavailable(_)
@@ -245,7 +245,7 @@ fn after_it_began(halt: Halt) -> Halt {
 /// The same for the outputs of an apply, where also a stale plan would mean that nothing changed.
 fn after_the_apply(halt: Halt) -> Halt {
     match halt {
-        Halt::Error(PluginError::PlanIsStale(why) | PluginError::Refused(why)) => {
+        Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {
             PluginError::PluginFailed(format!("outputs: {why}")).into()
         }
         Halt::Error(error) => Halt::Error(error),

@@ -137,7 +137,7 @@ fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
 
 /// Find the plan that was approved, if it is still here, still itself and still about this manifest.
 pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Reads), PluginError> {
-    let stale = |why: &str| PluginError::PlanIsStale(why.to_owned());
+    let stale = |why: &str| PluginError::PlanStale(why.to_owned());
     let dir = place(&work.job.plans_dir, approved);
     let read = || format!("cannot read the plan {approved}");
     let record = match fs::read(dir.join("record.json")) {
@@ -199,7 +199,7 @@ impl Reads {
             format!("lineage {lineage} serial {}", mark.serial)
         };
         let (then, now) = (name(&self.state), name(now));
-        Err(PluginError::PlanIsStale(format!("the state was {then} and is {now}")))
+        Err(PluginError::PlanStale(format!("the state was {then} and is {now}")))
     }
 }
 

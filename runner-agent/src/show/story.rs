@@ -176,17 +176,7 @@ fn ended(exit: &Exit) -> String {
         Outcome::Cancelled => return "stopped, as was asked".into(),
         Outcome::Failed => match exit.reason {
             None | Some(FailureReason::ExitCode | FailureReason::Signal) => "",
-            Some(FailureReason::TimedOut) => "it took too long",
-            Some(FailureReason::Refused) => "it was refused",
-            Some(FailureReason::ToolMissing) => "a tool is not installed",
-            Some(FailureReason::ArtifactUnavailable) => "an artifact is not available",
-            Some(FailureReason::PlanIsStale) => "what was planned has changed since",
-            Some(FailureReason::PluginFailed) => "its plugin went wrong",
-            Some(FailureReason::SpawnFailed) => "it could not be started",
-            Some(FailureReason::AgentStopped) => "the runner was told to stop at once",
-            Some(FailureReason::QueueExpired) => "nobody took it in time",
-            Some(FailureReason::Resolved) => "a person decided so",
-            Some(FailureReason::Internal) => "a fault of the runner or the server",
+            Some(reason) => reason.text(),
         },
     };
     let code = exit.code.map(|code| format!("exit code {code}"));

@@ -141,7 +141,7 @@ async fn a_plan_is_not_stale_once_it_is_applied() {
                     echo x > "$(echo "$line" | sed 's/.*"plan_file":"\([^"]*\)".*/\1/')"
                     value='{"noop":false,"add":1,"change":0,"destroy":0}' ;;
                 *'"call":"outputs"'*)
-                    echo '{"type":"error","id":'$id',"code":"plan_is_stale","message":"serial 2"}'
+                    echo '{"type":"error","id":'$id',"code":"plan_stale","message":"serial 2"}'
                     continue ;;
             esac
             echo '{"type":"result","id":'$id',"value":'$value'}'

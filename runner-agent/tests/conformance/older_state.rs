@@ -94,7 +94,7 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     stage.ask.state = Some(log(&newest, None));
     names_both(&refusal(stage.plan("three").await.0));
     let (ended, _) = stage.apply("three", &planned).await;
-    assert!(matches!(ended, Err(PluginError::PlanIsStale(_))), "{ended:?}");
+    assert!(matches!(ended, Err(PluginError::PlanStale(_))), "{ended:?}");
     stage.ask.state = None;
     stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));

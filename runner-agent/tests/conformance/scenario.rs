@@ -51,7 +51,7 @@ impl Stage {
         let (ended, heard) =
             self.room.job(&self.ask(JobKind::Apply, inputs, Some(plan.clone()))).await;
         match ended {
-            Err(PluginError::PlanIsStale(why)) => why,
+            Err(PluginError::PlanStale(why)) => why,
             other => panic!("{other:?} {:?}", heard.lines),
         }
     }

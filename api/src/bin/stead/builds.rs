@@ -1,10 +1,11 @@
 //! `stead builds`: from sources to artifacts.
 use clap::{Args, Subcommand};
-use domain::ids::BuildId;
+use domain::{build::BuildFailure, ids::BuildId};
 use schemas::control::builds::{Build, BuildsQuery};
 
 use crate::{
     failure::Failure,
+    jobs::failure_text,
     render::{Table, moment, moment_or_dash, size},
     settings::{Desk, Part, Settings},
 };
@@ -110,7 +111,8 @@ pub fn show(build: &Build, screen: &crate::render::Screen) -> String {
     }
     if let Some(reason) = &build.reason {
         let detail = build.detail.as_deref().unwrap_or_default();
-        text += &format!("  failed     {}: {detail}\n", reason.replace('_', " "));
+        let reason = failure_text(reason, BuildFailure::text);
+        text += &format!("  failed     {reason}: {detail}\n");
         text += &format!("  try        stead builds retry {}\n", build.id);
     }
     if let Some(job) = &build.job {

@@ -3,8 +3,12 @@ mod log;
 mod signed;
 
 use clap::{Args, Subcommand, ValueEnum};
-use domain::ids::{BuildId, ExecutionId, JobId, RunId};
+use domain::{
+    ids::{BuildId, ExecutionId, JobId, RunId},
+    job::FailureReason,
+};
 use schemas::control::jobs::{self as wire, Cancel, Job, JobsQuery, Resolve};
+use serde::de::DeserializeOwned;
 
 use crate::{
     failure::Failure,
@@ -172,6 +176,12 @@ pub fn resolution(resolved: &wire::Resolution) -> String {
     format!("as {} by {by} {}: {}", resolved.verdict, moment(&resolved.at), resolved.reason)
 }
 
+/// Text of a failure code. A code of a later version is shown as it is.
+pub fn failure_text<F: DeserializeOwned>(code: &str, text: fn(F) -> &'static str) -> String {
+    serde_json::from_value(code.into())
+        .map_or_else(|_| code.replace('_', " "), |known| text(known).into())
+}
+
 pub fn show(job: &Job, screen: &Screen) -> String {
     let name = job.name.as_deref().unwrap_or_default();
     let mut text = format!("{}  {} {name}: {}\n", job.id, job.kind, screen.state(&job.state));
@@ -186,7 +196,8 @@ pub fn show(job: &Job, screen: &Screen) -> String {
     line("build", job.build.map(|b| b.to_string()).unwrap_or_default());
     line("queued", moment(&job.queued_at));
     line("ended", moment_or_dash(job.ended_at.as_ref()));
-    line("reason", job.reason.clone().unwrap_or_default());
+    let reason = job.reason.as_deref().map(|code| failure_text(code, FailureReason::text));
+    line("reason", reason.unwrap_or_default());
     line("detail", job.detail.clone().unwrap_or_default());
     if let Some(resolved) = &job.resolution {
         line("resolved", resolution(resolved));

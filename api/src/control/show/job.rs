@@ -64,7 +64,7 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
 }
 
 /// The decision of a user about an unknown outcome. The caller has read the name of the user.
-pub fn resolution(look: &Lookup<'_>, resolved: &jobs::Resolution) -> Resolution {
+pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,
         verdict: word(&resolved.verdict),

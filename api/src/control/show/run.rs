@@ -78,7 +78,7 @@ pub async fn run(
             decision: row.decisions.get(&spec.step).map(|said| decision(look, said)),
             resolution: resolution(at),
             waiting: waits.get(&spec.step).cloned(),
-            reason: reason(&at.state),
+            reason: reason(at),
         });
     }
     let retry_of = row.state.request.as_ref().and_then(|request| match request.cause {
@@ -147,10 +147,10 @@ fn step_state(state: &StepState) -> &'static str {
     }
 }
 
-fn reason(state: &StepState) -> Option<String> {
-    match state {
+fn reason(step: &StepOf) -> Option<String> {
+    match &step.state {
         StepState::Failed { reason, detail } => {
-            Some(format!("{}: {detail}", word(reason).replace('_', " ")))
+            Some(format!("{}: {detail}", reason.text(step.spec.operation)))
         }
         StepState::Skipped { reason } => Some(word(reason)),
         StepState::Waiting

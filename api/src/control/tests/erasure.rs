@@ -7,7 +7,9 @@ use domain::{
     decider::Decider as _,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     install::{Install, InstallCommand, Outputs},
-    job::{Ending, FailureReason, Job, JobClass, JobCommand, JobKind, Origin, Report, Work},
+    job::{
+        ExecutionResult, FailureReason, Job, JobClass, JobCommand, JobKind, Origin, Report, Work,
+    },
     subject::{self, SubjectCommand, SubjectId},
 };
 use event_log::{Commit, EventLog, Meta, blob, testing::Binaries, verify};
@@ -85,7 +87,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
             let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
             let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
             let outputs = Outputs::from([("host".to_owned(), Value::from(OUTPUT))]);
-            let failed = Ending::Failed {
+            let failed = ExecutionResult::Failed {
                 reason: FailureReason::ExitCode,
                 detail: DETAIL.into(),
                 exit_code: Some(1),

@@ -3,7 +3,7 @@ use domain::{
     actor::Actor,
     ids::{ExecutionId, RunnerId, SessionId, TokenId},
     install::Install,
-    job::{JobCommand, Proof, Report},
+    job::{JobCommand, LossReason, Report},
     run::StepState,
     runner::{Host, Identity, Runner, RunnerCommand, RunnerMode},
 };
@@ -79,7 +79,7 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
         JobCommand::Report { execution, seq: 1, report: Report::Started, signed: None },
-        JobCommand::DeclareLost { execution, proof: Proof::RunnerRestartedWithoutIt },
+        JobCommand::DeclareLost { execution, loss_reason: LossReason::ExecutionNotInJournal },
     ];
     testing::tell(app, job, commands).await;
     let unresolved = until(async || owner.job(job).await.ok()).await;

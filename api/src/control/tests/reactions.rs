@@ -7,7 +7,7 @@ use domain::{
     digest::Digest,
     ids::{ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId},
     install::Install,
-    job::{Ending, Job, JobCommand, PlanReport, Report},
+    job::{ExecutionResult, Job, JobCommand, PlanReport, Report},
     run::{Outcome, Run, StepFailure, StepState},
 };
 use event_log::{Commit, EventLog, Meta, NewEvent, StreamId, Write};
@@ -118,7 +118,10 @@ pub(super) async fn worked(app: &App, job: JobId, said: Report) {
         JobCommand::Claim { execution, runner, session, claim_id },
         report(1, Report::Started),
         report(2, said),
-        report(3, Report::Finished(Ending::Succeeded { exit_code: Some(0), not_ended: vec![] })),
+        report(
+            3,
+            Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),
+        ),
     ];
     testing::tell(app, job, commands).await;
 }
@@ -142,7 +145,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
     let queued = app.engine.load::<Job>(job).await.unwrap();
     assert!(queued.work.is_some(), "{queued:?}");
     let (reason, detail) = first(app, beta_run, failed).await;
-    assert_eq!(reason, StepFailure::NotComposed);
+    assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("size"), "{detail}");
     // Nothing of it is left standing, and the install is free.
     let run = app.engine.load::<Run>(beta_run).await.unwrap();
@@ -360,7 +363,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
     worked(app, applying, Report::Outputs { outputs }).await;
     let (reason, detail) = first(app, run, failed).await;
-    assert_eq!(reason, StepFailure::NotComposed);
+    assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("65536"), "{detail}");
     let run = app.engine.load::<Run>(run).await.unwrap();
     assert_eq!(run.outcome, Some(Outcome::Failed));

@@ -2,7 +2,7 @@
 use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
     install::Install,
-    job::{Ending, Job, JobCommand, PlanReport, Report},
+    job::{ExecutionResult, Job, JobCommand, PlanReport, Report},
     run::StepState,
     state_version::StateVersion,
 };
@@ -41,7 +41,10 @@ async fn planned_from(app: &App, job: JobId, serial: u64) {
         report(1, Report::Started),
         report(2, Report::State { state: version(serial) }),
         report(3, Report::Plan(plan)),
-        report(4, Report::Finished(Ending::Succeeded { exit_code: Some(0), not_ended: vec![] })),
+        report(
+            4,
+            Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),
+        ),
     ];
     testing::tell(app, job, commands).await;
 }

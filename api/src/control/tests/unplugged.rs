@@ -63,7 +63,7 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
     enrolled(app, acme.id).await;
     let run = run_of(&owner).await;
     let (reason, detail) = first(app, run, failed).await;
-    assert_eq!(reason, StepFailure::NotComposed);
+    assert_eq!(reason, StepFailure::RenderFailed);
     assert!(
         detail.contains("`front` is of type `helm_chart`, and the plugin `helm_chart`"),
         "{detail}"

@@ -1,7 +1,7 @@
 //! A report in the words of the domain, in a size that its event can hold.
 use std::collections::BTreeMap;
 
-use domain::job::{Ending, FailureReason, Report as Said};
+use domain::job::{ExecutionResult, FailureReason, Report as Said};
 use schemas::{
     harmless::harmless,
     runner::{Finished, NOT_ENDED, OUTPUTS_BYTES, Outcome, ReportBody},
@@ -29,18 +29,18 @@ pub(super) fn said(body: ReportBody) -> Option<Said> {
             let detail = shortened(if detail.is_empty() { &rule } else { &detail });
             let (exit_code, signal, not_ended) = (None, None, Vec::new());
             let reason = FailureReason::Refused;
-            Said::Finished(Ending::Failed { reason, detail, exit_code, signal, not_ended })
+            Said::Finished(ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended })
         }
         ReportBody::CancelProgress { .. } => return None,
-        ReportBody::Finished(finished) => Said::Finished(ending(finished)),
+        ReportBody::Finished(finished) => Said::Finished(result(finished)),
     })
 }
 
-fn ending(finished: Finished) -> Ending {
+fn result(finished: Finished) -> ExecutionResult {
     let Finished { outcome, exit_code, signal, reason, detail, forced, not_ended, .. } = finished;
     match outcome {
-        Outcome::Succeeded => Ending::Succeeded { exit_code, not_ended },
-        Outcome::Cancelled => Ending::Cancelled { forced, not_ended },
+        Outcome::Succeeded => ExecutionResult::Succeeded { exit_code, not_ended },
+        Outcome::Cancelled => ExecutionResult::Cancelled { forced, not_ended },
         Outcome::Failed => {
             let reason = match (reason, signal, exit_code) {
                 (Some(reason), _, _) => reason,
@@ -48,7 +48,13 @@ fn ending(finished: Finished) -> Ending {
                 (None, None, Some(_)) => FailureReason::ExitCode,
                 (None, None, None) => FailureReason::Internal,
             };
-            Ending::Failed { reason, detail: shortened(&detail), exit_code, signal, not_ended }
+            ExecutionResult::Failed {
+                reason,
+                detail: shortened(&detail),
+                exit_code,
+                signal,
+                not_ended,
+            }
         }
     }
 }

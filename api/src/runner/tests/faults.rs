@@ -4,7 +4,7 @@ use domain::{
     actor::Actor,
     enrolment::Purpose,
     ids::{ExecutionId, JobId},
-    job::{Job, JobClass, JobCommand, JobKind, Proof, Verdict},
+    job::{Job, JobClass, JobCommand, JobKind, LossReason, Resolution},
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -74,8 +74,8 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
     world.open(&mut other, "k", json!([])).await;
     let job = world.queue_build().await;
     let former = world.running(&zombie, job).await;
-    let (execution, proof) = (former.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let (execution, loss_reason) = (former.parse().unwrap(), LossReason::ExecutionNotInJournal);
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     let current = world.running(&other, job).await;
     let before = world.story(job).await;
     // when it goes on, then each of its words is refused, and it is told how the job is
@@ -98,9 +98,9 @@ async fn a_late_result_flips_no_outcome() {
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let named = world.running(&agent, job).await;
     let execution: ExecutionId = named.parse().unwrap();
-    let proof = Proof::RunnerRestartedWithoutIt;
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
-    let (by, verdict, reason) = (person(), Verdict::Failed, "looked".to_string());
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
+    let (by, verdict, reason) = (person(), Resolution::Failed, "looked".to_string());
     world.tell(job, JobCommand::Resolve { execution, by, verdict, reason }).await;
     let before = world.story(job).await;
     // when its runner comes back with another result

@@ -8,7 +8,7 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use domain::{
     ids::JobId,
-    job::{JobClass, JobCommand, JobKind, Proof},
+    job::{JobClass, JobCommand, JobKind, LossReason},
 };
 use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
@@ -130,8 +130,8 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
     let execution = world.running(&agent, job).await;
     let of = (agent, job, execution);
     chunk(&world, &of, 0, b"hello ").await.ok();
-    let (execution, proof) = (of.2.parse().unwrap(), Proof::RunnerRestartedWithoutIt);
-    world.tell(job, JobCommand::DeclareLost { execution, proof }).await;
+    let (execution, loss_reason) = (of.2.parse().unwrap(), LossReason::ExecutionNotInJournal);
+    world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     world.until("job", job, "job.log_sealed").await;
     // The seal is told to those who take chunks a moment after it is written.
     while world.app.dispatch.writes_log(of.0.id, job, execution) {

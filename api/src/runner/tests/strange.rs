@@ -3,7 +3,7 @@ use axum::{body::Body, http::Request};
 use domain::{
     actor::Actor,
     ids::PrincipalId,
-    job::{JobClass, JobCommand, JobKind, Proof, Verdict},
+    job::{JobClass, JobCommand, JobKind, LossReason, Resolution},
 };
 use serde_json::{Value, json};
 use sha2::Digest as _;
@@ -63,9 +63,9 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let execution = world.running(&agent, job).await;
     let lost = execution.parse().unwrap();
-    let proof = Proof::RunnerRestartedWithoutIt;
-    world.tell(job, JobCommand::DeclareLost { execution: lost, proof }).await;
-    let (by, verdict) = (Actor::Principal(PrincipalId(Ulid::new())), Verdict::Succeeded);
+    let loss_reason = LossReason::ExecutionNotInJournal;
+    world.tell(job, JobCommand::DeclareLost { execution: lost, loss_reason }).await;
+    let (by, verdict) = (Actor::Principal(PrincipalId(Ulid::new())), Resolution::Succeeded);
     let reason = "seen".into();
     world.tell(job, JobCommand::Resolve { execution: lost, by, verdict, reason }).await;
     let before = world.story(job).await;

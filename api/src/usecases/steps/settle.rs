@@ -41,7 +41,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                     return Ok(());
                 };
                 if unit.load::<Run>(run).await?.step_of(id).is_some() {
-                    let reason = StepFailure::NotComposed;
+                    let reason = StepFailure::RenderFailed;
                     let job = Some(id);
                     let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
                     unit.tell::<Run>(run, fail).await?;
@@ -234,7 +234,7 @@ fn without_fingerprint() -> Problem {
 fn why(job: &Job) -> (bool, String) {
     let said = job.heard.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
-        Some((*reason == domain::job::FailureReason::PlanIsStale, shortened(detail)))
+        Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))
     });
     said.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),

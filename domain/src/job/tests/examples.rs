@@ -3,7 +3,7 @@ use super::{walk::reread, *};
 
 /// Says which example comes after this one: a new event has no place until it is named here.
 fn after(fact: &JobEvent) -> Option<JobEvent> {
-    let (execution, proof, seq) = (A, DeadlinePassed, 2);
+    let (execution, loss_reason, seq) = (A, DeadlinePassed, 2);
     let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();
     Some(match fact {
         JobEvent::Queued(_) => claimed_by(A, 1),
@@ -22,14 +22,14 @@ fn after(fact: &JobEvent) -> Option<JobEvent> {
         JobEvent::ArtifactPushed { .. } => JobEvent::Disconnected { execution },
         JobEvent::Disconnected { .. } => JobEvent::Reattached { execution },
         JobEvent::Reattached { .. } => again(Some(NeverSpawned)),
-        JobEvent::Requeued { .. } => JobEvent::OutcomeUnknown { execution, proof },
-        JobEvent::OutcomeUnknown { .. } => decided(execution, ANN, Verdict::Failed),
+        JobEvent::Requeued { .. } => JobEvent::OutcomeUnknown { execution, loss_reason },
+        JobEvent::OutcomeUnknown { .. } => decided(execution, ANN, Resolution::Failed),
         JobEvent::OutcomeResolved { .. } => cancel_requested(true),
         JobEvent::CancelRequested { .. } => JobEvent::CancelUnconfirmed { execution },
         JobEvent::CancelUnconfirmed { .. } => succeeded_at(3),
         JobEvent::Succeeded { .. } => failed_at(3),
         JobEvent::Failed { .. } => cancelled_at(3),
-        JobEvent::Cancelled { .. } => JobEvent::Lost { execution, proof },
+        JobEvent::Cancelled { .. } => JobEvent::Lost { execution, loss_reason },
         JobEvent::Lost { .. } => JobEvent::LogSealed(log(execution)),
         JobEvent::LogSealed(_) => JobEvent::LogDiverged { execution, offset_bytes: 512 },
         JobEvent::LogDiverged { .. } => came_late(execution, 4),

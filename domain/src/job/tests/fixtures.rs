@@ -63,8 +63,8 @@ pub fn report(execution: ExecutionId, seq: u64, report: Report) -> JobCommand {
 pub fn start(execution: ExecutionId) -> JobCommand {
     report(execution, 1, Report::Started)
 }
-pub fn finish(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
-    report(execution, seq, Report::Finished(ending))
+pub fn finish(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
+    report(execution, seq, Report::Finished(result))
 }
 pub fn disconnect(execution: ExecutionId) -> JobCommand {
     JobCommand::Disconnect { execution }
@@ -72,13 +72,13 @@ pub fn disconnect(execution: ExecutionId) -> JobCommand {
 pub fn reattach(execution: ExecutionId) -> JobCommand {
     JobCommand::Reattach { execution }
 }
-pub fn lose(execution: ExecutionId, proof: Proof) -> JobCommand {
-    JobCommand::DeclareLost { execution, proof }
+pub fn lose(execution: ExecutionId, loss_reason: LossReason) -> JobCommand {
+    JobCommand::DeclareLost { execution, loss_reason }
 }
-pub fn resolve(execution: ExecutionId, verdict: Verdict) -> JobCommand {
+pub fn resolve(execution: ExecutionId, verdict: Resolution) -> JobCommand {
     decide(execution, ANN, verdict)
 }
-pub fn decide(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobCommand {
+pub fn decide(execution: ExecutionId, by: Actor, verdict: Resolution) -> JobCommand {
     JobCommand::Resolve { execution, by, verdict, reason: "seen".into() }
 }
 pub fn cancel(force: bool) -> JobCommand {
@@ -93,8 +93,8 @@ pub fn seal(execution: ExecutionId) -> JobCommand {
 pub fn diverge(execution: ExecutionId) -> JobCommand {
     JobCommand::NoteDivergence { execution, offset_bytes: 512 }
 }
-pub fn note_late(execution: ExecutionId, seq: u64, ending: Ending) -> JobCommand {
-    JobCommand::NoteLateResult { execution, seq, ending, signed: None }
+pub fn note_late(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
+    JobCommand::NoteLateResult { execution, seq, result, signed: None }
 }
 pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
     JobEvent::LateResultReported {
@@ -113,15 +113,15 @@ pub fn log(execution: ExecutionId) -> SealedLog {
     let (length_bytes, omitted_bytes) = (4096, 0);
     SealedLog { execution, length_bytes, sha256: digest(2), omitted_bytes, complete: true }
 }
-pub fn done() -> Ending {
-    Ending::Succeeded { exit_code: Some(0), not_ended: vec![] }
+pub fn done() -> ExecutionResult {
+    ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }
 }
-pub fn broken() -> Ending {
+pub fn broken() -> ExecutionResult {
     let (reason, detail) = (FailureReason::ExitCode, "exit 1".into());
-    Ending::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
+    ExecutionResult::Failed { reason, detail, exit_code: Some(1), signal: None, not_ended: vec![] }
 }
-pub fn stopped() -> Ending {
-    Ending::Cancelled { forced: false, not_ended: vec![] }
+pub fn stopped() -> ExecutionResult {
+    ExecutionResult::Cancelled { forced: false, not_ended: vec![] }
 }
 pub fn plan() -> PlanReport {
     PlanReport {
@@ -166,10 +166,10 @@ pub fn cancelling(force: bool) -> Vec<JobEvent> {
     and(running(Pure), [cancel_requested(force)])
 }
 pub fn requeued() -> Vec<JobEvent> {
-    and(silent(Pure), [again(Some(SilentTooLong))])
+    and(silent(Pure), [again(Some(Disconnected))])
 }
 pub fn unknown(class: JobClass) -> Vec<JobEvent> {
-    and(running(class), [JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed }])
+    and(running(class), [JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed }])
 }
 pub fn succeeded() -> Vec<JobEvent> {
     and(running(Pure), [succeeded_at(2)])
@@ -210,15 +210,15 @@ pub fn phase_at(seq: u64, phase: &str) -> JobEvent {
 pub fn and<const N: usize>(history: Vec<JobEvent>, then: [JobEvent; N]) -> Vec<JobEvent> {
     [history, then.to_vec()].concat()
 }
-pub fn again(proof: Option<Proof>) -> JobEvent {
-    JobEvent::Requeued { execution: A, attempt: 2, proof }
+pub fn again(loss_reason: Option<LossReason>) -> JobEvent {
+    JobEvent::Requeued { execution: A, attempt: 2, loss_reason }
 }
 pub fn cancel_requested(force: bool) -> JobEvent {
     JobEvent::CancelRequested { by: ANN, reason: "wrong branch".into(), force }
 }
-pub fn resolved(verdict: Verdict) -> JobEvent {
+pub fn resolved(verdict: Resolution) -> JobEvent {
     decided(A, ANN, verdict)
 }
-pub fn decided(execution: ExecutionId, by: Actor, verdict: Verdict) -> JobEvent {
+pub fn decided(execution: ExecutionId, by: Actor, verdict: Resolution) -> JobEvent {
     JobEvent::OutcomeResolved { execution, by, verdict, reason: "seen".into() }
 }

@@ -41,7 +41,7 @@ fn the_next_execution_counts_its_own_reports() {
 
 #[test]
 fn what_was_said_before_the_end_is_heard_before_the_end_also_in_doubt() {
-    let doubt = JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed };
+    let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let never_heard = and(claimed(Mutating), [doubt]);
     let started = JobEvent::Started { execution: A, seq: 1 };
     given(never_heard.clone()).when(finish(A, 2, done())).refused(SeqGap { expected: 1 });
@@ -78,14 +78,14 @@ fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
 #[test]
 fn some_reasons_are_the_servers() {
     for reason in [FailureReason::QueueExpired, FailureReason::Resolved] {
-        let ending = Ending::Failed {
+        let result = ExecutionResult::Failed {
             reason,
             detail: "".into(),
             exit_code: None,
             signal: None,
             not_ended: vec![],
         };
-        given(running(Pure)).when(finish(A, 2, ending)).refused(NotARunnersReason);
+        given(running(Pure)).when(finish(A, 2, result)).refused(NotARunnersReason);
     }
 }
 
@@ -159,8 +159,8 @@ fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
         signed: None,
         not_ended: vec![],
     };
-    let (execution, seq, ending) = (A, 2, broken());
-    let note = JobCommand::NoteLateResult { execution, seq, ending, signed: signed("aa") };
+    let (execution, seq, result) = (A, 2, broken());
+    let note = JobCommand::NoteLateResult { execution, seq, result, signed: signed("aa") };
     let mut late = came_late(A, 2);
     if let JobEvent::LateResultReported { signed: kept, .. } = &mut late {
         *kept = signed("aa");

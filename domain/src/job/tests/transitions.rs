@@ -13,7 +13,7 @@ use crate::{
 fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
     let next =
         |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report, signed: None });
-    let end = |ending| next(Report::Finished(ending));
+    let end = |result| next(Report::Finished(result));
     let phase = || Report::Phase { phase: "init".into() };
     match command {
         JobCommand::Queue(_) => ("queue", Some(claim(by))),
@@ -29,24 +29,26 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
             }
             Report::State { .. } => ("report: state", next(Report::Artifact(artifact()))),
             Report::Artifact(_) => ("report: artifact", end(done())),
-            Report::Finished(Ending::Succeeded { .. }) => ("report: succeeded", end(broken())),
-            Report::Finished(Ending::Failed { .. }) => ("report: failed", end(stopped())),
-            Report::Finished(Ending::Cancelled { .. }) => {
+            Report::Finished(ExecutionResult::Succeeded { .. }) => {
+                ("report: succeeded", end(broken()))
+            }
+            Report::Finished(ExecutionResult::Failed { .. }) => ("report: failed", end(stopped())),
+            Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ("report: cancelled", Some(disconnect(by)))
             }
         },
         JobCommand::Disconnect { .. } => ("disconnect", Some(reattach(by))),
-        JobCommand::Reattach { .. } => ("reattach", Some(lose(by, RunnerRestartedWithoutIt))),
-        JobCommand::DeclareLost { proof, .. } => match proof {
-            RunnerRestartedWithoutIt => ("lost: restarted", Some(lose(by, DeadlinePassed))),
-            DeadlinePassed => ("lost: deadline", Some(lose(by, SilentTooLong))),
-            SilentTooLong => ("lost: silent", Some(lose(by, NeverSpawned))),
-            NeverSpawned => ("lost: never spawned", Some(resolve(by, Verdict::Succeeded))),
+        JobCommand::Reattach { .. } => ("reattach", Some(lose(by, ExecutionNotInJournal))),
+        JobCommand::DeclareLost { loss_reason, .. } => match loss_reason {
+            ExecutionNotInJournal => ("lost: unjournaled", Some(lose(by, DeadlinePassed))),
+            DeadlinePassed => ("lost: deadline", Some(lose(by, Disconnected))),
+            Disconnected => ("lost: disconnected", Some(lose(by, NeverSpawned))),
+            NeverSpawned => ("lost: never spawned", Some(resolve(by, Resolution::Succeeded))),
         },
         JobCommand::Resolve { by: Actor::Principal(_), verdict, .. } => match verdict {
-            Verdict::Succeeded => ("resolve: succeeded", Some(resolve(by, Verdict::Failed))),
-            Verdict::Failed => ("resolve: failed", Some(resolve(by, Verdict::Retry))),
-            Verdict::Retry => ("resolve: retry", Some(decide(by, policy(), Verdict::Retry))),
+            Resolution::Succeeded => ("resolve: succeeded", Some(resolve(by, Resolution::Failed))),
+            Resolution::Failed => ("resolve: failed", Some(resolve(by, Resolution::Retry))),
+            Resolution::Retry => ("resolve: retry", Some(decide(by, policy(), Resolution::Retry))),
         },
         JobCommand::Resolve {
             by: Actor::Policy(_) | Actor::Runner(_) | Actor::Timer(_) | Actor::System,

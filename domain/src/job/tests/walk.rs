@@ -27,7 +27,7 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
 /// A report is always the next one; a deadline is said to have passed when it has.
 pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     let now = match command {
-        JobCommand::DeclareLost { proof: DeadlinePassed, .. } => late(),
+        JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => late(),
         _ => Timestamp::UNIX_EPOCH,
     };
     match command.clone() {
@@ -96,12 +96,12 @@ fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebo
         let (mut never_spawned, mut retried) = (0, 0);
         for (history, _) in every_history(class) {
             for at in 1..history.len() {
-                if let JobEvent::Requeued { execution: lost, proof, .. } = history[at] {
+                if let JobEvent::Requeued { execution: lost, loss_reason, .. } = history[at] {
                     let start = JobEvent::Started { execution: lost, seq: 1 };
                     let started = history[..at].contains(&start);
                     let retry =
-                        |by: &crate::actor::Actor| decided(lost, by.clone(), Verdict::Retry);
-                    if proof == Some(NeverSpawned) && !started {
+                        |by: &crate::actor::Actor| decided(lost, by.clone(), Resolution::Retry);
+                    if loss_reason == Some(NeverSpawned) && !started {
                         never_spawned += 1;
                     } else if deciders.iter().any(|by| history[at - 1] == retry(by)) {
                         retried += 1;

@@ -108,7 +108,7 @@ impl Refusal {
     fn code(&self) -> &'static str {
         match self {
             Refusal::Refused(_) => "refused",
-            Refusal::Stale(_) => "plan_is_stale",
+            Refusal::Stale(_) => "plan_stale",
             Refusal::Cancelled => "cancelled",
             Refusal::Disk(..) => "failed",
         }

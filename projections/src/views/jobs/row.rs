@@ -7,8 +7,8 @@ use domain::{
     decider::Timestamp,
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     job::{
-        CancelRequest, FailureReason, JobEvent, Origin, Outcome, PlanReport, Proof, SealedLog,
-        Signed, Verdict, Work,
+        CancelRequest, FailureReason, JobEvent, LossReason, Origin, Outcome, PlanReport,
+        Resolution, SealedLog, Signed, Work,
     },
 };
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub struct Row {
     pub failure: Option<Failure>,
     /// Who decided what became of it, when nobody could say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resolution: Option<Resolution>,
+    pub resolution: Option<ResolutionRecord>,
     /// When it was queued first.
     pub queued_at: Timestamp,
     /// When it ended.
@@ -104,9 +104,9 @@ pub struct Attempt {
     /// Since when its runner is silent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
-    /// Why the server gave up on it, or does not know.
+    /// Reason why the server gave it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proof: Option<Proof>,
+    pub loss_reason: Option<LossReason>,
     /// Of the child, if it exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
@@ -136,15 +136,15 @@ pub struct Failure {
     pub detail: String,
 }
 
-/// Who decided what became of a job.
+/// Manual resolution of an unknown outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Resolution {
+pub struct ResolutionRecord {
     /// Of which execution.
     pub execution: ExecutionId,
     /// Who.
     pub by: Actor,
     /// What.
-    pub verdict: Verdict,
+    pub verdict: Resolution,
     /// Why.
     pub reason: String,
     /// When.
@@ -289,7 +289,7 @@ impl Row {
                     started_at: None,
                     phases: vec![],
                     silent_since: None,
-                    proof: None,
+                    loss_reason: None,
                     exit_code: None,
                     signal: None,
                     ended_at: None,
@@ -329,22 +329,23 @@ impl Row {
                 });
                 self.state = if started { JobState::Running } else { JobState::Claimed };
             }
-            JobEvent::Requeued { execution, proof, .. } => {
+            JobEvent::Requeued { execution, loss_reason, .. } => {
                 self.state = JobState::Queued;
                 if let Some(attempt) = self.of(*execution) {
-                    (attempt.ended_at, attempt.proof) = (Some(at), proof.or(attempt.proof));
+                    (attempt.ended_at, attempt.loss_reason) =
+                        (Some(at), loss_reason.or(attempt.loss_reason));
                 }
             }
-            JobEvent::OutcomeUnknown { execution, proof } => {
+            JobEvent::OutcomeUnknown { execution, loss_reason } => {
                 self.state = JobState::OutcomeUnknown;
                 if let Some(attempt) = self.of(*execution) {
-                    attempt.proof = Some(*proof);
+                    attempt.loss_reason = Some(*loss_reason);
                 }
             }
             JobEvent::OutcomeResolved { execution, by, verdict, reason } => {
                 let (execution, verdict) = (*execution, *verdict);
                 let (by, reason) = (by.clone(), reason.clone());
-                self.resolution = Some(Resolution { execution, by, verdict, reason, at });
+                self.resolution = Some(ResolutionRecord { execution, by, verdict, reason, at });
             }
             JobEvent::CancelRequested { by, reason, force } => {
                 let (by, reason, force) = (by.clone(), reason.clone(), *force);
@@ -378,10 +379,10 @@ impl Row {
                     attempt.signed.clone_from(signed);
                 }
             }
-            JobEvent::Lost { execution, proof } => {
+            JobEvent::Lost { execution, loss_reason } => {
                 self.end(Outcome::Lost, Some(*execution), at);
                 if let Some(attempt) = self.of(*execution) {
-                    attempt.proof = Some(*proof);
+                    attempt.loss_reason = Some(*loss_reason);
                 }
             }
             JobEvent::LogSealed(log) => {

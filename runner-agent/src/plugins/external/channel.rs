@@ -172,7 +172,7 @@ impl Channel {
             Message::Result { id, value } if id == call => Ok(Some(value)),
             Message::Error { id, code, message } if id == call => Err(match code {
                 Code::Cancelled => Halt::cancelled(false),
-                Code::PlanIsStale => PluginError::PlanIsStale(message).into(),
+                Code::PlanStale => PluginError::PlanStale(message).into(),
                 Code::ToolMissing => PluginError::ToolMissing(message).into(),
                 Code::Refused => PluginError::Refused(message).into(),
                 Code::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),

@@ -147,7 +147,7 @@ impl External {
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
             let stale = format!("it was made by {}, and this is {}", plan.tool, self.tool());
-            return Err(PluginError::PlanIsStale(stale).into());
+            return Err(PluginError::PlanStale(stale).into());
         }
         let call = call(Given::of(work), plan.file.clone(), plan.state.clone());
         let _nothing: serde_json::Value = self.channel.ask(call, None, work, sink).await?;

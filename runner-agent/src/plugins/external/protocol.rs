@@ -118,7 +118,7 @@ pub(super) enum Code {
     /// It was asked to stop, and has.
     Cancelled,
     /// What the plan was made from has changed.
-    PlanIsStale,
+    PlanStale,
     /// It needs something that is not installed; the message names it.
     ToolMissing,
     /// The inputs are not what it understands.

@@ -144,7 +144,7 @@ impl Plugin for Terraform {
         let tool = workspace.tool.name();
         if plan.tool != tool {
             let stale = format!("it was made by {}, and this runner has {tool}", plan.tool);
-            return Err(PluginError::PlanIsStale(stale).into());
+            return Err(PluginError::PlanStale(stale).into());
         }
         if let Some(lock) = plan.beside.get(workspace::LOCK_FILE) {
             // The very providers that made the plan.

@@ -80,7 +80,7 @@ fn journal() -> Vec<Line> {
         failed("exit_code", Some(1), None),
         failed("signal", None, Some(9)),
         failed("timed_out", None, Some(15)),
-        failed("plan_is_stale", None, None),
+        failed("plan_stale", None, None),
         of("stated", json!({"outcome": "failed", "statement": digest})),
         of("unsigned", json!({"why": "outputs are not those that were reported"})),
         of("reported", json!({})),

@@ -82,7 +82,7 @@ fn an_end_without_what_came_before_it_does_not_say_that_nothing_was_begun() {
     for reason in [None, Some(FailureReason::Refused), Some(FailureReason::SpawnFailed)] {
         assert_eq!(told(reason), Some(FailureReason::Internal));
     }
-    for reason in [FailureReason::PlanIsStale, FailureReason::TimedOut] {
+    for reason in [FailureReason::PlanStale, FailureReason::TimedOut] {
         assert_eq!(told(Some(reason)), Some(reason));
     }
 }

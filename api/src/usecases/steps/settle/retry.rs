@@ -28,7 +28,7 @@ pub(super) fn may_retry(job: &Job) -> bool {
         Some(
             FailureReason::Refused
             | FailureReason::ToolMissing
-            | FailureReason::PlanIsStale
+            | FailureReason::PlanStale
             | FailureReason::AgentStopped
             | FailureReason::QueueExpired
             | FailureReason::Resolved

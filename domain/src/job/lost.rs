@@ -1,33 +1,39 @@
-//! What becomes of a job whose runner is gone, and who may say so.
+//! Lost executions, and the manual resolution of unknown outcomes.
 use super::{
-    Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, Proof, Verdict,
+    Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, LossReason,
+    Resolution,
 };
 use crate::{actor::Actor, decider::Timestamp};
 
 impl Job {
-    pub(super) fn lose(&self, held: &Execution, proof: Proof, now: Timestamp) -> Decision {
-        use {JobClass::*, Proof::*};
-        match (self.class(), proof) {
+    pub(super) fn lose(
+        &self,
+        held: &Execution,
+        loss_reason: LossReason,
+        now: Timestamp,
+    ) -> Decision {
+        use {JobClass::*, LossReason::*};
+        match (self.class(), loss_reason) {
             (Pure | Mutating | Unsafe, DeadlinePassed) if now < held.deadline => {
                 Err(JobError::DeadlineAhead { deadline: held.deadline })
             }
-            (Pure, SilentTooLong) if held.contact == Contact::Connected => {
+            (Pure, Disconnected) if held.contact == Contact::Connected => {
                 Err(JobError::StillConnected)
             }
             (Pure | Mutating | Unsafe, NeverSpawned) if held.started => {
                 Err(JobError::AlreadyStarted)
             }
-            (Pure, RunnerRestartedWithoutIt | DeadlinePassed | SilentTooLong)
+            (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
             | (Pure | Mutating | Unsafe, NeverSpawned) => {
                 // Nobody waits for a job that is to be cancelled: it is not tried again.
                 let again = held.attempt < self.attempts() && held.cancel.is_none();
-                let lost = JobEvent::Lost { execution: held.id, proof };
-                Ok(vec![if again { held.requeued(Some(proof)) } else { lost }])
+                let lost = JobEvent::Lost { execution: held.id, loss_reason };
+                Ok(vec![if again { held.requeued(Some(loss_reason)) } else { lost }])
             }
-            (Mutating | Unsafe, RunnerRestartedWithoutIt | DeadlinePassed) => {
-                Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, proof }])
+            (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed) => {
+                Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, loss_reason }])
             }
-            (Mutating | Unsafe, SilentTooLong) => Err(JobError::UnreachableIsNotDead),
+            (Mutating | Unsafe, Disconnected) => Err(JobError::UnreachableIsNotDead),
         }
     }
 
@@ -35,7 +41,7 @@ impl Job {
         &self,
         held: &Execution,
         by: Actor,
-        verdict: Verdict,
+        verdict: Resolution,
         reason: String,
     ) -> Decision {
         match (self.class(), &by) {
@@ -53,14 +59,14 @@ impl Job {
         }
         let execution = held.id;
         let consequence = match verdict {
-            Verdict::Succeeded => JobEvent::Succeeded {
+            Resolution::Succeeded => JobEvent::Succeeded {
                 execution,
                 seq: None,
                 exit_code: None,
                 signed: None,
                 not_ended: vec![],
             },
-            Verdict::Failed => JobEvent::Failed {
+            Resolution::Failed => JobEvent::Failed {
                 execution: Some(execution),
                 seq: None,
                 reason: FailureReason::Resolved,
@@ -71,15 +77,15 @@ impl Job {
                 not_ended: vec![],
             },
             // Nobody wants to see it done any more: what is left to say is what became of it.
-            Verdict::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
-            Verdict::Retry => held.requeued(None),
+            Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
+            Resolution::Retry => held.requeued(None),
         };
         Ok(vec![JobEvent::OutcomeResolved { execution, by, verdict, reason }, consequence])
     }
 }
 
 impl Execution {
-    fn requeued(&self, proof: Option<Proof>) -> JobEvent {
-        JobEvent::Requeued { execution: self.id, attempt: self.attempt + 1, proof }
+    fn requeued(&self, loss_reason: Option<LossReason>) -> JobEvent {
+        JobEvent::Requeued { execution: self.id, attempt: self.attempt + 1, loss_reason }
     }
 }

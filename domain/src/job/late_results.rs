@@ -1,6 +1,6 @@
-//! What a runner says that changes nothing, and is worth a line of the log: once for each execution, so that a
-//! runner that says it again and again fills nothing.
-use super::{Decision, Ending, Job, JobError, JobEvent, Outcome, Signed, State};
+//! Divergent logs and late results. Neither changes the job; each is recorded once per execution, so that a runner
+//! that repeats it does not fill the log.
+use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, Signed, State};
 use crate::ids::ExecutionId;
 
 impl Job {
@@ -18,7 +18,7 @@ impl Job {
         &self,
         execution: ExecutionId,
         seq: u64,
-        ending: Ending,
+        result: ExecutionResult,
         signed: Option<Signed>,
     ) -> Decision {
         if self.late.contains(&execution) {
@@ -38,20 +38,20 @@ impl Job {
                 | State::OutcomeUnknown(_) => return Err(JobError::StillRunning),
             }
         }
-        Ok(vec![ending.late(execution, seq, signed)])
+        Ok(vec![result.late(execution, seq, signed)])
     }
 }
 
-impl Ending {
+impl ExecutionResult {
     fn late(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
         let (outcome, reason, detail, exit_code, signal, not_ended) = match self {
-            Ending::Succeeded { exit_code, not_ended } => {
+            ExecutionResult::Succeeded { exit_code, not_ended } => {
                 (Outcome::Succeeded, None, None, exit_code, None, not_ended)
             }
-            Ending::Failed { reason, detail, exit_code, signal, not_ended } => {
+            ExecutionResult::Failed { reason, detail, exit_code, signal, not_ended } => {
                 (Outcome::Failed, Some(reason), Some(detail), exit_code, signal, not_ended)
             }
-            Ending::Cancelled { not_ended, .. } => {
+            ExecutionResult::Cancelled { not_ended, .. } => {
                 (Outcome::Cancelled, None, None, None, None, not_ended)
             }
         };

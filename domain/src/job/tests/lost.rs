@@ -3,15 +3,15 @@ use super::*;
 
 #[test]
 fn a_lost_pure_job_is_tried_again_while_attempts_are_left() {
-    given(silent(Pure)).when(lose(A, SilentTooLong)).then([again(Some(SilentTooLong))]);
+    given(silent(Pure)).when(lose(A, Disconnected)).then([again(Some(Disconnected))]);
     given(running(Pure)).when(lose(B, DeadlinePassed)).refused(Fenced { held: Some(A) });
-    given(requeued()).when(lose(A, SilentTooLong)).nothing();
-    given(succeeded()).when(lose(A, SilentTooLong)).refused(TOO_LATE);
+    given(requeued()).when(lose(A, Disconnected)).nothing();
+    given(succeeded()).when(lose(A, Disconnected)).refused(TOO_LATE);
 
     let last = and(requeued(), [claimed_by(B, 2)]);
-    let lost = JobEvent::Lost { execution: B, proof: DeadlinePassed };
+    let lost = JobEvent::Lost { execution: B, loss_reason: DeadlinePassed };
     given(last.clone()).at(late()).when(lose(B, DeadlinePassed)).then([lost.clone()]);
-    given(and(last, [lost])).when(lose(B, SilentTooLong)).nothing();
+    given(and(last, [lost])).when(lose(B, Disconnected)).nothing();
 }
 
 #[test]
@@ -26,18 +26,18 @@ fn a_deadline_that_is_ahead_has_not_passed() {
 #[test]
 fn unreachable_is_not_dead() {
     for class in [Mutating, Unsafe] {
-        given(silent(class)).when(lose(A, SilentTooLong)).refused(UnreachableIsNotDead);
-        for proof in [RunnerRestartedWithoutIt, DeadlinePassed] {
-            let unknown = JobEvent::OutcomeUnknown { execution: A, proof };
-            given(silent(class)).at(late()).when(lose(A, proof)).then([unknown]);
+        given(silent(class)).when(lose(A, Disconnected)).refused(UnreachableIsNotDead);
+        for loss_reason in [ExecutionNotInJournal, DeadlinePassed] {
+            let unknown = JobEvent::OutcomeUnknown { execution: A, loss_reason };
+            given(silent(class)).at(late()).when(lose(A, loss_reason)).then([unknown]);
         }
     }
-    given(unknown(Mutating)).when(lose(A, RunnerRestartedWithoutIt)).nothing();
+    given(unknown(Mutating)).when(lose(A, ExecutionNotInJournal)).nothing();
 }
 
 #[test]
 fn somebody_decides_what_became_of_an_unknown_outcome() {
-    use Verdict::{Failed, Retry, Succeeded};
+    use Resolution::{Failed, Retry, Succeeded};
     let succeeded = JobEvent::Succeeded {
         execution: A,
         seq: None,
@@ -60,7 +60,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
     given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed.clone()]);
     given(unknown(Mutating)).when(resolve(A, Retry)).then([resolved(Retry), again(None)]);
     // What is to end is not begun again; what became of it can still be said.
-    let doubt = JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed };
+    let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let cancelled = and(running(Mutating), [cancel_requested(false), doubt]);
     given(cancelled.clone()).when(resolve(A, Retry)).refused(Cancelling);
     given(cancelled).when(resolve(A, Failed)).then([resolved(Failed), failed]);
@@ -73,7 +73,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
 
 #[test]
 fn unsafe_work_is_resolved_by_a_principal_only() {
-    for verdict in [Verdict::Succeeded, Verdict::Failed, Verdict::Retry] {
+    for verdict in [Resolution::Succeeded, Resolution::Failed, Resolution::Retry] {
         let by_policy = decide(A, policy(), verdict);
         given(unknown(Unsafe)).when(by_policy.clone()).refused(OnlyAPrincipalMayResolve);
         given(running(Unsafe)).when(by_policy).refused(NotInDoubt);
@@ -82,10 +82,10 @@ fn unsafe_work_is_resolved_by_a_principal_only() {
             given(unknown(class)).when(by_runner).refused(ARunnerMayNotResolve);
         }
     }
-    let retried = |by| [decided(A, by, Verdict::Retry), again(None)];
-    given(unknown(Unsafe)).when(resolve(A, Verdict::Retry)).then(retried(ANN));
-    given(unknown(Mutating)).when(resolve(A, Verdict::Retry)).then(retried(ANN));
-    given(unknown(Mutating)).when(decide(A, policy(), Verdict::Retry)).then(retried(policy()));
+    let retried = |by| [decided(A, by, Resolution::Retry), again(None)];
+    given(unknown(Unsafe)).when(resolve(A, Resolution::Retry)).then(retried(ANN));
+    given(unknown(Mutating)).when(resolve(A, Resolution::Retry)).then(retried(ANN));
+    given(unknown(Mutating)).when(decide(A, policy(), Resolution::Retry)).then(retried(policy()));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn work_that_never_spawned_is_tried_again_whatever_its_class() {
         given(back.clone()).when(lose(A, NeverSpawned)).nothing();
 
         let last = and(back, [claimed_by(B, 2)]);
-        let lost = JobEvent::Lost { execution: B, proof: NeverSpawned };
+        let lost = JobEvent::Lost { execution: B, loss_reason: NeverSpawned };
         given(last.clone()).when(lose(B, NeverSpawned)).then([lost.clone()]);
         given(and(last, [lost])).when(lose(B, NeverSpawned)).nothing();
     }
@@ -115,7 +115,7 @@ fn started_work_may_have_spawned() {
 
 #[test]
 fn a_journal_that_shows_no_child_settles_the_doubt() {
-    let doubt = JobEvent::OutcomeUnknown { execution: A, proof: DeadlinePassed };
+    let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     for class in [Mutating, Unsafe] {
         let in_doubt = and(claimed(class), [doubt.clone()]);
         given(in_doubt).when(lose(A, NeverSpawned)).then([again(Some(NeverSpawned))]);
@@ -124,10 +124,10 @@ fn a_journal_that_shows_no_child_settles_the_doubt() {
 
 #[test]
 fn a_job_to_be_cancelled_is_not_tried_again() {
-    let lost = JobEvent::Lost { execution: A, proof: DeadlinePassed };
+    let lost = JobEvent::Lost { execution: A, loss_reason: DeadlinePassed };
     given(cancelling(false)).at(late()).when(lose(A, DeadlinePassed)).then([lost]);
     for class in CLASSES {
-        let lost = JobEvent::Lost { execution: A, proof: NeverSpawned };
+        let lost = JobEvent::Lost { execution: A, loss_reason: NeverSpawned };
         let cancelling = and(claimed(class), [cancel_requested(false)]);
         given(cancelling).when(lose(A, NeverSpawned)).then([lost]);
     }
@@ -148,7 +148,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         not_ended: vec![],
     };
     let refused = failed(Some(1), FailureReason::Refused);
-    let stale = failed(Some(2), FailureReason::PlanIsStale);
+    let stale = failed(Some(2), FailureReason::PlanStale);
     let cancelled = JobEvent::Cancelled {
         execution: None,
         seq: None,
@@ -166,7 +166,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         signed: None,
         not_ended: vec![],
     };
-    let lost = |execution| JobEvent::Lost { execution, proof: NeverSpawned };
+    let lost = |execution| JobEvent::Lost { execution, loss_reason: NeverSpawned };
     let never = and(claimed(Mutating), [again(Some(NeverSpawned))]);
     let second = and(never.clone(), [claimed_by(B, 2)]);
     for yes in [
@@ -187,7 +187,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         assert!(touched_nothing(yes.clone()), "{yes:?}");
     }
     let decided = failed(None, FailureReason::Resolved);
-    let retried = and(unknown(Mutating), [resolved(Verdict::Retry), again(None)]);
+    let retried = and(unknown(Mutating), [resolved(Resolution::Retry), again(None)]);
     for no in [
         running(Mutating),
         and(running(Mutating), [succeeded_at(2)]),
