@@ -1,46 +1,46 @@
-//! How an event that was written long ago is read today: step by step, from its version to the one that the rules
-//! know. An aggregate's steps are a table, [`Event::UPCASTERS`], in its `upcast.rs` from its second version on.
+//! Reads payloads of older versions: step by step, from the stored version to the current one. The steps of an aggregate
+//! are the table [`Event::UPCASTERS`]. It is empty until an event changes after the first release.
 use serde_json::Value;
 
 use crate::decider::Event;
 
-/// One step: what a payload of this type and version is in later words.
+/// One step: converts payloads of this type and version.
 pub struct Upcaster {
-    /// `aggregate.verb_past`, as it was written.
+    /// Stored type, `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// The version it was written in.
+    /// Stored version.
     pub version: &'static str,
-    /// One payload, many, or none: what was said in one event may be several today, or mean nothing any more.
+    /// One event may become one, several, or none.
     pub up: fn(Value) -> Result<Vec<Words>, String>,
 }
 
-/// A payload, and in which words it is.
+/// A payload with its type and version.
 pub struct Words {
     /// `aggregate.verb_past`.
     pub event_type: &'static str,
-    /// Of that type.
+    /// Version of that type.
     pub version: &'static str,
-    /// What is said.
+    /// The payload.
     pub payload: Value,
 }
 
-/// Why a payload cannot be read.
+/// A payload cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It says nothing that the rules know.
+    /// It is not a payload of the current version.
     #[error("{0}")]
     Payload(String),
-    /// It is in other words than the rules have now, and no step leads there.
+    /// It has another version, and no step converts it.
     #[error("this program reads {event_type} in version {version} only")]
     Version {
-        /// The type that it seems to be.
+        /// Type of the event.
         event_type: &'static str,
-        /// The version of it that the rules have.
+        /// Current version of that type.
         version: &'static str,
     },
 }
 
-/// What a stored payload says in today's words.
+/// Decodes a stored payload into events of the current versions.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -51,24 +51,23 @@ pub fn read<E: Event>(
 ) -> Result<Vec<E>, Unreadable> {
     let unreadable = |error: serde_json::Error| Unreadable::Payload(error.to_string());
     if step::<E>(event_type, version, 0).is_none() {
-        // Nearly always: what is in today's words need not be taken apart.
+        // Nearly always: a payload of the current version is decoded without a JSON tree.
         let event: E = serde_json::from_str(payload).map_err(unreadable)?;
-        return today(event, event_type, version).map(|event| vec![event]);
+        return current(event, event_type, version).map(|event| vec![event]);
     }
     let payload = serde_json::from_str(payload).map_err(unreadable)?;
     let mut events = vec![];
-    raise(event_type, version, payload, 0, &mut events)?;
+    convert(event_type, version, payload, 0, &mut events)?;
     Ok(events)
 }
 
-/// The step that begins with these words, among those from `after` on. Steps are in the order of time, so none
-/// leads back.
+/// Index of the step for this type and version, from `after` on. Steps are ordered by time, so none leads back.
 fn step<E: Event>(event_type: &str, version: &str, after: usize) -> Option<usize> {
     let begins = |step: &Upcaster| step.event_type == event_type && step.version == version;
     E::UPCASTERS.iter().skip(after).position(begins).map(|at| at + after)
 }
 
-fn raise<E: Event>(
+fn convert<E: Event>(
     event_type: &str,
     version: &str,
     payload: Value,
@@ -80,17 +79,17 @@ fn raise<E: Event>(
     else {
         let event: E = serde_json::from_value(payload)
             .map_err(|error| Unreadable::Payload(error.to_string()))?;
-        events.push(today(event, event_type, version)?);
+        events.push(current(event, event_type, version)?);
         return Ok(());
     };
     for words in (step.up)(payload).map_err(Unreadable::Payload)? {
-        raise(words.event_type, words.version, words.payload, at + 1, events)?;
+        convert(words.event_type, words.version, words.payload, at + 1, events)?;
     }
     Ok(())
 }
 
-/// An unknown version may look like a known one, and mean something else.
-fn today<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
+/// A payload of an unknown version may decode, and mean something else.
+fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);
     }
@@ -104,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    /// What is known of a parcel today.
+    /// Current events of a parcel.
     #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     #[serde(tag = "type", rename_all = "snake_case")]
     enum ParcelEvent {
@@ -131,12 +130,12 @@ mod tests {
                 event_type: "parcel.sent",
                 version: "1",
                 up: |mut old| {
-                    let kilos = old["kilos"].as_u64().ok_or("kilos is no number")?;
+                    let kilos = old["kilos"].as_u64().ok_or("kilos is not a number")?;
                     old["grams"] = (kilos * 1000).into();
                     Ok(vec![Words { event_type: "parcel.sent", version: "2", payload: old }])
                 },
             },
-            // Paying became a fact of its own.
+            // Payment became an event of its own.
             Upcaster {
                 event_type: "parcel.sent",
                 version: "2",
@@ -148,7 +147,7 @@ mod tests {
                     ])
                 },
             },
-            // Nobody weighs any more.
+            // The event was dropped.
             Upcaster { event_type: "parcel.weighed", version: "1", up: |_| Ok(vec![]) },
         ];
     }
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_read_in_todays_words() {
+    fn every_version_is_read_as_the_current_one() {
         let paid = ParcelEvent::Paid { cents: 5 };
         let first = json!({"type": "sent", "kilos": 2, "to": "Ada", "cents": 5});
         assert_eq!(read("parcel.sent", "1", first), Ok(vec![paid.clone(), sent(2000)]));
@@ -174,8 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused_and_never_taken_for_something_else() {
-        // A later program's words look like ours, and may mean something else.
+    fn an_unreadable_payload_is_rejected_and_never_decoded_as_another_event() {
+        // A payload of a later version may look like a current one.
         let later = json!({"type": "sent", "grams": 4, "to": "Ada"});
         let only = "this program reads parcel.sent in version 3 only";
         assert_eq!(read("parcel.sent", "4", later.clone()), Err(only.into()));

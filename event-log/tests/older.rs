@@ -1,4 +1,4 @@
-//! What was written by an older program is read in today's words, from the first event or from a state that was kept.
+//! Events of older versions are upcast, whether a state is read from its first event or from a snapshot.
 #![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 mod support;
 
@@ -11,7 +11,7 @@ use event_log::{Commit, EventLog, NewEvent, StreamId, Write};
 use serde::{Deserialize, Serialize};
 use support::{alone, count, database, meta, pause, server};
 
-/// A sum, as it is added up today.
+/// A sum.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 struct Sum {
     value: u64,
@@ -36,13 +36,13 @@ impl Event for SumEvent {
             event_type: "sum.added",
             version: "1",
             up: |old| {
-                let numbers = old["numbers"].as_array().ok_or("numbers is no list")?;
+                let numbers = old["numbers"].as_array().ok_or("numbers is not a list")?;
                 let added = |by| serde_json::json!({"type": "added", "by": by});
                 let words = |payload| Words { event_type: "sum.added", version: "2", payload };
                 Ok(numbers.iter().map(added).map(words).collect())
             },
         },
-        // What was noted counts no more.
+        // The event was dropped.
         Upcaster { event_type: "sum.noted", version: "1", up: |_| Ok(vec![]) },
     ];
 }
@@ -76,7 +76,7 @@ async fn append(log: &EventLog, expected: u64, events: Vec<NewEvent>) {
 }
 
 #[tokio::test]
-async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_stream() {
+async fn an_upcast_event_counts_once_in_its_stream_however_many_it_becomes() {
     let database = database().await;
     let log = server(&database).await;
     let old = vec![
@@ -90,7 +90,7 @@ async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_str
         let then = log.load_as_of::<Sum>("s", position).await.unwrap();
         assert_eq!((then.version, then.state.value), (position, value));
     }
-    // A stream that goes on, and whose state is kept on the way.
+    // A longer stream, of which a snapshot is stored.
     let more = vec![event("sum.added", "1", r#"{"type":"added","numbers":[1,1]}"#); 200];
     append(&log, 4, more).await;
     let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
@@ -106,12 +106,12 @@ async fn an_older_version_counts_as_what_it_comes_to_and_as_one_place_in_its_str
     append(&log, 204, vec![event("sum.added", "1", r#"{"type":"added","numbers":[4]}"#)]).await;
     let loaded = alone(&database).await.load::<Sum>("s").await.unwrap();
     assert_eq!((loaded.version, loaded.state.value), (205, 420));
-    // And what is decided on it is written after the last place.
+    // The next event follows the last stored one.
     append(&log, loaded.version, vec![NewEvent::of(&SumEvent::Added { by: 1 }).unwrap()]).await;
 }
 
 #[tokio::test]
-async fn what_nobody_can_read_is_named_by_position_type_and_version() {
+async fn an_unreadable_event_is_named_by_position_type_and_version() {
     let database = database().await;
     let log = server(&database).await;
     append(&log, 0, vec![event("sum.added", "2", r#"{"type":"added","by":1}"#)]).await;

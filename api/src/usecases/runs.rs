@@ -338,7 +338,7 @@ async fn again(
         );
         return Err(Problem::new(Code::Refused, detail));
     }
-    let (cause, kind) = (Cause::Retry { of: run }, request.kind);
+    let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = undone.actions.first().cloned();
     let wish = Wish { kind, scope: Scope::Undone(undone), action, cause, reason };
     tell(app, unit, request.install, wish, by).await?.ok_or_else(done)

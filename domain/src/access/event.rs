@@ -1,37 +1,37 @@
-//! What can have happened to access. The names are on disk: add, never rename.
+//! Events of access. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::{IssuedToken, PrincipalKind, Role};
 use crate::{decider::Event, ids::TokenId};
 
-/// A fact about access.
+/// An event of access.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AccessEvent {
-    /// Somebody is known, and may do nothing yet.
+    /// A principal was added, without any role.
     PrincipalAdded {
-        /// What it is.
+        /// Kind of the principal.
         kind: PrincipalKind,
-        /// Where the name is kept, outside the log.
+        /// Reference to the name, which is stored outside the log.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name_ref: Option<String>,
     },
-    /// It may do more.
+    /// A role was granted.
     RoleGranted {
-        /// What.
+        /// The role.
         role: Role,
     },
-    /// It may do less.
+    /// A role was revoked.
     RoleRevoked {
-        /// What no more.
+        /// The role.
         role: Role,
     },
-    /// A token speaks for it.
+    /// A token was issued to the principal.
     TokenIssued(IssuedToken),
-    /// A token is heard no more.
+    /// A token was revoked.
     TokenRevoked {
-        /// Which.
+        /// The token.
         token: TokenId,
     },
 }

@@ -1,20 +1,20 @@
-//! What can have happened to an app. The names are on disk: add, never rename.
+//! Events of an app. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::Published;
 use crate::decider::Event;
 
-/// A fact about an app.
+/// An event of an app.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum AppEvent {
-    /// It is there.
+    /// The app was created.
     Created {
-        /// By which people call it.
+        /// Name of the app, unique.
         name: String,
     },
-    /// It has another config version.
+    /// A config version was published.
     ConfigPublished(Published),
 }
 

@@ -1,4 +1,4 @@
-//! What can have happened to a build. The names are on disk: add, never rename.
+//! Events of a build. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::{BuildFailure, Order};
@@ -8,38 +8,38 @@ use crate::{
     ids::{JobId, RunId},
 };
 
-/// A fact about a build.
+/// An event of a build.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BuildEvent {
-    /// Somebody wants an artifact.
+    /// An artifact was requested.
     Requested(Order),
-    /// A job makes it.
+    /// A job was queued to build it.
     JobQueued {
-        /// Which job.
+        /// The job.
         job: JobId,
     },
-    /// It is made.
+    /// The build succeeded.
     Succeeded {
-        /// The job that made it.
+        /// The job that built it.
         job: JobId,
-        /// What was made.
+        /// The artifact.
         artifact: Artifact,
     },
-    /// It will not be made.
+    /// The build failed.
     Failed {
-        /// The job that was to make it; none where none could be put together.
+        /// The job; absent if its manifest could not be rendered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: BuildFailure,
-        /// In words.
+        /// Description of the failure.
         detail: String,
     },
-    /// A run waits for the artifact; it goes on when the build has ended.
+    /// A run waits for the artifact and continues when the build ends.
     WaiterAdded {
-        /// Which.
+        /// The run.
         run: RunId,
     },
 }

@@ -1,37 +1,37 @@
-//! What can have happened to a component. The names are on disk: add, never rename.
+//! Events of a component. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::Definition;
 use crate::{decider::Event, digest::Digest};
 
-/// A fact about a component.
+/// An event of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ComponentEvent {
-    /// It is there.
+    /// The component was defined.
     Defined(Definition),
-    /// It is another from this version on.
+    /// The definition changed in this config version.
     Changed {
-        /// Of everything that defines it: its source, its settings, files and plugin.
+        /// Digest of source, settings, files and plugin.
         definition: Digest,
-        /// The plugin that knows it.
+        /// Name of the plugin.
         kind: String,
-        /// Which config version.
+        /// The config version.
         config_version: u32,
     },
-    /// It is gone from this version on.
+    /// This config version removed the component.
     Retired {
-        /// Which config version.
+        /// The config version.
         config_version: u32,
     },
-    /// It is there again from this version on.
+    /// This config version defines the component again.
     Restored {
-        /// Of everything that defines it: its source, its settings, files and plugin.
+        /// Digest of source, settings, files and plugin.
         definition: Digest,
-        /// The plugin that knows it.
+        /// Name of the plugin.
         kind: String,
-        /// Which config version.
+        /// The config version.
         config_version: u32,
     },
 }

@@ -1,23 +1,23 @@
-//! What can have happened to an enrolment. The names are on disk: add, never rename.
+//! Events of an enrolment. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::{Issue, Redemption};
 use crate::{actor::Actor, decider::Event};
 
-/// A fact about an enrolment.
+/// An event of an enrolment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnrolmentEvent {
-    /// A token was given out.
+    /// An enrolment token was issued.
     Issued(Issue),
-    /// A runner came in with it.
+    /// A runner enrolled with the token.
     Redeemed(Redemption),
-    /// Nobody comes in with it.
+    /// The token was revoked before a runner used it.
     Revoked {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
 }

@@ -46,7 +46,8 @@ fn said(place: &Place) -> String {
 /// The text of the contract: fails where a field is new, and whoever adds it sees here what was decided of it.
 #[test]
 fn every_free_text_of_the_vocabulary_is_decided_on() {
-    let mut text = "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
+    let mut text =
+        "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
     for (event, (schema, _)) in vocabulary() {
         let mut paths = vec![];
         free(&schema, "", &mut paths);

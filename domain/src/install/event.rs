@@ -1,4 +1,4 @@
-//! What can have happened to an install. The names are on disk: add, never rename.
+//! Events of an install. Their names and payloads are stored: from the first release on, add and never rename.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -13,55 +13,55 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A fact about an install.
+/// An event of an install.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InstallEvent {
-    /// One copy of an app is to be in one account.
+    /// An install of an app was created.
     Created {
-        /// Of which app.
+        /// The app.
         app: AppId,
-        /// Its name, unique at this vendor.
+        /// Name of the install, unique.
         name: String,
-        /// The config version it is pinned to.
+        /// Config version that the install is pinned to.
         config_version: u32,
-        /// The values that were given, by input.
+        /// Values by input name.
         inputs: BTreeMap<String, String>,
-        /// Whether plans are applied without a person's word.
+        /// Whether plans are applied without approval.
         auto_approve: bool,
     },
-    /// Inputs were given, or taken back.
+    /// Input values were set or removed.
     InputsChanged {
-        /// The values that were given, by input.
+        /// Values by input name.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         set: BTreeMap<String, String>,
-        /// The inputs that were taken back.
+        /// Names of the inputs that were removed.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         unset: BTreeSet<String>,
-        /// Who did.
+        /// Principal that changed them.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The install is to follow another config version.
+    /// The install was pinned to another config version.
     ConfigPinned {
-        /// Which.
+        /// The config version.
         config_version: u32,
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Whether plans are applied without a person's word.
+    /// Auto-approve was set or cleared.
     AutoApproveChanged {
-        /// Without a person's word.
+        /// Whether plans are applied without approval.
         auto_approve: bool,
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -70,208 +70,208 @@ pub enum InstallEvent {
         /// The principal that decided.
         by: Actor,
     },
-    /// Deploys of the install include a component, whatever the config's default.
+    /// Deploys of the install include a component, whatever the default of the config.
     ComponentEnabled {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Deploys of the install leave a component out, and take it down where it is deployed.
+    /// Deploys of the install exclude a component and destroy it if it is deployed.
     ComponentDisabled {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The runner that the customer started brought what the stack gave it.
+    /// The runner reported the outputs of the customer's stack.
     StackOutputsReported {
-        /// Which runner.
+        /// The runner.
         runner: RunnerId,
-        /// Account, region and whatever else the stack names.
+        /// Outputs of the stack: account, region and others.
         outputs: Outputs,
     },
-    /// The vendor says what the customer's stack gives out: all of it, instead of what they said before. What the
-    /// runner brings has precedence.
+    /// A user of the vendor set the outputs of the customer's stack, which replace those set before. Outputs that the
+    /// runner reported have precedence.
     StackOutputsSet {
-        /// Account, region and whatever else the stack names.
+        /// Outputs of the stack: account, region and others.
         outputs: Outputs,
-        /// Who says it.
+        /// Principal that set them.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// A run may change the install. In the commit of `run.requested`.
     RunAdmitted {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What it does.
+        /// Kind of the run.
         kind: RunKind,
-        /// Names of the components that it changes; none means all.
+        /// Names of the components that it changes; empty means all.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         components: BTreeSet<String>,
     },
-    /// Nothing of the run will happen any more. In the commit of `run.finished`.
+    /// The run finished. In the commit of `run.finished`.
     RunFinished {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// How it ended.
+        /// Outcome of the run.
         outcome: Outcome,
     },
-    /// One step may change a component, and no other step.
+    /// A step reserved a component: no other step may change it.
     ComponentReserved {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// The component is free.
+    /// The reservation of a component was released.
     ComponentReleased {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Whose step held it.
+        /// Run of the step.
         run: RunId,
-        /// Which step held it.
+        /// The step that held it.
         step: StepId,
     },
-    /// One step may change the sandbox, and no other step anything.
+    /// A step reserved the sandbox: no other step may change anything.
     SandboxReserved {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// The sandbox is free.
+    /// The reservation of the sandbox was released.
     SandboxReleased {
-        /// Whose step held it.
+        /// Run of the step.
         run: RunId,
-        /// Which step held it.
+        /// The step that held it.
         step: StepId,
     },
-    /// An apply of the base infrastructure begins. Until the next fact about it nobody can say what of it
-    /// is there. In the commit of `run.apply_started`.
+    /// An apply of the sandbox started: until its next event, its actual state is unknown. In the commit of
+    /// `run.apply_started`.
     SandboxApplyStarted {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What is brought, or was.
+        /// Build that is applied.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version that the step applies.
         config_version: u32,
     },
-    /// The apply of the base infrastructure that began last never ran, or found its plan stale before it
-    /// touched anything: what was there before it began is there still.
+    /// The last apply of the sandbox did not run, or found its plan stale before it changed anything: the state is
+    /// the one from before it started.
     SandboxApplyNotRun {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// The base infrastructure is there.
+    /// The sandbox was provisioned.
     SandboxProvisioned {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What was brought.
+        /// Build that was applied.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version that the step applied.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// What templates may read of it.
+        /// Outputs that templates can read.
         outputs: Outputs,
     },
-    /// The base infrastructure is gone.
+    /// The sandbox was destroyed.
     SandboxDestroyed {
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// An apply of a component begins. Until the next fact about it nobody can say what of it is there.
-    /// In the commit of `run.apply_started`.
+    /// An apply of a component started: until its next event, its actual state is unknown. In the commit of
+    /// `run.apply_started`.
     ComponentApplyStarted {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// The component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What is brought, or was.
+        /// Build that is applied.
         build: BuildId,
-        /// The config version it is changed by.
+        /// Config version that the step applies.
         config_version: u32,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
-    /// The apply of a component that began last never ran, or found its plan stale before it touched
-    /// anything: what was there before it began is there still.
+    /// The last apply of a component did not run, or found its plan stale before it changed anything: the state is
+    /// the one from before it started.
     ComponentApplyNotRun {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// The component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// A component is there.
+    /// A component was deployed.
     ComponentDeployed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// The component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What was brought.
+        /// Build that was applied.
         build: BuildId,
-        /// The config version it was brought by.
+        /// Config version that the step applied.
         config_version: u32,
-        /// What decided the result.
+        /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// Components that it needs.
+        /// Names of the components that it depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
-        /// What templates may read of it.
+        /// Outputs that templates can read.
         outputs: Outputs,
     },
-    /// A component is gone.
+    /// A component was destroyed.
     ComponentDestroyed {
-        /// By name.
+        /// Name of the component.
         name: String,
-        /// Which.
+        /// The component.
         component: ComponentId,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
     },
-    /// A script ended well.
+    /// An action succeeded.
     ActionCompleted {
-        /// By name.
+        /// Name of the action.
         name: String,
-        /// Whose step.
+        /// Run of the step.
         run: RunId,
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What templates may read of it.
+        /// Outputs that templates can read.
         outputs: Outputs,
     },
     /// A plan or an apply reported a newer state of a component.
@@ -285,20 +285,20 @@ pub enum InstallEvent {
         /// The state.
         state: StateVersion,
     },
-    /// A user decided that this state of a component is right, although a newer one or one of another lineage is known.
+    /// A user accepted a state of a component although a newer one or one of another lineage is known.
     StateAccepted {
         /// Name of the component, or `sandbox`.
         name: String,
         /// The state.
         state: StateVersion,
-        /// User who decided.
+        /// User that decided.
         by: Actor,
-        /// Their reason.
+        /// Reason.
         reason: String,
     },
-    /// Nothing of the app is in the account any more.
+    /// Nothing of the app is left in the account.
     Deprovisioned {
-        /// By which run; none when nothing was left to take down.
+        /// The run that destroyed it; absent if nothing was deployed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
     },

@@ -1,4 +1,4 @@
-//! What can have happened to a job. The names are on disk: add, never rename.
+//! Events of a job. Their names and payloads are stored: from the first release on, add and never rename.
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -12,241 +12,241 @@ use crate::{
     state_version::StateVersion,
 };
 
-/// A fact about a job.
+/// An event of a job.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum JobEvent {
-    /// It waits for a runner.
+    /// The job waits for a runner.
     Queued(Work),
-    /// A runner has it.
+    /// A runner claimed the job.
     Claimed {
-        /// The attempt, and the fencing token that proves it.
+        /// The execution: with the log's epoch, the fencing token of the claim.
         execution: ExecutionId,
-        /// Who has it.
+        /// The runner.
         runner: RunnerId,
-        /// In which life.
+        /// Session of the runner.
         session: SessionId,
-        /// The runner's own name for the claim.
+        /// Idempotency key of the claim, chosen by the runner.
         claim_id: String,
-        /// 1 first.
+        /// Number of the attempt, from 1.
         attempt: u32,
-        /// It must be over by then.
+        /// Time by which the execution must end.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         #[bincode(with_serde)]
         deadline: Timestamp,
     },
-    /// The child runs.
+    /// The child process started.
     Started {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
     },
-    /// The work is in another phase.
+    /// The execution entered another phase.
     PhaseEntered {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
-        /// Its name.
+        /// Name of the phase.
         phase: String,
     },
-    /// What an apply would change.
+    /// The runner reported a plan.
     PlanProduced {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
         /// The plan.
         plan: PlanReport,
     },
-    /// What the work gives to others.
+    /// The runner reported outputs.
     OutputsReported {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
-        /// By name.
+        /// Values by output name.
         outputs: Outputs,
     },
-    /// State that a plan was made from, or that an apply wrote.
+    /// The runner reported the state that a plan was made from or an apply wrote.
     StateReported {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
         /// The state.
         state: StateVersion,
     },
-    /// What a build made.
+    /// The runner pushed the artifact of a build.
     ArtifactPushed {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
         /// The artifact.
         artifact: Artifact,
     },
-    /// No word from its runner.
+    /// The runner of the execution is disconnected.
     Disconnected {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
     },
-    /// Its runner is back, and goes on with it.
+    /// The runner reconnected and continues the execution.
     Reattached {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
     },
-    /// It waits for a runner again. Without proof when a resolution asked for it.
+    /// The job waits for a runner again. Without a loss reason, a resolution decided so.
     Requeued {
-        /// The attempt that is over.
+        /// The execution that ended.
         execution: ExecutionId,
-        /// The attempt to come.
+        /// Number of the next attempt.
         attempt: u32,
-        /// Why it is over.
+        /// Reason for the loss of that execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proof: Option<Proof>,
     },
-    /// Nobody can say what became of it, and somebody must decide.
+    /// The outcome is unknown, and a user must resolve it.
     OutcomeUnknown {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// Why nobody can say.
+        /// Reason for which the outcome is unknown.
         proof: Proof,
     },
-    /// Who decided and why; what follows from it is the next event.
+    /// A user or policy resolved an unknown outcome. The next event has the consequence.
     OutcomeResolved {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// What became of it.
+        /// The resolution.
         resolution: Verdict,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Somebody wants it to end.
+    /// Cancellation was requested.
     CancelRequested {
-        /// Who.
+        /// Principal that asked.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// Whether to leave the work no time to end by itself.
+        /// Whether to kill the work without a grace period.
         force: bool,
     },
-    /// Its runner did not confirm the cancel in time; it may still do so.
+    /// The runner did not confirm the cancellation in time; it may still do so.
     CancelUnconfirmed {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
     },
-    /// It did what it was for. Without a place among the reports when somebody decided so.
+    /// The job succeeded. Without a report number, a resolution decided so.
     Succeeded {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// Of the child, where there was one.
+        /// Exit code of the child process, if there was one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// Its runner's own word.
+        /// Statement that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// It did not. Without an execution when nobody took it in time.
+    /// The job failed. Without an execution, no runner claimed it in time.
     Failed {
-        /// Which attempt.
+        /// The execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: FailureReason,
-        /// In words.
+        /// Description of the failure.
         detail: String,
-        /// Of the child, if it exited.
+        /// Exit code of the child process, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// That killed the child, if one did.
+        /// Signal that killed the child process, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Its runner's own word.
+        /// Statement that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// Somebody asked, and it ended. Without an execution when nobody had taken it.
+    /// The job was cancelled. Without an execution, no runner had claimed it.
     Cancelled {
-        /// Which attempt.
+        /// The execution.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         execution: Option<ExecutionId>,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seq: Option<u64>,
         /// Whether it had to be killed.
         forced: bool,
-        /// Its runner's own word.
+        /// Statement that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
-    /// Nobody can say what became of it, and it was safe to give up.
+    /// The execution was lost, and its work is safe to abandon.
     Lost {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// Why.
+        /// Reason.
         proof: Proof,
     },
-    /// Nothing is added to the log of this execution any more.
+    /// The job log of an execution is complete, or nothing is added to it any more.
     LogFinalized(FinalizedLog),
-    /// Its runner sent other bytes for a place of the log that is kept already. What is kept stays; said once.
+    /// The runner sent different bytes for a stored part of the job log. The stored bytes stay; recorded once.
     LogDiverged {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The first byte of what it sent.
+        /// Offset of the first byte that it sent.
         offset_bytes: u64,
     },
-    /// Its runner said how it ended when the job was over, or another attempt's. It changes nothing; said once.
+    /// The runner reported a result after the job ended or moved to another attempt. It changes nothing; recorded once.
     LateResultReported {
-        /// Which attempt.
+        /// The execution.
         execution: ExecutionId,
-        /// The place among its reports.
+        /// Number of the report within the execution, from 1.
         seq: u64,
-        /// How it ended, as its runner says.
+        /// Outcome that the runner reported.
         outcome: Outcome,
-        /// What kind of failure.
+        /// Kind of failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<FailureReason>,
-        /// In words.
+        /// Description of the failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
-        /// Of the child, if it exited.
+        /// Exit code of the child process, if it exited.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// That killed the child, if one did.
+        /// Signal that killed the child process, if one did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signal: Option<i32>,
-        /// Its runner's own word.
+        /// Statement that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signed: Option<Signed>,
-        /// Processes of the job that could not be ended: `name (pid 7)`.
+        /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
     },
 }
 
 impl JobEvent {
-    /// What it says, whoever vouches for it: a runner that has a new key signs the same word again.
+    /// The event without its signature: a runner with a new key signs the same statement again.
     pub(super) fn unsigned(&self) -> JobEvent {
         let mut fact = self.clone();
         if let JobEvent::Succeeded { signed, .. }
@@ -259,7 +259,7 @@ impl JobEvent {
         fact
     }
 
-    /// Whether the job has an outcome with this.
+    /// Whether the event ends the job.
     pub fn is_end(&self) -> bool {
         match self {
             JobEvent::Succeeded { .. }

@@ -1,21 +1,21 @@
-//! What can have happened to a name. The names are on disk: add, never rename.
+//! Events of a name. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use crate::decider::Event;
 
-/// A fact about a name.
+/// An event of a name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum NameEvent {
-    /// It belongs to somebody.
+    /// The name was taken.
     Taken {
-        /// The id of the thing.
+        /// Id of the resource that has the name.
         owner: String,
     },
-    /// It is free again.
+    /// The name was released.
     Released {
-        /// The id of the thing that had it.
+        /// Id of the resource that had the name.
         owner: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What can have happened to a run. The names are on disk: add, never rename.
+//! Events of a run. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Outcome, PlanFacts, RunKind, Skip, StepFailure, StepSpec};
@@ -9,165 +9,165 @@ use crate::{
     ids::{InstallId, JobId, StepId},
 };
 
-/// A fact about a run.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunEvent {
-    /// Somebody asked for an operation on an install.
+    /// An operation on an install was requested.
     Requested {
-        /// Whose install is to be changed.
+        /// The install.
         install: InstallId,
-        /// What is to be done.
+        /// Kind of the operation.
         kind: RunKind,
-        /// Why.
+        /// Cause of the run.
         cause: Cause,
-        /// Who asked.
+        /// Principal that asked.
         by: Actor,
-        /// Which published config the run is planned from.
+        /// Config version that the run is planned from.
         config_version: u32,
-        /// In the words of who asked.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The steps, and the position of the log that they were planned at.
+    /// The run was planned.
     Planned {
-        /// In an order in which each step comes after the steps it needs.
+        /// The steps, each after the steps that it depends on.
         steps: Vec<StepSpec>,
-        /// Everything up to here was known to the planner.
+        /// Position of the log up to which the planner read.
         position: u64,
     },
-    /// A step holds its resource and its first job is queued.
+    /// A step reserved its resource, and its first job is queued.
     StepStarted {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The job that plans it, or does it where there is nothing to plan.
+        /// The job that plans it, or executes it if there is nothing to plan.
         job: JobId,
     },
-    /// The runner says what an apply would change.
+    /// The plan of a step is ready.
     PlanProduced {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The job that planned.
+        /// The job that produced the plan.
         job: JobId,
-        /// What would change.
+        /// Digest, summary and counts of the plan.
         #[serde(flatten)]
         plan: PlanFacts,
     },
-    /// The step waits for a person's word on the plan's digest.
+    /// The step waits for approval of the plan.
     ApprovalRequested {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The plan that is to be approved.
+        /// Digest of the plan.
         digest: Digest,
-        /// After this moment the request is void.
+        /// Time at which the request expires.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         expires_at: Timestamp,
     },
-    /// Somebody said yes to exactly this plan.
+    /// A principal approved the plan.
     Approved {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The plan that was approved.
+        /// Digest of the plan.
         digest: Digest,
-        /// Who approved.
+        /// Principal that approved it.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Somebody said no to exactly this plan.
+    /// A principal denied the plan.
     Denied {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The plan that was denied.
+        /// Digest of the plan.
         digest: Digest,
-        /// Who denied.
+        /// Principal that denied it.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Nobody answered in time.
+    /// The approval request expired.
     ApprovalExpired {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The plan that nobody approved.
+        /// Digest of the plan.
         digest: Digest,
     },
-    /// The plan can no longer be applied as it was approved: the step plans again.
+    /// The plan is stale and can no longer be applied as approved: the step plans again.
     PlanInvalidated {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The plan that is void.
+        /// Digest of the plan.
         digest: Digest,
-        /// What changed under it.
+        /// Change that made the plan stale.
         reason: String,
     },
     /// The job that applies the approved plan is queued.
     ApplyStarted {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// The job that applies.
+        /// The job that applies it.
         job: JobId,
     },
-    /// The step did what it was for.
+    /// The step succeeded.
     StepSucceeded {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// Whether there was nothing to change.
+        /// Whether the plan had no changes.
         noop: bool,
     },
-    /// The step did not do what it was for.
+    /// The step failed.
     StepFailed {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Description of the failure.
         detail: String,
     },
-    /// The work of a step failed, and the step starts again by itself after a back-off.
+    /// The work of a step failed, and the step restarts after a back-off.
     StepRetryScheduled {
-        /// Which step.
+        /// The step.
         step: StepId,
         /// Number of the retry, from 1.
         attempt: u32,
-        /// What kind of failure.
+        /// Kind of failure.
         reason: StepFailure,
-        /// In words.
+        /// Description of the failure.
         detail: String,
         /// Earliest start.
         not_before: Timestamp,
     },
-    /// The step will not be done in this run.
+    /// The step is not executed in this run.
     StepSkipped {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// Why not.
+        /// Reason.
         reason: Skip,
     },
-    /// A failed step is to be tried again.
+    /// A retry of a failed step was requested.
     StepRetried {
-        /// Which step.
+        /// The step.
         step: StepId,
-        /// Who asked.
+        /// Principal that asked.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// Somebody wants the run to end.
+    /// Cancellation was requested.
     CancelRequested {
-        /// Who asked.
+        /// Principal that asked.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
-        /// Without waiting for the grace period of what works.
+        /// Whether to kill running work without its grace period.
         force: bool,
     },
-    /// Nothing of this run will happen any more.
+    /// The run finished.
     Finished {
-        /// How it ended.
+        /// Outcome of the run.
         outcome: Outcome,
     },
 }

@@ -108,7 +108,7 @@ pub enum Cause {
     /// The steps that an earlier run left undone.
     Retry {
         /// The run that is tried again.
-        of: RunId,
+        run: RunId,
     },
 }
 

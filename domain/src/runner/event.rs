@@ -1,4 +1,4 @@
-//! What can have happened to a runner. The names are on disk: add, never rename.
+//! Events of a runner. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use super::{Identity, Refusal, Side};
@@ -8,94 +8,94 @@ use crate::{
     ids::{ExecutionId, JobId},
 };
 
-/// A fact about a runner.
+/// An event of a runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RunnerEvent {
-    /// It is known.
+    /// The runner enrolled.
     Enrolled(Identity),
-    /// It signs with another key from now on.
+    /// The runner replaced its key.
     Rekeyed {
-        /// The public key, hexadecimal.
+        /// Public key, hexadecimal.
         identity_key: String,
     },
-    /// It is to make itself another key, and has not yet.
+    /// A principal asked the runner to replace its key.
     RekeyRequested {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// No call for minutes, or the runner said that it ends.
+    /// The runner has not called for minutes, or announced that it stops.
     Disconnected {
-        /// Its last call.
+        /// Time of its last call.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         last_contact_at: Timestamp,
-        /// Whether the runner said that it ends.
+        /// Whether the runner announced that it stops.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stopped: bool,
     },
-    /// It called again.
+    /// The runner called again.
     Reconnected,
-    /// It finishes what it has, and gets nothing more.
+    /// The runner completes its jobs and gets no more.
     Drained {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// It gets work again.
+    /// The runner gets jobs again.
     Resumed {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// A switch is off.
+    /// The vendor or the customer disabled the runner.
     Disabled {
-        /// Whose switch.
+        /// The party whose setting changed.
         side: Side,
-        /// Who turned it.
+        /// Actor that changed it.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A switch is on.
+    /// The vendor or the customer enabled the runner.
     Enabled {
-        /// Whose switch.
+        /// The party whose setting changed.
         side: Side,
-        /// Who turned it.
+        /// Actor that changed it.
         by: Actor,
-        /// Why, if they say.
+        /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// It is never heard again.
+    /// The runner was revoked.
     Revoked {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// It will not do a job.
+    /// The runner refused a job.
     Refused(Refusal),
-    /// Its credential is used by more than one agent.
+    /// More than one agent seems to use the runner's credential.
     CloneSuspected {
-        /// How many sessions it opened in a short time.
+        /// Number of sessions that it opened in a short time.
         sessions: u32,
     },
-    /// It spoke of a job that is not its own, or signed of its own what is not so, and was refused.
+    /// The runner reported on a job of another runner, or signed a false statement, and was rejected.
     ForgerySuspected {
-        /// The last one that it spoke of.
+        /// The last such job.
         job: JobId,
-        /// The execution that it named.
+        /// The execution in the last such call.
         execution: ExecutionId,
-        /// How many such calls a server counted since it last said so, or since it started.
+        /// Number of such calls since the server last recorded one, or since it started.
         calls: u32,
     },
 }

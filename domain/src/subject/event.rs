@@ -1,21 +1,21 @@
-//! What can have happened to a subject. The names are on disk: add, never rename.
+//! Events of a subject. Their names and payloads are stored: from the first release on, add and never rename.
 use serde::{Deserialize, Serialize};
 
 use crate::{actor::Actor, decider::Event};
 
-/// A fact about a subject.
+/// An event of a subject.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SubjectEvent {
-    /// Nobody reads what is kept of it from now on; its key is deleted.
+    /// The key of the subject was deleted: its encrypted data cannot be read any more.
     Shredded {
-        /// Who decided.
+        /// Principal that decided.
         by: Actor,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// The server has no copy of it left that it can reach.
+    /// The server deleted all copies of the subject's data that it can reach.
     ErasureCompleted,
 }
 

@@ -100,11 +100,10 @@ impl Manifest {
         let read: Manifest =
             serde_json::from_slice(&bytes).map_err(|why| spoiled(&path, why.to_string()))?;
         if read.format != FORMAT {
-            let why = format!(
-                "its format is {:?}, this program reads {FORMAT:?}; read it with the version that wrote it",
-                read.format
-            );
-            return Err(spoiled(&path, why));
+            return Err(ArchiveError::Format {
+                path: path.display().to_string(),
+                found: read.format,
+            });
         }
         read.fits().map_err(|why| spoiled(&path, why))?;
         Ok((read, hash))

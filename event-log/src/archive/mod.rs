@@ -56,6 +56,17 @@ pub enum ArchiveError {
         /// What is wrong.
         why: String,
     },
+    /// Another version wrote it.
+    #[error(
+        "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
+         that wrote it"
+    )]
+    Format {
+        /// Path of its manifest.
+        path: String,
+        /// Format in the manifest.
+        found: String,
+    },
     /// Nobody whom we believe signed it.
     #[error("the archive {path} was not read: {why}; `stead keys list` shows the log's keys")]
     Signer {

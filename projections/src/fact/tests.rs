@@ -15,7 +15,7 @@ fn raw<'a>(version: &'a str, payload: &'a str) -> Raw<'a> {
 }
 
 #[test]
-fn what_nobody_can_read_is_named_by_position_type_and_version() {
+fn an_unreadable_event_is_named_by_position_type_and_version() {
     for (version, payload, why) in [
         ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads name.taken in version 1 only"),
         ("1", r#"{"type":"taken"}"#, "missing field `owner`"),

@@ -118,6 +118,7 @@ impl From<Undone> for Failure {
             ) => Failure::Outcome(error.to_string()),
             Undone::Archive(
                 ArchiveError::Open { .. }
+                | ArchiveError::Format { .. }
                 | ArchiveError::Unknown(_)
                 | ArchiveError::Order { .. }
                 | ArchiveError::Busy { .. }

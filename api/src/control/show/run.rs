@@ -82,7 +82,7 @@ pub async fn run(
         });
     }
     let retry_of = row.state.request.as_ref().and_then(|request| match request.cause {
-        Cause::Retry { of } => Some(of),
+        Cause::Retry { run } => Some(run),
         Cause::Requested | Cause::RunnerEnrolled => None,
     });
     Ok(Some(Run { run: head, dag, retry_of, position }))

@@ -87,7 +87,7 @@ mod pentest {
         let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
         let (stored, _) = sealed(&both).unwrap();
         let broken = [
-            stored.replace("\"of\":", "\"whose\":"),
+            stored.replace("\"subjects\":", "\"whose\":"),
             stored
                 .replace("\"encrypted\":[{", "\"encrypted\": [ {")
                 .replace("\"paths\":", "\"where\":"),
