@@ -236,7 +236,8 @@ mod tests {
     /// Programs depend on these: a released code keeps its status and its meaning.
     #[test]
     fn the_codes_are_the_ones_that_are_kept() {
-        let line = |code: &Code| format!("{} {:<26}{}\n", code.status(), code.as_str(), code.title());
+        let line =
+            |code: &Code| format!("{} {:<26}{}\n", code.status(), code.as_str(), code.title());
         let table: String = Code::ALL.iter().map(line).collect();
         domain::testing::golden("problem-codes.txt", &table);
     }

@@ -187,12 +187,6 @@ pub(crate) fn failure_text<F: DeserializeOwned>(code: &str, text: fn(F) -> &'sta
         .map_or_else(|_| code.replace('_', " "), |known| text(known).into())
 }
 
-/// Text of a failure code. A code of a later version is shown as it is.
-pub(crate) fn failure_text<F: DeserializeOwned>(code: &str, text: fn(F) -> &'static str) -> String {
-    serde_json::from_value(code.into())
-        .map_or_else(|_| code.replace('_', " "), |known| text(known).into())
-}
-
 pub(crate) fn show(job: &Job, screen: &Screen) -> String {
     let name = job.name.as_deref().unwrap_or_default();
     let mut text = format!("{}  {} {name}: {}\n", job.id, job.kind, screen.state(&job.state));
