@@ -11,11 +11,11 @@ use projections::Class;
 use serde::Serialize;
 use sqlx::PgPool;
 
-use crate::background::parked;
+use crate::background::dead_letters;
 
 /// Archived partition of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Shown {
+pub struct ArchiveInfo {
     /// First position.
     pub first: u64,
     /// Last position.
@@ -31,7 +31,7 @@ pub struct Shown {
 
 /// Result of archiving.
 #[derive(Debug, Clone, Serialize)]
-pub struct Made {
+pub struct CreatedArchives {
     /// Created archives.
     pub archives: Vec<Range>,
     /// Reason why the next partition is not closed.
@@ -59,7 +59,7 @@ async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     let mut readers: Vec<Reader> = following
         .map(|view| Reader { name: format!("projection {}", view.name), position: view.position })
         .collect();
-    let position = parked::progress(pool).await?.position;
+    let position = dead_letters::progress(pool).await?.position;
     readers.push(Reader { name: "policies".into(), position });
     Ok(readers)
 }
@@ -73,7 +73,7 @@ pub async fn create(
     archives: &Archives,
     through: Option<u64>,
     progress: &(dyn Fn(String) + Send + Sync),
-) -> Result<Made, ArchiveError> {
+) -> Result<CreatedArchives, ArchiveError> {
     let mut connection = owner.acquire().await?;
     let known = archive::list(&mut connection).await?;
     let ranges = partitions::list(&mut connection).await?;
@@ -83,7 +83,7 @@ pub async fn create(
         let wanted = through.is_none_or(|through| of.last <= through);
         wanted && (known.iter().all(|known| known.last != of.last) || lost(of.last))
     });
-    let mut made = Made { archives: vec![], next: None };
+    let mut made = CreatedArchives { archives: vec![], next: None };
     for of in missing {
         let (first, last) = (of.first, of.last);
         let mut said = |step: Step| {
@@ -99,7 +99,7 @@ pub async fn create(
                 given(archives, &of)?;
                 made.archives.push(Range { first, last, bytes: manifest.bytes() });
             }
-            Err(error @ ArchiveError::Open { .. }) => {
+            Err(error @ ArchiveError::NotClosed { .. }) => {
                 made.next = Some(error.to_string());
                 break;
             }
@@ -154,9 +154,9 @@ pub async fn discard(
 ///
 /// # Errors
 /// [`ArchiveError`].
-pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<Shown>, ArchiveError> {
+pub async fn list(pool: &PgPool, archives: &Archives) -> Result<Vec<ArchiveInfo>, ArchiveError> {
     let known = archive::list(&mut *pool.acquire().await?).await?;
-    let shown = known.iter().map(|one| Shown {
+    let shown = known.iter().map(|one| ArchiveInfo {
         first: one.first,
         last: one.last,
         made_at: one.made_at,
@@ -186,7 +186,7 @@ pub async fn verify(
 }
 
 /// Size of the files of an archive, or `None` if it is missing.
-fn files(archives: &Archives, last: u64, known: &[archive::Listed]) -> Option<u64> {
+fn files(archives: &Archives, last: u64, known: &[archive::ArchiveRecord]) -> Option<u64> {
     let one = known.iter().find(|one| one.last == last)?;
     let directory = one.directory(archives.directory().unwrap_or(Path::new("archives")));
     directory.join(MANIFEST).is_file().then_some(())?;

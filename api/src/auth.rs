@@ -16,18 +16,18 @@ mod guard;
 pub mod names;
 #[cfg(test)]
 mod pentest;
-mod people;
+mod principals;
 pub mod roles;
 pub mod secret;
 mod tokens;
 
 pub use self::{
     assertion::Assertions,
-    bootstrap::{BootstrapError, OWNER_TOKEN, another_owner, owner},
-    callers::{JobCall, Runner},
-    follow::follow,
-    guard::{Who, guard},
-    people::{Identity, People, require_current},
-    roles::Needs,
+    bootstrap::{BootstrapError, OWNER_TOKEN, create_another_owner, create_first_owner},
+    callers::{JobCaller, RunnerCaller},
+    follow::follow_log,
+    guard::{Caller, guard},
+    principals::{Identity, PrincipalCache, require_current},
+    roles::RequiredRole,
     tokens::{ACCESS_SECONDS, Tokens},
 };

@@ -34,7 +34,7 @@ pub use self::{
     manifest::{File, Manifest},
     restore::{Restored, fill_database, put_files},
     source::Source,
-    witness::{Kept, Reached},
+    witness::{Coverage, WitnessCheckpoint},
 };
 use crate::{
     keys::KeyError,
@@ -65,7 +65,7 @@ pub enum BackupError {
     #[error(
         "{path} already exists and is not your own directory with mode 0700; remove it, or choose another path for the backup"
     )]
-    NotOurs { path: String },
+    NotPrivate { path: String },
     /// The output path has the suffix of an incomplete backup.
     #[error("invalid path {path}: `{PARTIAL}` marks an incomplete backup; choose another name")]
     Reserved { path: String },
@@ -94,7 +94,7 @@ pub enum BackupError {
     NotEmpty { found: String },
     /// The restored log differs from the backup.
     #[error("the restored log does not match the manifest: {0}")]
-    Other(String),
+    LogMismatch(String),
     /// A witness has a checkpoint of another history.
     #[error(
         "the checkpoint {path} at position {position} belongs to another history than this backup: {why}; keep both, and start no server on this one until you know which is right"
@@ -137,11 +137,11 @@ impl BackupError {
     pub fn is_bad_backup(&self) -> bool {
         use BackupError as E;
         match self {
-            E::Damaged { .. } | E::Other(_) | E::Forked { .. } | E::Checkpoint(_) => true,
+            E::Damaged { .. } | E::LogMismatch(_) | E::Forked { .. } | E::Checkpoint(_) => true,
             E::Verify(error) => matches!(error, VerifyError::Differs(_)),
             E::Log(error) => matches!(error, LogError::Damaged { .. }),
             E::Exists { .. }
-            | E::NotOurs { .. }
+            | E::NotPrivate { .. }
             | E::Reserved { .. }
             | E::Busy { .. }
             | E::Incomplete { .. }

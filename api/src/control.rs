@@ -7,23 +7,23 @@
 //!                └─▶ projections ─▶ show
 //! ```
 mod apps;
-mod ask;
-mod asked;
 mod audit;
 mod blobs;
 mod builds;
+mod change_request;
 mod changes;
 mod document;
 mod filter;
-mod fresh;
+mod idempotency;
 mod installs;
 mod jobs;
 mod logs;
 mod lookup;
-mod once;
-mod orders;
-mod part;
+mod min_position;
+mod pagination;
 mod projections;
+mod query_params;
+mod runner_control;
 mod runners;
 mod runs;
 pub(crate) mod show;
@@ -31,19 +31,19 @@ mod subjects;
 mod tokens;
 mod whoami;
 
-pub use audit::Ranges;
+pub use audit::ChangedInstallsCache;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub use asked::{Asked, asked};
-pub use fresh::fresh;
-pub use once::once;
-pub use show::History;
+pub use idempotency::idempotent;
+pub use min_position::wait_for_min_position;
+pub use query_params::{AllowedParams, reject_unknown_params};
+pub use show::HistoryConverter;
 
 use crate::state::App;
 
 /// Maximum size of a bundle in bytes, both compressed and decompressed.
-const BUNDLE_BYTES: usize = 64 << 20;
+const MAX_BUNDLE_BYTES: usize = 64 << 20;
 
 /// All routes with their OpenAPI documentation.
 pub fn routes() -> OpenApiRouter<App> {
@@ -79,12 +79,12 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(runners::list))
         .routes(routes!(runners::show))
         .routes(routes!(runners::journal_heads))
-        .routes(routes!(orders::disable))
-        .routes(routes!(orders::enable))
-        .routes(routes!(orders::drain))
-        .routes(routes!(orders::resume))
-        .routes(routes!(orders::rekey))
-        .routes(routes!(orders::revoke))
+        .routes(routes!(runner_control::disable))
+        .routes(routes!(runner_control::enable))
+        .routes(routes!(runner_control::drain))
+        .routes(routes!(runner_control::resume))
+        .routes(routes!(runner_control::rekey))
+        .routes(routes!(runner_control::revoke))
         .routes(routes!(runners::enrol))
         .routes(routes!(runners::revoke_enrolment))
         .routes(routes!(audit::events))

@@ -8,21 +8,21 @@
 //! All state is in memory: a copy of the log and of the `runner_session` rows, rebuilt when the
 //! server starts. The dispatcher makes no decisions: an offer is a hint, and the job aggregate
 //! decides on the claim. A waiting runner is one entry in a map and causes no query.
-mod board;
-mod desk;
-mod due;
+mod convert;
+mod directives;
 mod feed;
+mod job_table;
 mod lease;
 mod offers;
 mod outbox;
 mod poll;
-mod rates;
-mod say;
+mod rate_limits;
 mod session;
 mod start;
+mod state;
 mod takeover;
+mod timeouts;
 mod timing;
-mod words;
 
 #[cfg(test)]
 mod tests;
@@ -33,23 +33,23 @@ use domain::{
     ids::{ExecutionId, JobId, RunnerId, SessionId},
     job::State,
 };
-use event_log::{SessionGuard, Stored};
+use event_log::{SessionGuard, StoredEvent};
 use projections::views::waiting::Contact;
 use schemas::runner::PendingCancel;
 use tokio::{sync::watch, time::Instant};
 
-pub use board::{Board, Fact, OpenLog, Target, Tracked};
-pub use desk::{Desk, Moment};
-pub use due::Due;
+pub use convert::{grace_s, pending_cancel, state};
 pub use feed::follow;
-pub use lease::{Edge, Silence, edge, is_suspect};
-pub use poll::{Polled, SessionRefusal, Touched};
-pub use rates::Calls;
-pub use session::{Known, Session};
+pub use job_table::{JobEventRecord, JobTable, OpenLog, Target, TrackedJob};
+pub use lease::{ContactState, LivenessTransition, edge, is_suspect};
+pub use poll::{Polled, SessionError, Touched};
+pub use rate_limits::CallKind;
+pub use session::{RunnerEntry, Session};
 pub use start::load;
+pub use state::{DispatchState, Moment};
 pub use takeover::{beat, forget_gone};
+pub use timeouts::TimeoutCommand;
 pub use timing::Timing;
-pub use words::{grace_s, pending_cancel, state};
 
 use crate::state::Clock;
 
@@ -58,12 +58,12 @@ use crate::state::Clock;
 pub struct Dispatch(Arc<Inner>);
 
 struct Inner {
-    desk: Mutex<Desk>,
+    desk: Mutex<DispatchState>,
     timing: Timing,
     server: String,
     clock: Clock,
     /// Position up to which the log has been applied.
-    taken: watch::Sender<u64>,
+    applied: watch::Sender<u64>,
 }
 
 /// Counts of jobs, sessions and polls.
@@ -72,11 +72,11 @@ pub struct Census {
     /// Jobs that wait for a runner.
     pub queued: usize,
     /// Jobs that runners hold.
-    pub held: usize,
+    pub claimed: usize,
     /// Sessions with this server that their runners used within the lease.
     pub sessions: usize,
     /// Open long polls.
-    pub parked: usize,
+    pub long_polls: usize,
 }
 
 impl Dispatch {
@@ -85,7 +85,7 @@ impl Dispatch {
     pub fn new(server: impl Into<String>, timing: Timing, clock: Clock) -> Self {
         let (desk, server) = (Mutex::default(), server.into());
         let taken = watch::Sender::new(0);
-        Dispatch(Arc::new(Inner { desk, timing, server, clock, taken }))
+        Dispatch(Arc::new(Inner { desk, timing, server, clock, applied: taken }))
     }
 
     /// Timeouts and intervals of the dispatcher.
@@ -104,7 +104,7 @@ impl Dispatch {
     }
 
     /// Locks the state. Never hold the guard across an await.
-    pub fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub fn state(&self) -> MutexGuard<'_, DispatchState> {
         // After a panic the state is a valid copy of the log, at worst an outdated one.
         self.0.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,45 +112,45 @@ impl Dispatch {
     /// Waits until all events up to a position have been applied.
     pub async fn has_taken(&self, position: u64) {
         // The channel cannot close: `self` owns the sender.
-        let _ = self.0.taken.subscribe().wait_for(|at| *at >= position).await;
+        let _ = self.0.applied.subscribe().wait_for(|at| *at >= position).await;
     }
 
     /// Position up to which events have been applied.
     pub fn taken(&self) -> u64 {
-        *self.0.taken.borrow()
+        *self.0.applied.borrow()
     }
 
     /// Counts one call against a runner's rate limit. Returns the seconds to wait as `Err` if the
     /// limit is exceeded.
-    pub fn allow(&self, runner: RunnerId, calls: Calls) -> Result<(), u64> {
+    pub fn allow(&self, runner: RunnerId, calls: CallKind) -> Result<(), u64> {
         let now = Instant::now();
-        self.desk().rates.take(runner, calls, now)
+        self.state().rates.take(runner, calls, now)
     }
 
     /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
     /// is time to record them.
     pub fn forged(&self, runner: RunnerId) -> Option<u32> {
         let now = Instant::now();
-        self.desk().rates.forged(runner, now)
+        self.state().rates.forged(runner, now)
     }
 
     /// Returns true if this execution of the runner holds the job, as far as this server knows.
     pub fn holds(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
-        let desk = self.desk();
-        let held = desk.board.get(job).and_then(Tracked::held);
+        let desk = self.state();
+        let held = desk.board.get(job).and_then(TrackedJob::held);
         held.is_some_and(|held| held.id == execution && held.runner == runner)
     }
 
     /// Returns true if the runner holds this execution of any job, as far as this server knows.
     pub fn works_on(&self, runner: RunnerId, execution: ExecutionId) -> bool {
-        let desk = self.desk();
+        let desk = self.state();
         let mut held = desk.board.held_by(runner).filter_map(|(_, tracked)| tracked.held());
         held.any(|held| held.id == execution)
     }
 
     /// Stored claim event of the execution that holds a job, if this server has seen it.
-    pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<Stored> {
-        let desk = self.desk();
+    pub fn claim(&self, job: JobId, execution: ExecutionId) -> Option<StoredEvent> {
+        let desk = self.state();
         let tracked = desk.board.get(job)?;
         let held = tracked.held().is_some_and(|held| held.id == execution);
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
@@ -159,7 +159,7 @@ impl Dispatch {
     /// Returns true if this execution may append to its log, as far as this server knows. It may if
     /// it holds the job, or if it ended the job and its log is not finalized.
     pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
-        let desk = self.desk();
+        let desk = self.state();
         desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
             State::Claimed(held) | State::Running(held) => {
                 held.id == execution && held.runner == runner
@@ -171,48 +171,48 @@ impl Dispatch {
             State::Ended { execution: ended, .. } => {
                 *ended == Some(execution)
                     && tracked.last_runner == Some(runner)
-                    && tracked.unsealed.iter().any(|open| open.execution == execution)
+                    && tracked.open_logs.iter().any(|open| open.execution == execution)
             }
-            State::Unborn | State::Queued { .. } => false,
+            State::NotCreated | State::Queued { .. } => false,
         })
     }
 
     /// Records that the log of an execution grew, so that it is not finalized while it arrives.
     pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
-        self.desk().board.log_grew(job, execution, length, now);
+        self.state().board.log_grew(job, execution, length, now);
     }
 
     /// State of a job as one lower-case name, as far as this server knows.
     pub fn state_of(&self, job: JobId) -> &'static str {
-        self.desk().board.get(job).map_or("unknown", |tracked| words::state(&tracked.job))
+        self.state().board.get(job).map_or("unknown", |tracked| convert::state(&tracked.job))
     }
 
     /// Drops this server's ownership of a runner whose session another server owns.
     pub fn disown(&self, runner: RunnerId) {
-        if let Some(known) = self.desk().roster.get_mut(runner) {
-            (known.owned, known.session) = (None, None);
+        if let Some(known) = self.state().runners.get_mut(runner) {
+            (known.epoch, known.session) = (None, None);
         }
     }
 
     /// Closes a session that the runner ended. It gets no more offers.
     pub fn close(&self, runner: RunnerId, session: SessionId) {
-        let mut desk = self.desk();
+        let mut desk = self.state();
         desk.leave(runner, session);
     }
 
     /// Guard for commits on behalf of a session. Returns `None` if another server owns the session.
     pub fn guard(&self, runner: RunnerId, session: SessionId) -> Option<SessionGuard> {
-        let desk = self.desk();
-        let held = desk.roster.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
+        let desk = self.state();
+        let held = desk.runners.get(runner)?.session.as_ref().filter(|held| held.id == session)?;
         let (runner, server) = (runner.to_string(), self.0.server.clone());
         Some(SessionGuard { runner, server, server_epoch: held.server_epoch })
     }
 
     /// Contact of a runner, or `None` if this server does not own its session.
     pub fn contact(&self, runner: RunnerId) -> Option<Contact> {
-        let (desk, now) = (self.desk(), self.moment());
-        let known = desk.roster.get(runner)?;
+        let (desk, now) = (self.state(), self.moment());
+        let known = desk.runners.get(runner)?;
         let is_parked = known.session.as_ref()?.is_parked();
         let online = known.is_present(now.instant, self.0.timing.suspect);
         let last = if is_parked { Some(now.instant) } else { known.last_contact };
@@ -222,66 +222,67 @@ impl Dispatch {
 
     /// Pending cancellation of an execution. Every response to its runner contains it.
     pub fn pending_cancel(&self, job: JobId, execution: ExecutionId) -> Option<PendingCancel> {
-        let desk = self.desk();
+        let desk = self.state();
         let tracked = desk.board.get(job)?;
         let current = tracked.held().is_some_and(|held| held.id == execution);
-        current.then(|| words::pending_cancel(&tracked.job)).flatten()
+        current.then(|| convert::pending_cancel(&tracked.job)).flatten()
     }
 
     /// Returns true if the last contact is long enough ago to display the execution as suspect.
     pub fn is_suspect(&self, job: JobId) -> bool {
-        let (desk, now) = (self.desk(), Instant::now());
+        let (desk, now) = (self.state(), Instant::now());
         let tracked = desk.board.get(job).filter(|tracked| tracked.alive().is_some());
         tracked.is_some_and(|tracked| {
-            is_suspect(now.saturating_duration_since(tracked.heard), &self.0.timing)
+            is_suspect(now.saturating_duration_since(tracked.last_contact), &self.0.timing)
         })
     }
 
     /// Id of a runner's session, as far as this server knows.
     pub fn session_of(&self, runner: RunnerId) -> Option<SessionId> {
-        Some(self.desk().roster.get(runner)?.session.as_ref()?.id)
+        Some(self.state().runners.get(runner)?.session.as_ref()?.id)
     }
 
     /// Returns true if the runner's session accepts jobs of this kind, or `None` if this server
     /// does not know the job or the session.
     pub fn takes(&self, runner: RunnerId, job: JobId) -> Option<bool> {
-        let desk = self.desk();
+        let desk = self.state();
         let kind = desk.board.get(job)?.work()?.kind;
-        Some(desk.roster.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
+        Some(desk.runners.get(runner)?.session.as_ref()?.capabilities.contains(&kind))
     }
 
     /// Generation of a runner's current session.
     pub fn generation_of(&self, runner: RunnerId) -> Option<u64> {
-        Some(self.desk().roster.get(runner)?.session.as_ref()?.generation)
+        Some(self.state().runners.get(runner)?.session.as_ref()?.generation)
     }
 
     /// Adds or removes a reader of a job's log. Each `true` must be followed by one `false`. While
     /// there is a reader, the runner sends log chunks more often.
     pub fn tail(&self, job: JobId, on: bool) {
-        self.desk().tail(job, on);
+        self.state().tail(job, on);
     }
 
     /// Counts for the metrics.
     pub fn census(&self) -> Census {
-        let (desk, now) = (self.desk(), Instant::now());
+        let (desk, now) = (self.state(), Instant::now());
         let mut census = Census::default();
         for (_, tracked) in desk.board.all() {
             census.queued += usize::from(matches!(tracked.job.state, State::Queued { .. }));
-            census.held += usize::from(tracked.held().is_some());
+            census.claimed += usize::from(tracked.held().is_some());
         }
-        for (_, known) in desk.roster.all() {
+        for (_, known) in desk.runners.all() {
             let is_live = known.session.is_some() && known.is_present(now, self.0.timing.lease);
             census.sessions += usize::from(is_live);
-            census.parked += usize::from(known.session.as_ref().is_some_and(Session::is_parked));
+            census.long_polls +=
+                usize::from(known.session.as_ref().is_some_and(Session::is_parked));
         }
         census
     }
 
     /// Starts the shutdown: every long poll returns, and no new one waits.
     pub fn stop(&self) {
-        let mut desk = self.desk();
+        let mut desk = self.state();
         desk.stopping = true;
-        for (_, known) in desk.roster.all_mut() {
+        for (_, known) in desk.runners.all_mut() {
             if let Some(session) = &mut known.session {
                 session.wake(session::Wake::Stop);
             }

@@ -23,7 +23,7 @@ use domain::{
     install::Install,
     subject::SubjectId,
 };
-use event_log::{LogError, blob, sealed::shred, upload};
+use event_log::{LogError, blob, encryption::shred, upload};
 use projections::RebuildError;
 
 use self::copies::Copies;
@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Tables to which a concurrent writer could still write copies.
-const WRITTEN: [&str; 6] =
+const WRITABLE_TABLES: [&str; 6] =
     ["log_snapshot", "log_command", "job_log", "blob", "blob_upload", "principal_name"];
 
 /// Result of an erasure.
@@ -42,7 +42,7 @@ pub struct Outcome {
     /// Subjects without remaining copies.
     pub erased: Vec<SubjectId>,
     /// Message about the subjects whose erasure is incomplete.
-    pub left: Option<String>,
+    pub incomplete: Option<String>,
 }
 
 /// Erases the copies of these subjects together. Their keys are already deleted.
@@ -59,7 +59,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
-    shred::barrier(app.owner(), &WRITTEN).await.map_err(|error| unmade(error.into()))?;
+    shred::barrier(app.owner(), &WRITABLE_TABLES).await.map_err(|error| unmade(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // Without a cached response, a repeated command gets one from the log, which no longer contains
@@ -71,7 +71,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     unparked(app, &copies).await?;
     blob::erase(app.owner(), &digests, &executions).await.map_err(|error| unmade(error.into()))?;
     for principal in principals(&all) {
-        names::forget(&app.pool, principal).await?;
+        names::remove(&app.pool, principal).await?;
     }
     if let Some(last) = copies.missing_until() {
         return erase_younger(app, copies, subjects, last).await;
@@ -80,7 +80,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     vacuum(app).await;
     copies.go_on(app).await?;
     match remaining(app, &copies, &all).await?.as_slice() {
-        [] => Ok(Outcome { erased: subjects.to_vec(), left: None }),
+        [] => Ok(Outcome { erased: subjects.to_vec(), incomplete: None }),
         some => Err(Problem::new(
             Code::Unavailable,
             format!("copies remain: {}; the erasure is retried", some.join("; ")),
@@ -113,7 +113,7 @@ async fn erase_younger(
     let left = subjects.iter().filter(|subject| !erased.contains(subject));
     let left: Vec<String> = left.map(ToString::to_string).collect();
     let left = (!left.is_empty()).then(|| unknown(&copies, &left));
-    Ok(Outcome { erased, left })
+    Ok(Outcome { erased, incomplete: left })
 }
 
 /// Installs among these subjects that were created after a position.
@@ -292,8 +292,8 @@ fn unmade(error: RebuildError) -> Problem {
         error @ (RebuildError::NotOwner(_)
         | RebuildError::Busy(_)
         | RebuildError::Unknown(_)
-        | RebuildError::AlreadyKept { .. }
-        | RebuildError::NothingKept(_)
+        | RebuildError::TableExists { .. }
+        | RebuildError::NoPreviousRows(_)
         | RebuildError::OtherVersion { .. }) => Problem::new(Code::Unavailable, error.to_string()),
     }
 }

@@ -8,8 +8,8 @@ use std::{any::Any, collections::HashMap};
 
 use domain::decider::{Decider, Timestamp};
 use event_log::{
-    AppendError, CommandKey, Commit, ConsumerGuard, EventLog, Loaded, Meta, NewEvent, SessionGuard,
-    StreamId, Write,
+    AppendError, Commit, ConsumerGuard, EventLog, IdempotencyKey, Loaded, Meta, NewEvent,
+    SessionGuard, StreamId, Write,
 };
 use futures::future::BoxFuture;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Attempts at a use case whose streams change concurrently.
-const TRIES: usize = 3;
+const MAX_ATTEMPTS: usize = 3;
 
 /// Entry point of all commands.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct Call {
     /// Metadata of the events.
     pub meta: Meta,
     /// Idempotency key of the command.
-    pub key: Option<CommandKey>,
+    pub key: Option<IdempotencyKey>,
     /// Consumer of the reaction. The commit fails if its position or owner has changed.
     pub consumer: Option<ConsumerGuard>,
     /// Runner sessions that this server must still own.
@@ -52,7 +52,7 @@ impl Call {
 #[derive(Debug, Clone)]
 pub struct Done<T> {
     /// Return value of the use case.
-    pub answer: T,
+    pub value: T,
     /// Last position that the result includes. A projection at that position shows the result.
     pub position: u64,
     /// Number of appended events.
@@ -79,11 +79,11 @@ impl Engine {
     pub async fn transact<T, F>(&self, call: &Call, use_case: F) -> Result<Done<T>, Problem>
     where
         T: Send,
-        F: for<'u> Fn(&'u mut Unit) -> BoxFuture<'u, Result<T, Problem>> + Send + Sync,
+        F: for<'u> Fn(&'u mut UnitOfWork) -> BoxFuture<'u, Result<T, Problem>> + Send + Sync,
     {
         let (mut conflicts, mut fresh) = (0, false);
-        while conflicts < TRIES {
-            let mut unit = Unit::new(self.log.clone(), self.now(), fresh);
+        while conflicts < MAX_ATTEMPTS {
+            let mut unit = UnitOfWork::new(self.log.clone(), self.now(), fresh);
             let answer = match use_case(&mut unit).await {
                 // A rejection has no commit whose guards would detect an outdated cache. It is
                 // therefore confirmed with fresh state, and this does not count as a conflict.
@@ -94,7 +94,7 @@ impl Engine {
                 answered => answered?,
             };
             match unit.save(call).await {
-                Ok((position, events)) => return Ok(Done { answer, position, events }),
+                Ok((position, events)) => return Ok(Done { value: answer, position, events }),
                 Err(AppendError::Conflict { .. }) => conflicts += 1,
                 Err(error) => return Err(error.into()),
             }
@@ -113,28 +113,28 @@ impl Engine {
 }
 
 /// Streams that one use case reads and writes.
-pub struct Unit {
+pub struct UnitOfWork {
     log: EventLog,
     now: Timestamp,
-    fresh: bool,
+    bypass_cache: bool,
     streams: HashMap<StreamId, Stream>,
     order: Vec<StreamId>,
 }
 
 struct Stream {
-    state: Box<dyn Held>,
+    state: Box<dyn AnyState>,
     expected: u64,
     events: Vec<NewEvent>,
 }
 
 /// State of an aggregate of any type.
-trait Held: Any + Send + Sync {
+trait AnyState: Any + Send + Sync {
     fn any(&self) -> &dyn Any;
     fn any_mut(&mut self) -> &mut dyn Any;
     fn remember(&self, log: &EventLog);
 }
 
-impl<D: Decider> Held for Loaded<D> {
+impl<D: Decider> AnyState for Loaded<D> {
     fn any(&self) -> &dyn Any {
         self
     }
@@ -142,13 +142,13 @@ impl<D: Decider> Held for Loaded<D> {
         self
     }
     fn remember(&self, log: &EventLog) {
-        log.remember(self);
+        log.cache_state(self);
     }
 }
 
-impl Unit {
-    fn new(log: EventLog, now: Timestamp, fresh: bool) -> Unit {
-        Unit { log, now, fresh, streams: HashMap::new(), order: vec![] }
+impl UnitOfWork {
+    fn new(log: EventLog, now: Timestamp, bypass_cache: bool) -> UnitOfWork {
+        UnitOfWork { log, now, bypass_cache, streams: HashMap::new(), order: vec![] }
     }
 
     /// Time of the use case, which is constant throughout.
@@ -171,7 +171,7 @@ impl Unit {
 
     /// Handles a command. Its events are appended at the end of the use case. Returns the number of
     /// events; zero means that the command had no effect.
-    pub async fn tell<D: Decider>(
+    pub async fn handle<D: Decider>(
         &mut self,
         id: impl ToString,
         command: D::Command,
@@ -179,11 +179,11 @@ impl Unit {
     where
         Problem: From<D::Error>,
     {
-        Ok(self.ask::<D>(id, command).await??)
+        Ok(self.try_handle::<D>(id, command).await??)
     }
 
     /// Handles the first command of an aggregate with a new id, which requires no read.
-    pub async fn begin<D: Decider>(
+    pub async fn create<D: Decider>(
         &mut self,
         id: impl ToString,
         command: D::Command,
@@ -194,14 +194,14 @@ impl Unit {
         let id = id.to_string();
         let stream = StreamId::new(D::NAME, id.clone());
         if !self.streams.contains_key(&stream) {
-            let unborn = self.log.unborn::<D>(&id);
+            let unborn = self.log.load_new::<D>(&id);
             self.hold(stream, unborn);
         }
-        self.tell::<D>(id, command).await
+        self.handle::<D>(id, command).await
     }
 
     /// Handles a command like [`UnitOfWork::handle`], but returns a rejection to the use case.
-    pub async fn ask<D: Decider>(
+    pub async fn try_handle<D: Decider>(
         &mut self,
         id: impl ToString,
         command: D::Command,
@@ -219,14 +219,14 @@ impl Unit {
         // Computed after the events are applied: the first event may set the install.
         let customer = loaded.state.customer(&loaded.stream.aggregate_id);
         let new = new.map_err(Problem::internal)?.into_iter();
-        stream.events.extend(new.map(|event| event.about(customer)));
+        stream.events.extend(new.map(|event| event.with_customer(customer)));
         Ok(Ok(decided))
     }
 
     async fn stream<D: Decider>(&mut self, id: impl ToString) -> Result<&mut Stream, Problem> {
         let key = StreamId::new(D::NAME, id.to_string());
         if !self.streams.contains_key(&key) {
-            let loaded = match self.fresh {
+            let loaded = match self.bypass_cache {
                 true => self.log.reload::<D>(&key.aggregate_id).await?,
                 false => self.log.load::<D>(&key.aggregate_id).await?,
             };
@@ -286,9 +286,9 @@ mod tests {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let done = engine.transact(&call, move |unit| {
             let command = command.clone();
-            Box::pin(async move { unit.tell::<Name>("install/acme", command).await })
+            Box::pin(async move { unit.handle::<Name>("install/acme", command).await })
         });
-        Ok(done.await?.answer)
+        Ok(done.await?.value)
     }
 
     #[tokio::test]
@@ -313,9 +313,9 @@ mod tests {
         let begin = async |id: &'static str| {
             let begun = one.transact(&call, move |unit| {
                 let take = NameCommand::Take { owner: "a".into() };
-                Box::pin(async move { unit.begin::<Name>(id, take).await })
+                Box::pin(async move { unit.create::<Name>(id, take).await })
             });
-            begun.await.map(|done| done.answer).map_err(|problem| problem.code)
+            begun.await.map(|done| done.value).map_err(|problem| problem.code)
         };
         assert_eq!(begin("install/acme").await, Ok(1));
         assert_eq!(begin("install/acme").await, Err(Code::Conflict));
@@ -343,13 +343,13 @@ mod tests {
                     false => NameCommand::Release { owner: by.into() },
                 };
                 // Two attempts conflict.
-                if nth < TRIES {
+                if nth < MAX_ATTEMPTS {
                     tell(&two, change("x")).await?;
                 }
-                unit.tell::<Name>("install/acme", change("x")).await
+                unit.handle::<Name>("install/acme", change("x")).await
             })
         });
-        assert_eq!(done.await.unwrap().answer, 1);
+        assert_eq!(done.await.unwrap().value, 1);
         assert_eq!(tries.into_inner(), 4);
     }
 }

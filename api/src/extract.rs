@@ -68,9 +68,9 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
 
 /// Request whose response is not stored. It accepts no idempotency key, because repeating it runs
 /// it again.
-pub struct Unrepeatable;
+pub struct NoIdempotencyKey;
 
-impl<S: Send + Sync> FromRequestParts<S> for Unrepeatable {
+impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
@@ -78,7 +78,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Unrepeatable {
             let detail = "this request accepts no Idempotency-Key; repeat it without one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
-        Ok(Unrepeatable)
+        Ok(NoIdempotencyKey)
     }
 }
 

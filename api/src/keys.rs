@@ -33,7 +33,7 @@ use proof::dsse::Envelope;
 
 pub use self::{
     rotate::rotate,
-    set::{Former, KeySet, PublicKey},
+    set::{FormerKey, KeySet, PublicKey},
 };
 
 /// Current keys of this server. They never leave the process and are never printed.

@@ -15,8 +15,6 @@ pub mod auth;
 pub mod background;
 /// Backup and restore.
 pub mod backup;
-/// Rendering of manifests.
-pub mod compose;
 /// Control API for users and services.
 pub mod control;
 /// Dispatch of queued jobs to runners, and contact with runners.
@@ -45,6 +43,8 @@ pub mod postgres;
 pub mod problem;
 /// Conversion of domain errors to problems.
 pub mod refusal;
+/// Rendering of manifests.
+pub mod render;
 /// Routes of each listener.
 pub mod router;
 /// Runner API.

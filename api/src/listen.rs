@@ -6,8 +6,8 @@
 //! stop   ─▶ no new connections ─▶ long polls return ─▶ open requests end ─▶ the rest is cut after `drain`
 //! ```
 mod admission;
-mod aside;
 mod files;
+mod parked;
 mod progress;
 mod serve;
 mod tls;
@@ -21,14 +21,14 @@ use tokio::net::TcpListener;
 
 pub use self::{
     admission::Ticket,
-    aside::Aside,
     files::{Shares, raise_limit},
+    parked::ParkedResponse,
     serve::{Limits, serve},
     tls::{TlsError, acceptor, private_root},
 };
 
 /// Listener that is bound but not served yet. Its port is known.
-pub struct Door {
+pub struct BoundListener {
     /// Listening socket.
     pub listener: TcpListener,
     /// Bound address, with the actual port if port 0 was requested.
@@ -69,17 +69,17 @@ pub async fn open(
     flag: &'static str,
     plain_outside: bool,
     tls: bool,
-) -> Result<Door, ListenError> {
+) -> Result<BoundListener, ListenError> {
     if !tls && !plain_outside && !address.ip().is_loopback() {
         return Err(ListenError::Plain { address, flag });
     }
     let failed = |reason| ListenError::Bind { address, flag, reason };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    Ok(Door { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
-impl Door {
+impl BoundListener {
     /// Default URL of the listener.
     pub fn url(&self, tls: bool) -> String {
         let scheme = if tls { "https" } else { "http" };

@@ -18,7 +18,7 @@ mod store;
 pub use codec::{Coding, decode};
 pub use headers::{ContentRange, HeaderError, repr_digest};
 pub use place::{Gap, Placement, place};
-pub use store::{Fit, LogError, LogStore};
+pub use store::{Comparison, LogError, LogStore};
 
 /// Maximum size of a chunk, in uncompressed bytes.
 pub const CHUNK_MAX_BYTES: usize = 256 * 1024;

@@ -23,7 +23,7 @@ use prometheus_client::{
 };
 
 use crate::{
-    listen::Aside,
+    listen::ParkedResponse,
     router::{headers, panicked},
     state::App,
 };
@@ -205,7 +205,7 @@ pub async fn measure(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
     let route = route.unwrap_or_else(|| "none".into());
     let method = request.method().to_string();
-    let (started, aside) = (Instant::now(), request.extensions().get::<Aside>().cloned());
+    let (started, aside) = (Instant::now(), request.extensions().get::<ParkedResponse>().cloned());
     let counted = move |response: Response| {
         let status = response.status().as_u16();
         let request = RequestLabels { route: route.clone(), method: method.clone() };

@@ -9,9 +9,9 @@ use schemas::keys::KEYS_PATH;
 use serde_json::{Value, json};
 
 use crate::{
-    background::parked,
+    background::dead_letters,
     metrics::OPENMETRICS,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
@@ -31,12 +31,12 @@ async fn healthz() -> Json<Value> {
 
 /// Readiness: every background task runs, the database responds within a second, its layout has
 /// this program's version, and the server is not stopping.
-async fn readyz(State(app): State<App>) -> Answer<Value> {
+async fn readyz(State(app): State<App>) -> ApiResult<Value> {
     if app.stopping.is_cancelled() {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping").retry_after(5));
     }
     let mut down = app.tasks.down();
-    if !app.views.is_running() && !down.contains(&"projections") {
+    if !app.projections.is_running() && !down.contains(&"projections") {
         down.push("projections");
     }
     if !down.is_empty() {
@@ -44,10 +44,10 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
             format!("background tasks are not running: {}; see the server log", down.join(", "));
         return Err(Problem::new(Code::Unavailable, detail).with("tasks", down).retry_after(1));
     }
-    app.people.check_current(app.log())?;
+    app.principals.check_current(app.log())?;
     let asked = async {
-        app.log().is_ours().await?;
-        Ok::<_, Problem>(parked::progress(&app.pool).await?)
+        app.log().check_layout().await?;
+        Ok::<_, Problem>(dead_letters::progress(&app.pool).await?)
     };
     match tokio::time::timeout(Duration::from_secs(1), asked).await {
         // Lagging policies do not make the server unready, because another server would not be
@@ -55,8 +55,8 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
         Ok(Ok(policies)) => Ok(Json(json!({
             "status": "ready",
             "policies_lag": app.log().position().saturating_sub(policies.position),
-            "policies_dead_letters": policies.parked,
-            "callers_unreadable": app.people.unreadable(),
+            "policies_dead_letters": policies.dead_letters,
+            "callers_unreadable": app.principals.unreadable(),
         }))),
         Ok(Err(reason)) => Err(reason),
         Err(_) => {
@@ -69,13 +69,13 @@ async fn readyz(State(app): State<App>) -> Answer<Value> {
 async fn exposition(State(app): State<App>) -> impl IntoResponse {
     let metrics = &app.metrics;
     metrics.log_position.set(app.log().position());
-    metrics.projections_position.set(app.views.position());
-    metrics.log_read_age.set(app.people.age(app.log()).as_secs_f64());
-    metrics.callers_unreadable.set(app.people.unreadable() as u64);
+    metrics.projections_position.set(app.projections.position());
+    metrics.log_read_age.set(app.principals.age(app.log()).as_secs_f64());
+    metrics.callers_unreadable.set(app.principals.unreadable() as u64);
     // Without the database the former values stay, while the log's own position advances.
-    if let Ok(policies) = parked::progress(&app.pool).await {
+    if let Ok(policies) = dead_letters::progress(&app.pool).await {
         metrics.policies_position.set(policies.position);
-        metrics.policies_dead_letters.set(policies.parked);
+        metrics.policies_dead_letters.set(policies.dead_letters);
     }
     if let Ok(open) = gauges::read(&app).await {
         metrics.approvals_waiting.set(open.approvals);
@@ -88,6 +88,6 @@ async fn exposition(State(app): State<App>) -> impl IntoResponse {
 }
 
 /// Public keys of the server, signed by the key whose fingerprint the enrol command prints.
-async fn key_list(State(app): State<App>) -> Answer<Envelope> {
+async fn key_list(State(app): State<App>) -> ApiResult<Envelope> {
     app.keys.list(app.log().log_id(), app.now()).map(Json).map_err(Problem::internal)
 }

@@ -30,7 +30,7 @@ use sqlx::postgres::PgConnectOptions;
 use self::{
     account::Account,
     binaries::Binaries,
-    cluster::{Cluster, Sync},
+    cluster::{Cluster, PendingSync},
     postmaster::Postmaster,
 };
 pub use self::{
@@ -46,7 +46,7 @@ const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHE
 pub struct Embedded {
     cluster: Cluster,
     postmaster: Postmaster,
-    sync: Option<Sync>,
+    sync: Option<PendingSync>,
 }
 
 /// Reasons why there is no private Postgres, each with a remedy.

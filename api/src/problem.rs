@@ -11,7 +11,7 @@ use schemas::problem::{FieldProblem, PROBLEM_JSON};
 use serde_json::Value;
 
 /// Result of a handler.
-pub type Answer<T> = Result<Json<T>, Problem>;
+pub type ApiResult<T> = Result<Json<T>, Problem>;
 
 macro_rules! codes {
     ($($name:ident = $status:literal $code:literal, $title:literal;)*) => {
@@ -110,7 +110,7 @@ pub struct Problem {
     /// Errors of single fields.
     pub errors: Vec<FieldProblem>,
     /// Members that this code adds to the body.
-    pub more: Vec<(&'static str, Value)>,
+    pub members: Vec<(&'static str, Value)>,
     /// Response headers.
     pub headers: Vec<(header::HeaderName, HeaderValue)>,
 }
@@ -118,8 +118,8 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        let (errors, more, headers) = (Vec::new(), Vec::new(), Vec::new());
-        Problem { code, detail: detail.into(), errors, more, headers }
+        let (errors, members, headers) = (Vec::new(), Vec::new(), Vec::new());
+        Problem { code, detail: detail.into(), errors, members, headers }
     }
 
     /// 404 for a named object.
@@ -140,7 +140,7 @@ impl Problem {
 
     /// Adds a member of this code, such as `expected`.
     pub fn with(mut self, key: &'static str, value: impl Into<Value>) -> Self {
-        self.more.push((key, value.into()));
+        self.members.push((key, value.into()));
         self
     }
 
@@ -162,7 +162,7 @@ impl Problem {
         let (status, code, title) = (self.code.status(), self.code.as_str(), self.code.title());
         let mut body = schemas::problem::Problem::new(status, code, title, &self.detail);
         body.errors.clone_from(&self.errors);
-        for (key, value) in &self.more {
+        for (key, value) in &self.members {
             body = body.with(key, value.clone());
         }
         body
@@ -190,11 +190,11 @@ impl IntoResponse for Problem {
 pub(crate) fn is_away(error: &sqlx::Error) -> bool {
     use sqlx::Error::{Io, PoolClosed, PoolTimedOut, Protocol, Tls, WorkerCrashed};
     // SQLSTATE classes: connection, read-only, conflicts, resources, locks, operator, disk.
-    const LATER: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
+    const RETRYABLE: [&str; 7] = ["08", "25", "40", "53", "55", "57", "58"];
     match error {
         Io(_) | Tls(_) | Protocol(_) | PoolTimedOut | PoolClosed | WorkerCrashed => true,
         sqlx::Error::Database(said) => {
-            said.code().is_some_and(|code| LATER.iter().any(|class| code.starts_with(class)))
+            said.code().is_some_and(|code| RETRYABLE.iter().any(|class| code.starts_with(class)))
         }
         // sqlx may add variants to this enum.
         _ => false,

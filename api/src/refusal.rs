@@ -42,18 +42,20 @@ impl From<InstallError> for Problem {
     fn from(error: InstallError) -> Problem {
         let code = match &error {
             InstallError::NotFound => Code::NotFound,
-            InstallError::Excluded { .. } | InstallError::Bringing { .. } => Code::RunInProgress,
+            InstallError::Excluded { .. } | InstallError::DeployInProgress { .. } => {
+                Code::RunInProgress
+            }
             InstallError::NoRunner => Code::NoRunner,
             InstallError::Deprovisioned => Code::Deprovisioned,
             InstallError::AlreadyCreated
-            | InstallError::HasARunner { .. }
-            | InstallError::NotGone
+            | InstallError::HasRunner { .. }
+            | InstallError::HasResources
             | InstallError::NotFirstProvision
             | InstallError::NoSuchComponent { .. }
             | InstallError::InvalidLineage { .. }
             | InstallError::NotAdmitted
             | InstallError::Held { .. }
-            | InstallError::NotHolding => Code::Rejected,
+            | InstallError::ResourceNotHeld => Code::Rejected,
         };
         Problem::new(code, error.to_string())
     }
@@ -78,8 +80,8 @@ impl From<JobError> for Problem {
             | JobError::AlreadyReported { .. }
             | JobError::StillConnected
             | JobError::DeadlineAhead { .. }
-            | JobError::UnreachableIsNotDead
-            | JobError::NotInDoubt
+            | JobError::MayStillRun
+            | JobError::NothingToResolve
             | JobError::Cancelling
             | JobError::CancelNotRequested
             | JobError::OutcomeUnknown
@@ -124,7 +126,7 @@ impl From<AppendError> for Problem {
             }
             // Another server runs the policies now. The next attempt detects that.
             AppendError::ConsumerMoved { .. } => Problem::new(Code::Conflict, error.to_string()),
-            AppendError::Invalid(_) | AppendError::Unsealed(_) => Problem::internal(error),
+            AppendError::Invalid(_) | AppendError::NotEncrypted(_) => Problem::internal(error),
             // The database or stored data will reject this again, and endless retries would block
             // other commits.
             AppendError::Database(reason) if !is_away(&reason) => Problem::internal(reason),
@@ -181,7 +183,7 @@ impl From<ComponentError> for Problem {
     fn from(error: ComponentError) -> Problem {
         let code = match &error {
             ComponentError::NotFound => Code::NotFound,
-            ComponentError::AnotherComponent { .. } | ComponentError::NotLater { .. } => {
+            ComponentError::AnotherComponent { .. } | ComponentError::VersionNotLater { .. } => {
                 Code::Rejected
             }
         };
@@ -193,7 +195,7 @@ impl From<AppError> for Problem {
     fn from(error: AppError) -> Problem {
         let code = match &error {
             AppError::NotFound => Code::NotFound,
-            AppError::SameName { .. } => Code::Invalid,
+            AppError::DuplicateName { .. } => Code::Invalid,
             AppError::AlreadyCreated { .. } | AppError::AnotherComponent { .. } => Code::Rejected,
         };
         Problem::new(code, error.to_string())
@@ -205,7 +207,7 @@ impl From<BuildError> for Problem {
         let code = match &error {
             BuildError::NotFound => Code::NotFound,
             BuildError::AlreadyRequested
-            | BuildError::HasAJob { .. }
+            | BuildError::JobAlreadyQueued { .. }
             | BuildError::NoJob
             | BuildError::AlreadySucceeded
             | BuildError::AlreadyFailed => Code::Rejected,

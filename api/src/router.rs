@@ -49,9 +49,12 @@ pub fn control(app: &App) -> Router {
     // The last layer runs first. Probes and documents are merged after the layers, because they
     // need no caller.
     let api = api
-        .route_layer(from_fn_with_state(app.clone(), control::once))
-        .route_layer(from_fn_with_state(app.clone(), control::fresh))
-        .route_layer(from_fn_with_state(control::Asked::of(&document), control::asked))
+        .route_layer(from_fn_with_state(app.clone(), control::idempotent))
+        .route_layer(from_fn_with_state(app.clone(), control::wait_for_min_position))
+        .route_layer(from_fn_with_state(
+            control::AllowedParams::of(&document),
+            control::reject_unknown_params,
+        ))
         .route_layer(from_fn_with_state(app.clone(), auth::guard))
         .route_layer(from_fn_with_state(app.clone(), auth::require_current));
     let all = api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true));

@@ -16,6 +16,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{logs::CHUNK_MAX_BYTES, state::App};
 
+mod anomalies;
 pub mod blob;
 mod caller;
 pub mod claim;
@@ -27,12 +28,11 @@ mod grant;
 pub mod journal;
 pub mod log;
 pub mod poll;
+mod reconnect;
 mod refusals;
 pub mod rekey;
 mod resume;
 pub mod session;
-mod settle;
-mod strange;
 #[cfg(test)]
 mod tests;
 pub mod token;

@@ -29,12 +29,12 @@ pub use self::{
 };
 use crate::{
     artifacts::{ArtifactError, Manifests, Registry},
-    auth::{self, Assertions, BootstrapError, People, Tokens},
+    auth::{self, Assertions, BootstrapError, PrincipalCache, Tokens},
     background,
     dispatch::{Dispatch, Timing},
     execute::Engine,
     keys::{KeyError, Keys, wrapping},
-    listen::{self, Door, Limits, ListenError},
+    listen::{self, BoundListener, Limits, ListenError},
     logs::LogStore,
     metrics::Metrics,
     problem::Problem,
@@ -43,9 +43,9 @@ use crate::{
 };
 
 /// Timeout for the end of the loops.
-const LOOPS_END: Duration = Duration::from_secs(5);
+const LOOPS_TIMEOUT: Duration = Duration::from_secs(5);
 /// Idle time after which a database connection is checked before use.
-const UNTESTED: Duration = Duration::from_secs(1);
+const MAX_UNTESTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Running server.
 pub struct Server {
@@ -53,7 +53,7 @@ pub struct Server {
     pub app: App,
     /// Addresses and login instructions.
     pub ready: Ready,
-    doors: JoinSet<()>,
+    listeners: JoinSet<()>,
     loops: JoinSet<()>,
 }
 
@@ -115,7 +115,7 @@ impl Server {
             .test_before_acquire(false)
             .before_acquire(|connection, about| {
                 Box::pin(async move {
-                    if about.idle_for > UNTESTED {
+                    if about.idle_for > MAX_UNTESTED_IDLE {
                         connection.ping().await?;
                     }
                     Ok(true)
@@ -126,35 +126,38 @@ impl Server {
         let told = Arc::clone(&clock);
         let sync_views = loops::views();
         let log_options = event_log::Options {
-            sync_views,
+            inline_projections: sync_views,
             clock: event_log::Clock::of(move || told()),
             archives: options.archives(),
             keys: ring,
             ..Default::default()
         };
         let log = EventLog::open(pool.clone(), log_options).await?;
-        let again = log.ring().rewrap(&pool).await?;
+        let again = log.key_ring().rewrap(&pool).await?;
         if again > 0 {
             info!(
                 keys = again,
                 "Rewrapped subject keys with the new key; the former key is unused"
             );
         }
-        let (people, tail) = (People::default(), log.tail());
+        let (people, tail) = (PrincipalCache::default(), log.tail());
         people.load(&log, &pool).await?;
         let owner_pool = match options.owner.clone() {
             Some(owner) => {
                 let pool = PgPoolOptions::new().max_connections(4).connect_lazy_with(owner);
-                projections::projector::ready(Source { pool: pool.clone(), ..Source::from(&log) })
-                    .await?;
+                projections::projector::prepare(Source {
+                    pool: pool.clone(),
+                    ..Source::from(&log)
+                })
+                .await?;
                 Some(pool)
             }
             None => None,
         };
         let views = Projections::start(&log).await?;
-        let owner = auth::owner(&log, &people, &options.data, clock()).await?;
+        let owner = auth::create_first_owner(&log, &people, &options.data, clock()).await?;
         if owner.is_none() && options.recover_owner {
-            auth::another_owner(&log, &options.data, clock()).await?;
+            auth::create_another_owner(&log, &options.data, clock()).await?;
         }
         let config = options.config(&control, &runner)?;
         // The directory may be mounted read-only. `stead keys list` then shows fingerprints only.
@@ -166,21 +169,21 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = background::unhurried::channel();
-        let (answers, answered) = background::unhurried::channel();
+        let (evidence, grants) = background::write_behind::channel();
+        let (answers, answered) = background::write_behind::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,
             engine: Engine::new(log, Arc::clone(&clock)),
             configs: Default::default(),
             keys,
-            views,
-            people,
+            projections: views,
+            principals: people,
             tokens,
             assertions: Assertions::default(),
             dispatch,
-            evidence,
-            answers,
+            grants: evidence,
+            responses: answers,
             logs,
             registry,
             manifests: Manifests::default(),
@@ -188,19 +191,19 @@ impl Server {
             metrics: Metrics::default(),
             tasks: Default::default(),
             clock,
-            examining: Arc::new(tokio::sync::Semaphore::new(1)),
-            looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
-            changed: Default::default(),
+            doctor_permit: Arc::new(tokio::sync::Semaphore::new(1)),
+            as_of_permits: Arc::new(tokio::sync::Semaphore::new(crate::state::MAX_AS_OF_QUERIES)),
+            changed_installs: Default::default(),
             stopping: CancellationToken::new(),
         });
         let mut loops = JoinSet::new();
         let filled = loops::start(&app, &mut loops, (tail, grants, answered)).await;
         filled.map_err(|problem| StartError::Loops(Box::new(problem)))?;
         // The first owner was just appended and must be known before the first request.
-        app.people.caught_up(app.log().position()).await;
+        app.principals.wait_for_position(app.log().position()).await;
         let doors = serve(&app, &options, control, runner)?;
         info!(control = %ready.control, runner = %ready.runner, "Accepting connections");
-        Ok(Server { app, ready, doors, loops })
+        Ok(Server { app, ready, listeners: doors, loops })
     }
 
     /// Waits until a background task has failed permanently, after which the process should end.
@@ -213,8 +216,9 @@ impl Server {
     /// work.
     pub async fn stop(mut self) {
         self.app.stopping.cancel();
-        while self.doors.join_next().await.is_some() {}
-        let ended = timeout(LOOPS_END, async { while self.loops.join_next().await.is_some() {} });
+        while self.listeners.join_next().await.is_some() {}
+        let ended =
+            timeout(LOOPS_TIMEOUT, async { while self.loops.join_next().await.is_some() {} });
         if ended.await.is_err() {
             warn!("A loop did not end in time; its consumer will continue at its last position");
             self.loops.shutdown().await;
@@ -230,8 +234,8 @@ impl Server {
 fn serve(
     app: &App,
     options: &Options,
-    control: Door,
-    runner: Door,
+    control: BoundListener,
+    runner: BoundListener,
 ) -> Result<JoinSet<()>, ListenError> {
     let mut doors = JoinSet::new();
     let shares = listen::Shares::of(listen::raise_limit(), options.database_files());
@@ -246,7 +250,7 @@ fn serve(
     ] {
         let tls = tls.map(listen::acceptor).transpose()?;
         let of_address = options.address_connections;
-        let limits = Limits { connections, of_address, ..Limits::default() };
+        let limits = Limits { connections, per_address: of_address, ..Limits::default() };
         let stop = app.stopping.clone();
         doors.spawn(listen::serve((name, door.listener), tls, routes, limits, stop));
     }

@@ -11,15 +11,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     artifacts::{Manifests, Registry},
-    auth::{Assertions, People, Tokens},
-    background::{answers::Answers, evidence::Evidence, supervise::Tasks},
-    compose::config::Configs,
-    control::Ranges,
+    auth::{Assertions, PrincipalCache, Tokens},
+    background::{grants::GrantQueue, idempotent_responses::ResponseQueue, supervise::Tasks},
+    control::ChangedInstallsCache,
     dispatch::Dispatch,
     execute::Engine,
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    render::config::ConfigCache,
 };
 
 /// Shared reference to the server. Cheap to clone.
@@ -35,13 +35,13 @@ pub struct Inner {
     /// Engine that handles commands and writes the log.
     pub engine: Engine,
     /// Projections, which follow the log.
-    pub views: Projections,
+    pub projections: Projections,
     /// Cache of published configs.
-    pub configs: Configs,
+    pub configs: ConfigCache,
     /// Signing keys of the server.
     pub keys: Keys,
     /// Principals of the Control API, and revoked runners.
-    pub people: People,
+    pub principals: PrincipalCache,
     /// Signs and verifies tokens of runners and jobs.
     pub tokens: Tokens,
     /// Recently used assertions of runners, to detect replays.
@@ -49,9 +49,9 @@ pub struct Inner {
     /// Dispatcher of jobs, which also tracks the contact with runners.
     pub dispatch: Dispatch,
     /// Queue of issued grants to store.
-    pub evidence: Evidence,
+    pub grants: GrantQueue,
     /// Queue of responses to store.
-    pub answers: Answers,
+    pub responses: ResponseQueue,
     /// Logs of jobs.
     pub logs: LogStore,
     /// Registry of the vendor's artifacts.
@@ -65,11 +65,11 @@ pub struct Inner {
     /// State of the background tasks.
     pub tasks: Tasks,
     /// Permit for one self-check at a time, because it reads all stored data.
-    pub examining: Arc<Semaphore>,
+    pub doctor_permit: Arc<Semaphore>,
     /// Permits for as-of queries of projections, because each one holds a connection.
-    pub looking_back: Arc<Semaphore>,
+    pub as_of_permits: Arc<Semaphore>,
     /// Cache of the installs that changed in recently requested ranges of the log.
-    pub changed: Ranges,
+    pub changed_installs: ChangedInstallsCache,
     /// Source of the time.
     pub clock: Clock,
     /// Cancelled once at shutdown: long polls and streams then return.
@@ -77,7 +77,7 @@ pub struct Inner {
 }
 
 /// Maximum number of concurrent as-of queries of projections.
-pub const LOOKING_BACK: usize = 2;
+pub const MAX_AS_OF_QUERIES: usize = 2;
 
 /// Source of the time, which tests replace.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;

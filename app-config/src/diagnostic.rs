@@ -5,10 +5,10 @@ use serde::Serialize;
 
 mod codes;
 mod nearest;
-mod picture;
+mod output;
 mod sarif;
 
-pub use self::{codes::CODES, nearest::nearest, picture::picture, sarif::sarif};
+pub use self::{codes::CODES, nearest::nearest, output::format_findings, sarif::sarif};
 
 /// Severity of a finding. An error stops the config from being published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -20,7 +20,7 @@ pub enum Severity {
 
 /// Location in a file. All fields are zero for the whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct Location {
     /// Line, from 1.
     pub line: u32,
     /// Column in characters, from 1.
@@ -71,15 +71,15 @@ impl Diagnostic {
         remedy: impl Into<String>,
     ) -> Self {
         debug_assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is not in CODES");
-        let Place { line, column, length } = Place::default();
+        let Location { line, column, length } = Location::default();
         let (file, message, remedy) = (String::new(), plain(message), plain(remedy));
         Diagnostic { severity, code, file, line, column, length, message, remedy }
     }
 
     /// Returns the finding with a location.
     #[must_use]
-    pub fn at(self, file: &str, place: Place) -> Self {
-        let Place { line, column, length } = place;
+    pub fn at(self, file: &str, place: Location) -> Self {
+        let Location { line, column, length } = place;
         Diagnostic { file: plain(file), line, column, length, ..self }
     }
 

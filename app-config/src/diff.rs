@@ -10,10 +10,10 @@ use crate::{
     refs::{Graph, graph},
 };
 
-mod around;
-mod said;
+mod display;
+mod supporting;
 
-pub use self::around::Around;
+pub use self::supporting::SupportingChange;
 
 /// Change of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -28,7 +28,7 @@ pub enum Change {
 /// A reason for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
-pub enum Why {
+pub enum ChangeReason {
     /// The module directory has different bytes.
     Source,
     /// A key of its file changed. An absent value means that the key did not exist.
@@ -50,7 +50,7 @@ pub enum Why {
 pub struct PartChange {
     pub name: String,
     pub change: Change,
-    pub why: Vec<Why>,
+    pub why: Vec<ChangeReason>,
     /// True if its digest changed, which requires a build. A changed default alone requires only a
     /// plan.
     pub rebuild: bool,
@@ -66,7 +66,7 @@ pub struct Difference {
     pub actions: Vec<PartChange>,
     pub inputs: Vec<PartChange>,
     /// Changed roles, policies, secrets, runbooks and other supporting parts.
-    pub around: Vec<Around>,
+    pub around: Vec<SupportingChange>,
 }
 
 impl Difference {
@@ -114,7 +114,7 @@ pub fn diff(before: &AppConfig, after: &AppConfig) -> Difference {
         components,
         actions: actions(before, after),
         inputs: inputs(before, after),
-        around: around::around(before, after),
+        around: supporting::around(before, after),
     }
 }
 
@@ -141,18 +141,18 @@ impl Context<'_> {
         };
         let mut why = Vec::new();
         if old.source_digest != new.source_digest {
-            why.push(Why::Source);
+            why.push(ChangeReason::Source);
         }
         settings("", &old.settings, &new.settings, &mut why);
         for path in both(old.files.keys().cloned(), new.files.keys().cloned()) {
             if old.files.get(&path) != new.files.get(&path) {
-                why.push(Why::File { path });
+                why.push(ChangeReason::File { path });
             }
         }
         let pin =
             |config: &AppConfig, kind: &str| config.plugin(kind).map(|pin| pin.digest.clone());
         if pin(self.before, &old.kind) != pin(self.after, &new.kind) {
-            why.push(Why::Plugin { name: new.kind.clone() });
+            why.push(ChangeReason::Plugin { name: new.kind.clone() });
         }
         let rebuild = old.digest != new.digest;
         let reads = if base {
@@ -167,20 +167,20 @@ impl Context<'_> {
             if reads.is_some_and(read) || read(&self.graph.runner) {
                 let (input, before, after) = (input.clone(), before.clone(), after.clone());
                 why.push(match is_sensitive(self.before, self.after, &input) {
-                    true => Why::Text { key: format!("default of the input {input}") },
-                    false => Why::InputDefault { input, before, after },
+                    true => ChangeReason::Text { key: format!("default of the input {input}") },
+                    false => ChangeReason::InputDefault { input, before, after },
                 });
             }
         }
         if self.environment {
-            why.push(Why::RunnerEnv);
+            why.push(ChangeReason::RunnerEnv);
         }
         let change = if why.is_empty() && !rebuild { Change::Unchanged } else { Change::Changed };
         part(name, change, why, rebuild)
     }
 }
 
-fn part(name: &str, change: Change, why: Vec<Why>, rebuild: bool) -> PartChange {
+fn part(name: &str, change: Change, why: Vec<ChangeReason>, rebuild: bool) -> PartChange {
     PartChange { name: name.to_string(), change, why, rebuild }
 }
 
@@ -233,10 +233,10 @@ fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
         .map(|name| match (before.input(&name), after.input(&name)) {
             (Some(old), Some(new)) => {
                 let mut why = Vec::new();
-                let (mut old_said, mut new_said) = (said(old), said(new));
+                let (mut old_said, mut new_said) = (input_json(old), input_json(new));
                 if old.sensitive || new.sensitive {
                     let key = "default".to_string();
-                    why.extend((old.default != new.default).then_some(Why::Text { key }));
+                    why.extend((old.default != new.default).then_some(ChangeReason::Text { key }));
                     for said in [&mut old_said, &mut new_said] {
                         said.as_object_mut().map(|said| said.remove("default"));
                     }
@@ -251,7 +251,7 @@ fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
         .collect()
 }
 
-fn said(input: &Input) -> Value {
+fn input_json(input: &Input) -> Value {
     serde_json::to_value(input).unwrap_or_default()
 }
 
@@ -263,7 +263,7 @@ fn both(
 }
 
 /// Adds a reason for each leaf in which two JSON values differ.
-fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
+fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<ChangeReason>) {
     if old == new {
         return;
     }
@@ -274,18 +274,18 @@ fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<Why>) {
                 (Some(old), Some(new)) => settings(&path, old, new, why),
                 (before, after) => {
                     let (before, after) = (before.cloned(), after.cloned());
-                    why.push(Why::Setting { key: path, before, after });
+                    why.push(ChangeReason::Setting { key: path, before, after });
                 }
             }
         }
         return;
     }
     if is_long(old) || is_long(new) {
-        why.push(Why::Text { key: key.to_string() });
+        why.push(ChangeReason::Text { key: key.to_string() });
         return;
     }
     let (before, after) = (Some(old.clone()), Some(new.clone()));
-    why.push(Why::Setting { key: key.to_string(), before, after });
+    why.push(ChangeReason::Setting { key: key.to_string(), before, after });
 }
 
 /// True for scripts, manifests and policies: these are too long to show in a list.

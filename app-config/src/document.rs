@@ -8,7 +8,7 @@ mod lines;
 
 use self::lines::Lines;
 use crate::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, Location},
     text::{Escapes, Origin, Span},
 };
 
@@ -58,7 +58,7 @@ impl Document {
     /// # Errors
     /// The first syntax error, or an error about the size or the encoding.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Document, Vec<Diagnostic>> {
-        let refuse = |at: Option<Place>, message: String, remedy: &str| {
+        let refuse = |at: Option<Location>, message: String, remedy: &str| {
             let place = at.unwrap_or_default();
             Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
@@ -90,7 +90,7 @@ impl Document {
     }
 
     /// Line and column of a byte range.
-    pub fn place(&self, span: Range<usize>) -> Place {
+    pub fn place(&self, span: Range<usize>) -> Location {
         self.lines.place(&self.text, span)
     }
 
@@ -98,7 +98,7 @@ impl Document {
     /// TOML drops behind an opening `"""`.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
-        let Place { line, column, .. } = self.place(inner.start..inner.start);
+        let Location { line, column, .. } = self.place(inner.start..inner.start);
         let escapes = match &spot.node {
             Node::Text(value) if self.text[spot.span.clone()].starts_with('"') => {
                 Escapes::of(&self.text[inner], value, line, column)

@@ -29,7 +29,7 @@ pub enum InputProblem {
     #[error("the input `{name}` is sensitive: this release does not support sensitive inputs")]
     Sensitive { name: String },
     #[error("cannot render the default of the input `{name}`: {why}")]
-    Underived { name: String, why: String },
+    DefaultFailed { name: String, why: String },
 }
 
 impl InputProblem {
@@ -40,7 +40,7 @@ impl InputProblem {
             | InputProblem::Missing { name }
             | InputProblem::IllTyped { name, .. }
             | InputProblem::Sensitive { name }
-            | InputProblem::Underived { name, .. } => name,
+            | InputProblem::DefaultFailed { name, .. } => name,
         }
     }
 
@@ -51,7 +51,7 @@ impl InputProblem {
                 format!("did you mean `{nearest}`?")
             }
             InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
-            InputProblem::Missing { name } | InputProblem::Underived { name, .. } => {
+            InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
             InputProblem::IllTyped { name, wanted, .. } => {
@@ -103,9 +103,9 @@ pub fn resolve_inputs(
             Ok(text) => problems.push(ill_typed(input, &text)),
             Err(_) if input.sensitive => {
                 let why = "its template failed".to_string();
-                problems.push(InputProblem::Underived { name, why });
+                problems.push(InputProblem::DefaultFailed { name, why });
             }
-            Err(error) => problems.push(InputProblem::Underived { name, why: error.message }),
+            Err(error) => problems.push(InputProblem::DefaultFailed { name, why: error.message }),
         }
     }
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }

@@ -42,18 +42,18 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
     json!({
         "name": name,
         "metadata": {
-            "version": said(&config.metadata.version),
+            "version": non_empty(&config.metadata.version),
             "display_name": config.metadata.display_name,
             "description": config.metadata.description,
         },
         "sandbox": sandbox(config),
         "runner": {
-            "runner_type": config.runner.as_ref().and_then(|runner| said(&runner.runner_type)),
+            "runner_type": config.runner.as_ref().and_then(|runner| non_empty(&runner.runner_type)),
             "helm_driver": config.runner.as_ref().and_then(|runner| runner.helm_driver.clone()),
             "env_vars": config.runner.iter().flat_map(|r| r.env_vars.keys()).collect::<Vec<_>>(),
         },
         "stack": {
-            "type": config.stack.as_ref().and_then(|stack| said(&stack.stack_type)),
+            "type": config.stack.as_ref().and_then(|stack| non_empty(&stack.stack_type)),
             "custom_nested_stacks": config.stack.as_ref().map_or(0, |s| s.custom_nested_stacks),
         },
         "components": components(config, &graph),
@@ -85,7 +85,7 @@ pub fn inspect(name: &str, app: &Tree, reading: &Reading) -> Value {
 }
 
 /// Returns `None` for an empty text, which counts as absent.
-fn said(word: &str) -> Option<&str> {
+fn non_empty(word: &str) -> Option<&str> {
     Some(word).filter(|word| !word.is_empty())
 }
 

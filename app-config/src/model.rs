@@ -12,14 +12,13 @@ use crate::{
 };
 
 mod actions;
-mod around;
 mod inputs;
 mod kinds;
 mod stack;
+mod usage;
 
 pub use self::{
     actions::{Action, ActionStep, Runbook, RunbookStep, Trigger, TriggerKind},
-    around::{Branch, Installer, KubernetesContext, OperationRoles},
     inputs::{Input, InputGroup, InputKind},
     kinds::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
@@ -29,6 +28,7 @@ pub use self::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
         Runner, Secret, Stack, SyncTarget,
     },
+    usage::{Branch, Installer, KubernetesContext, OperationRoles},
 };
 
 /// Only kind that this release deploys itself. Every other kind is the name of a plugin.
@@ -82,11 +82,11 @@ pub struct AppConfig {
     pub spans: Spans,
     /// Settings that the other fields leave out, for the diff of two versions.
     #[serde(skip)]
-    pub(crate) beside: Beside,
+    pub(crate) unmodeled: UnmodeledSettings,
 }
 
 /// Values that are read but not acted on, by file and key path.
-pub(crate) type Beside = BTreeMap<String, BTreeMap<String, Value>>;
+pub(crate) type UnmodeledSettings = BTreeMap<String, BTreeMap<String, Value>>;
 
 impl AppConfig {
     pub fn component(&self, name: &str) -> Option<&Component> {

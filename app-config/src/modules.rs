@@ -6,7 +6,7 @@ use hcl_edit::{parser::parse_body, structure::Body};
 use serde_json::Value;
 
 use crate::{
-    diagnostic::{Diagnostic, Place, Severity, nearest},
+    diagnostic::{Diagnostic, Location, Severity, nearest},
     model::{AppConfig, Module, TERRAFORM_MODULE},
     refs::Reads,
     text::{Origin, Text},
@@ -90,7 +90,7 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             );
             let (line, column) = (line as u32, column as u32);
             let path = format!("{}{path}", local.path);
-            broken.push(finding.at(&path, Place { line, column, length: 1 }));
+            broken.push(finding.at(&path, Location { line, column, length: 1 }));
         }
     }
     match broken.is_empty() {
@@ -223,9 +223,9 @@ fn outputs(
 }
 
 /// Location of the first occurrence of a name after a dot in a text.
-fn place(text: &Text, name: &str) -> Place {
+fn place(text: &Text, name: &str) -> Location {
     let Text { value, origin } = text;
     let dotted = value.find(&format!(".{name}")).map_or(0, |at| at + 1);
-    let Place { line, column, .. } = Origin::within(origin, value, dotted..dotted);
-    Place { line, column, length: name.chars().count() as u32 }
+    let Location { line, column, .. } = Origin::within(origin, value, dotted..dotted);
+    Location { line, column, length: name.chars().count() as u32 }
 }

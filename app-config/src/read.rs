@@ -10,16 +10,14 @@ use crate::{
 };
 
 mod actions;
-mod around;
 mod break_glass;
 mod components;
 mod content;
-mod cross;
+mod cross_checks;
 mod inputs;
 mod installs;
 mod kinds;
 mod kustomize;
-mod loose;
 mod metadata;
 mod module;
 mod names;
@@ -37,7 +35,9 @@ mod spec;
 mod stack;
 mod times;
 mod unacted;
+mod undeployed_texts;
 mod unknown;
+mod usage;
 mod variables;
 
 pub use self::content::remote_path;
@@ -67,7 +67,7 @@ impl Reading {
 /// repository can check that one.
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let mut reading = directory(app, plugins);
-    reading.diagnostics.extend(sources::here(app, &reading.config));
+    reading.diagnostics.extend(sources::predict_findings(app, &reading.config));
     let local = sources::local(app, &reading.config);
     reading.diagnostics.extend(modules::check(&reading.config, &local));
     sort(&mut reading.diagnostics);
@@ -78,7 +78,7 @@ fn directory(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let reader = Reader::new(app, plugins);
     let mut config = directory_with(&reader);
     let Found { diagnostics, file_refs, remotes, spans, beside } = reader.finish();
-    (config.file_refs, config.spans, config.beside) = (file_refs, spans, beside);
+    (config.file_refs, config.spans, config.unmodeled) = (file_refs, spans, beside);
     Reading { config, diagnostics, remotes }
 }
 
@@ -95,11 +95,11 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
         actions: actions::read(reader),
         runbooks: runbooks::read(reader),
         installs: installs::read(reader),
-        installs_elsewhere: around::installs_elsewhere(reader),
-        operation_roles: around::operation_roles(reader),
-        kubernetes_contexts: around::contexts(reader),
-        branches: around::branches(reader),
-        installer: around::installer(reader),
+        installs_elsewhere: usage::installs_elsewhere(reader),
+        operation_roles: usage::operation_roles(reader),
+        kubernetes_contexts: usage::contexts(reader),
+        branches: usage::branches(reader),
+        installer: usage::installer(reader),
         plugins: reader.plugins.to_vec(),
         ..AppConfig::default()
     };
@@ -108,7 +108,7 @@ fn directory_with(reader: &Reader<'_>) -> AppConfig {
     config.roles.extend(break_glass::read(reader));
     installs::check(&mut config, reader);
     unknown::check(reader);
-    cross::check(&config, reader);
+    cross_checks::check(&config, reader);
     config
 }
 
@@ -123,7 +123,7 @@ pub fn read(bundle: &Tree) -> Result<(AppConfig, Vec<Diagnostic>), Vec<Diagnosti
     if !diagnostics.iter().any(Diagnostic::is_error) {
         // If a file could not be read, its component is absent, and the component's module would be
         // reported as unexpected.
-        diagnostics.extend(sources::strangers(bundle, &config));
+        diagnostics.extend(sources::unexpected_modules(bundle, &config));
     }
     sort(&mut diagnostics);
     if diagnostics.iter().any(Diagnostic::is_error) {

@@ -14,7 +14,7 @@ use crate::{
     text::Text,
 };
 
-mod over_all;
+mod deploy_order;
 
 /// Values that texts read from an install's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -243,7 +243,7 @@ pub fn graph(config: &AppConfig) -> Graph {
         let dependencies = component.dependencies.iter().chain(read).cloned().collect();
         graph.components.insert(component.name.clone(), Node { dependencies, reads });
     }
-    over_all::add(&mut graph.components);
+    deploy_order::add(&mut graph.components);
     for input in &config.inputs {
         let value = input.default.clone().unwrap_or_default();
         let reads = Reads::of([&Text { value, ..Text::default() }]);

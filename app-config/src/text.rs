@@ -3,7 +3,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use serde::{Serialize, Serializer};
 
-use crate::diagnostic::Place;
+use crate::diagnostic::Location;
 
 mod escapes;
 
@@ -32,8 +32,8 @@ impl Origin {
     }
 
     /// Location for a finding that covers `length` characters.
-    pub fn place(&self, length: usize) -> Place {
-        Place { line: self.line, column: self.column, length: length as u32 }
+    pub fn place(&self, length: usize) -> Location {
+        Location { line: self.line, column: self.column, length: length as u32 }
     }
 
     /// Line and column of a byte of the text.
@@ -48,14 +48,14 @@ impl Origin {
     }
 
     /// Location of a byte range of the text, limited to the line of its first byte.
-    pub fn within(&self, text: &str, bytes: Range<usize>) -> Place {
+    pub fn within(&self, text: &str, bytes: Range<usize>) -> Location {
         let (line, column) = self.locate(text, bytes.start);
         let (start, end) = (floor(text, bytes.start), floor(text, bytes.end.max(bytes.start)));
         let length = match self.locate(text, end) {
             (last, behind) if last == line => behind.saturating_sub(column),
             (_, _) => text[start..end].lines().next().unwrap_or_default().chars().count() as u32,
         };
-        Place { line, column, length }
+        Location { line, column, length }
     }
 }
 

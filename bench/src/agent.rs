@@ -16,7 +16,7 @@ use hyper::{
 use rand::Rng as _;
 use schemas::{
     runner::{EXECUTION, Outcome, REPR_DIGEST},
-    token::{AUD_SESSION, Opening, sign},
+    token::{AUD_SESSION, SessionAssertion, sign},
 };
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
@@ -24,7 +24,7 @@ use ulid::Ulid;
 
 use crate::{
     chunk::Chunk,
-    wire::{Answer, Error, Wire},
+    wire::{Error, HttpResponse, Wire},
 };
 
 /// More slots than any real runner has. The server prefers the runner with most free slots, so a
@@ -32,10 +32,10 @@ use crate::{
 pub const MANY_SLOTS: u32 = 1_000_000;
 
 /// Timeout of a long poll in seconds.
-const PATIENCE_S: u32 = 50;
+const POLL_TIMEOUT_S: u32 = 50;
 
 /// Number of calls that the server asked to retry later.
-pub static ASKED_TO_WAIT: AtomicU64 = AtomicU64::new(0);
+pub static RETRY_LATER_RESPONSES: AtomicU64 = AtomicU64::new(0);
 
 /// An enrolled runner with a session.
 pub struct Agent {
@@ -77,7 +77,8 @@ impl Agent {
         let (session, journal_id) = (agent.session, Ulid::new().to_string());
         let process_id = journal_id.clone();
         let (sub, exp) = (runner, iat + 60);
-        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
+        let opening =
+            SessionAssertion { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
         let open = json!({
             "assertion": sign(&opening, &key).unwrap(), "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": slots, "journal": [], "capabilities": ["build"],
@@ -90,7 +91,7 @@ impl Agent {
 
     /// Waits for work and returns the offered jobs.
     pub async fn poll(&mut self) -> Vec<JobId> {
-        self.poll_for(PATIENCE_S).await
+        self.poll_for(POLL_TIMEOUT_S).await
     }
 
     /// Waits for work for this number of seconds.
@@ -102,7 +103,7 @@ impl Agent {
     pub async fn poll_on(&mut self) -> Vec<JobId> {
         let mut pause = Duration::from_millis(250);
         loop {
-            if let Ok(jobs) = self.try_poll(PATIENCE_S).await {
+            if let Ok(jobs) = self.try_poll(POLL_TIMEOUT_S).await {
                 return jobs;
             }
             let some = rand::thread_rng().gen_range(0.0..1.0);
@@ -239,12 +240,12 @@ impl Agent {
 }
 
 /// True if the server asked to retry later. Waits before it returns.
-async fn must_wait(answer: &Answer) -> bool {
+async fn must_wait(answer: &HttpResponse) -> bool {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     if !busy.contains(&answer.status) {
         return false;
     }
-    ASKED_TO_WAIT.fetch_add(1, Ordering::Relaxed);
+    RETRY_LATER_RESPONSES.fetch_add(1, Ordering::Relaxed);
     // Randomized as in a real runner, so that runners do not retry at the same time.
     let some = rand::thread_rng().gen_range(0.5..1.5);
     tokio::time::sleep(Duration::from_secs_f64(some)).await;

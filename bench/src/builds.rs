@@ -13,7 +13,7 @@ use app_config::{File, Tree};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 
-use crate::people::People;
+use crate::api_client::ApiClient;
 
 const FILES: [(&str, &str); 4] = [
     ("metadata.toml", "version = \"v2\"\ndisplay_name = \"Shop\"\n"),
@@ -34,13 +34,13 @@ const FILES: [(&str, &str); 4] = [
 
 /// Latest build of each app.
 pub struct Builds {
-    people: People,
+    people: ApiClient,
     newest: Vec<String>,
 }
 
 impl Builds {
     /// Creates this number of apps, each with a queued build.
-    pub async fn sync(people: &People, apps: usize) -> Builds {
+    pub async fn sync(people: &ApiClient, apps: usize) -> Builds {
         let bundle = bundle();
         let newest = stream::iter(0..apps).map(|number| {
             let (people, bundle) = (people.clone(), bundle.clone());

@@ -5,7 +5,7 @@ use tempfile::TempDir;
 
 /// Options that all benchmarks have.
 #[derive(Debug, Clone, Copy)]
-pub struct Ask {
+pub struct BenchOptions {
     /// Runs so briefly that the figures mean little.
     pub quick: bool,
     /// Prints JSON instead of a table.
@@ -16,14 +16,14 @@ pub struct Ask {
     pub period: Duration,
 }
 
-impl Ask {
+impl BenchOptions {
     /// `[--quick] [--json] [--rounds N] [--seconds N]`
-    pub fn read() -> Ask {
+    pub fn read() -> BenchOptions {
         let quick = has("--quick");
         let number = |name: &str| argument(name).map(|value| value.parse::<u64>().expect(name));
         let (rounds, seconds) = if quick { (2, 1) } else { (5, 3) };
         let seconds = number("--seconds").unwrap_or(seconds);
-        Ask {
+        BenchOptions {
             quick,
             json: has("--json"),
             rounds: number("--rounds").unwrap_or(rounds).max(1),
@@ -94,13 +94,13 @@ pub fn block_on(doing: impl Future<Output = ()>) {
 }
 
 /// Temporary directory for the cluster and the servers of a measurement.
-pub struct Place(TempDir);
+pub struct WorkDir(TempDir);
 
-impl Place {
-    pub fn new() -> Place {
+impl WorkDir {
+    pub fn new() -> WorkDir {
         let directory = tempfile::Builder::new().prefix("stead-bench-").tempdir().unwrap();
         enterable(directory.path());
-        Place(directory)
+        WorkDir(directory)
     }
 
     /// Creates a new directory in it.

@@ -27,11 +27,11 @@ use tokio::{
 };
 
 use crate::{
-    agent::{ASKED_TO_WAIT, Agent, MANY_SLOTS},
-    command_line::{Place, argument, block_on, has, understand},
+    agent::{Agent, MANY_SLOTS, RETRY_LATER_RESPONSES},
+    command_line::{WorkDir, argument, block_on, has, understand},
     database::Database,
     server,
-    serving::Serving,
+    server_process::ServerProcess,
     wire::Wire,
 };
 use report::{Report, Window};
@@ -57,10 +57,10 @@ pub fn main() {
 }
 
 async fn run(ask: Ask) {
-    let place = Place::new();
+    let place = WorkDir::new();
     let [cluster, first, second] = ["cluster", "first", "second"].map(|name| place.of(name));
     let database = Database::start(&cluster).await;
-    let serving = Serving::start(&database, &first, None).await;
+    let serving = ServerProcess::start(&database, &first, None).await;
     same_keys(&first, &second);
     let other = server::start(&database, &second).await;
 
@@ -97,7 +97,7 @@ async fn run(ask: Ask) {
     let addresses = serving.addresses();
     let began = Instant::now();
     serving.kill();
-    let serving = Serving::start(&database, &first, Some(addresses)).await;
+    let serving = ServerProcess::start(&database, &first, Some(addresses)).await;
     let ready = began.elapsed();
     until_parked(&serving, ask.runners).await;
     let restart = report::Restart { ready, parked: began.elapsed() };
@@ -177,11 +177,11 @@ async fn storm(
     let queued = queueing.await.unwrap();
     let all_queued = queued.values().max().unwrap().duration_since(began);
     let waits = queued.iter().map(|(job, at)| times[job].saturating_duration_since(*at));
-    let asked_to_wait = ASKED_TO_WAIT.swap(0, Ordering::Relaxed);
+    let asked_to_wait = RETRY_LATER_RESPONSES.swap(0, Ordering::Relaxed);
     report::Storm { jobs, all_queued, all_claimed, asked_to_wait, waits: waits.collect() }
 }
 
-async fn window(database: &Database, server: &Serving, ask: Ask) -> Window {
+async fn window(database: &Database, server: &ServerProcess, ask: Ask) -> Window {
     database.reset().await;
     let (statements, processor) = (database.statements().await, server.processor());
     let began = Instant::now();
@@ -195,7 +195,7 @@ async fn window(database: &Database, server: &Serving, ask: Ask) -> Window {
     }
 }
 
-async fn until_parked(server: &Serving, number: usize) {
+async fn until_parked(server: &ServerProcess, number: usize) {
     let began = Instant::now();
     while server.parked().await != number as u64 {
         let late = began.elapsed() > Duration::from_secs(300);

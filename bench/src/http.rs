@@ -17,9 +17,9 @@ use self::{
     enqueue::Enqueue,
 };
 use crate::{
-    command_line::{Ask, Place, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, understand},
     database::Database,
-    serving::Serving,
+    server_process::ServerProcess,
 };
 
 const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds N]";
@@ -27,13 +27,13 @@ const USAGE: &str = "stead-bench-http [--quick] [--json] [--rounds N] [--seconds
 /// `scripts/bench http`
 pub fn main() {
     understand(USAGE);
-    block_on(run(Ask::read()));
+    block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: Ask) {
-    let place = Place::new();
+async fn run(ask: BenchOptions) {
+    let place = WorkDir::new();
     let database = Database::start(&place.of("cluster")).await;
-    let serving = Serving::start(&database, &place.of("server"), None).await;
+    let serving = ServerProcess::start(&database, &place.of("server"), None).await;
     let anchored = match pgbench::missing(&database.cluster) {
         None => {
             pgbench::prepare(database.anchor()).await;

@@ -12,18 +12,18 @@
 //! `together`: jobs are queued one by one while workers run. `drained`: all jobs are queued
 //! before the clock starts.
 mod cells;
-mod others;
-mod ours;
+mod competitors;
+mod stead;
 
 use event_log::testing::measure::{Conditions, Figure, Meter, Quantiles, Report};
 use serde_json::json;
 
 use self::{
     cells::{CELLS, Mode, RATIOS, Who},
-    ours::Ours,
+    stead::Ours,
 };
 use crate::{
-    command_line::{Ask, Place, argument, block_on, understand},
+    command_line::{BenchOptions, WorkDir, argument, block_on, understand},
     database::Database,
     load::claims::{self, Claims},
 };
@@ -33,11 +33,11 @@ const USAGE: &str = "stead-bench-jobs [--quick] [--json] [--rounds N] [--seconds
 /// DIR is the directory in which `bench/npm` was installed.
 pub fn main() {
     understand(USAGE);
-    block_on(run(Ask::read()));
+    block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: Ask) {
-    let place = Place::new();
+async fn run(ask: BenchOptions) {
+    let place = WorkDir::new();
     let database = Database::start(&place.of("cluster")).await;
     let modules = argument("--npm").map(std::path::PathBuf::from);
     if modules.is_none() {
@@ -60,7 +60,8 @@ async fn run(ask: Ask) {
                 (Who::Builds, _, _) => ours.builds(&database).await,
                 (Who::Other(..), None, _) => continue,
                 (Who::Other(other, how), Some(modules), Mode::Together) => {
-                    let both = others::run(&database, modules, other, how, jobs, ask.period).await;
+                    let both =
+                        competitors::run(&database, modules, other, how, jobs, ask.period).await;
                     drained = Some(both.drained);
                     both.together
                 }

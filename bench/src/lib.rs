@@ -11,10 +11,10 @@
 )]
 
 mod agent;
+mod api_client;
 mod builds;
 mod chunk;
 mod command_line;
-mod crew;
 mod database;
 /// Ten thousand runners: waiting, during a burst of jobs, and after a kill of their server.
 pub mod fleet;
@@ -30,11 +30,11 @@ pub mod load;
 pub mod logs;
 /// Faults around a log, and the oracle that checks it.
 pub mod nemesis;
-mod people;
+mod runner_pool;
 /// Cost after a long history.
 pub mod scale;
 mod server;
-mod serving;
+mod server_process;
 /// Time until a server accepts calls.
 pub mod start;
 mod wire;

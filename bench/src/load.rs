@@ -11,7 +11,7 @@ mod report;
 
 use self::{claims::Claims, parked::Parked, report::Report};
 use crate::{
-    command_line::{Place, argument, block_on, has, understand},
+    command_line::{WorkDir, argument, block_on, has, understand},
     database::Database,
 };
 
@@ -43,7 +43,7 @@ pub fn main() {
 }
 
 async fn run(ask: Ask) {
-    let place = Place::new();
+    let place = WorkDir::new();
     let (cluster, server) = (place.of("cluster"), place.of("server"));
     let database = Database::start(&cluster).await;
     let settings = database.settings().await;

@@ -10,7 +10,7 @@
 //! records that runners write.
 mod cells;
 mod copy;
-mod ours;
+mod stead;
 mod terraform;
 
 use event_log::testing::measure::{Conditions, Figure, Meter, Report};
@@ -18,13 +18,13 @@ use serde_json::json;
 
 use self::{
     cells::{Cell, RATIOS},
-    ours::Ours,
+    stead::Ours,
     terraform::Output,
 };
 use crate::{
-    command_line::{Ask, Place, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, understand},
     database::Database,
-    serving::Serving,
+    server_process::ServerProcess,
 };
 
 const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds N]";
@@ -32,13 +32,13 @@ const USAGE: &str = "stead-bench-logs [--quick] [--json] [--rounds N] [--seconds
 /// `scripts/bench logs`
 pub fn main() {
     understand(USAGE);
-    block_on(run(Ask::read()));
+    block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: Ask) {
-    let place = Place::new();
+async fn run(ask: BenchOptions) {
+    let place = WorkDir::new();
     let database = Database::start(&place.of("cluster")).await;
-    let serving = Serving::start(&database, &place.of("server"), None).await;
+    let serving = ServerProcess::start(&database, &place.of("server"), None).await;
     let output = Output::of(ask.much(2, 32) << 20);
     let has_lz4 = copy::prepare(database.anchor()).await;
     if !has_lz4 {
@@ -61,7 +61,7 @@ async fn run(ask: Ask) {
         }
     }
     let conditions = Conditions::of(database.root(), ask.rounds, ask.period).await;
-    let stored = ours::stored(&database, &ours).await;
+    let stored = stead::stored(&database, &ours).await;
     let copied = if has_lz4 { copy::stored(database.anchor()).await } else { f64::NAN };
     drop(serving);
     database.stop().await;

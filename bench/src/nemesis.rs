@@ -7,8 +7,8 @@
 //!  runner  ──▶    │                               ├──▶ Postgres on its own disk
 //!  driver  ──▶    └───────▶ server 2 ──▶ proxy 2 ─┘
 //! ```
+mod environment;
 mod fault;
-mod place;
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use rand::{Rng as _, SeedableRng as _, rngs::StdRng, seq::SliceRandom as _};
 use serde_json::Value;
 use tests::{Callers, oracle, program};
 
-use self::{fault::Fault, place::Place};
+use self::{environment::Environment, fault::Fault};
 use crate::kills::{
     driver::{App, Driver},
     ledger::{self, Effects},
@@ -100,7 +100,7 @@ impl Ask {
 fn campaign(ask: &Ask) -> Vec<String> {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    let mut place = Place::new(runtime, ask.planted.as_deref());
+    let mut place = Environment::new(runtime, ask.planted.as_deref());
     let driver = Arc::new(Driver::new(&place.balancer.control(), place.token(), App::NotesFiles));
     let driving = {
         let driver = Arc::clone(&driver);
@@ -144,8 +144,10 @@ fn campaign(ask: &Ask) -> Vec<String> {
     }
     counts.iter().for_each(|(fault, count)| println!("{count:>4} × {fault}"));
     let heard = callers.heard();
-    let written =
-        heard.iter().filter(|heard| matches!(heard.told, oracle::Told::Written { .. })).count();
+    let written = heard
+        .iter()
+        .filter(|heard| matches!(heard.told, oracle::WriteResult::Written { .. }))
+        .count();
     let (already, again) = (heard.len() - written, callers.again());
     println!(
         "{written} acknowledged writes, {already} responses \"already done\", {again} retried calls"
@@ -174,7 +176,7 @@ struct Examiner {
 
 impl Examiner {
     /// Requests a signed head and stores it.
-    fn keep(&mut self, place: &Place) {
+    fn keep(&mut self, place: &Environment) {
         let Ok(said) = stead(place).args(["-o", "json", "audit", "checkpoint"]).output() else {
             return;
         };
@@ -184,7 +186,7 @@ impl Examiner {
         self.kept.extend(head.map(|Checkpoint { size, root, .. }| (size, root)));
     }
 
-    fn examine(&self, place: &Place, callers: &Callers) -> Vec<String> {
+    fn examine(&self, place: &Environment, callers: &Callers) -> Vec<String> {
         let Some(_quiet) = callers.quiet(SETTLE) else {
             return vec![format!("a call got no response within {SETTLE:?} after the last fault")];
         };
@@ -197,7 +199,7 @@ impl Examiner {
 }
 
 /// Checks the log against the checkpoint of the customer's runner.
-fn witnessed(place: &Place) -> Option<String> {
+fn witnessed(place: &Environment) -> Option<String> {
     let checkpoint = place.runner.data().join("checkpoint");
     let verify =
         stead(place).args(["audit", "verify", "--against"]).arg(checkpoint).output().unwrap();
@@ -206,14 +208,14 @@ fn witnessed(place: &Place) -> Option<String> {
 }
 
 /// The CLI with the owner's token at the balancer's address.
-fn stead(place: &Place) -> Command {
+fn stead(place: &Environment) -> Command {
     let mut stead = Command::new(program("stead"));
     stead.args(["--server", &place.balancer.control(), "--token-file"]).arg(place.token());
     stead.env("NO_COLOR", "1").stdin(Stdio::null());
     stead
 }
 
-fn keep_everything(place: &Place) {
+fn keep_everything(place: &Environment) {
     let kept = std::env::temp_dir().join(format!("stead-nemesis-kept-{}", std::process::id()));
     let _made = std::fs::create_dir(&kept);
     let servers = place.servers.iter().map(|server| server.dir());

@@ -3,7 +3,7 @@
 //!
 //! The appender writes the log together with its inline projections. The other projections follow
 //! as in a server. After each step, the log and every projection are verified.
-mod grown;
+mod growing_log;
 mod questions;
 mod stream;
 mod table;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use event_log::testing::measure::Conditions;
 
-use self::{grown::Grown, table::Table};
+use self::{growing_log::GrowingLog, table::Table};
 use crate::{
-    command_line::{Ask, Place, block_on, has, understand},
+    command_line::{BenchOptions, WorkDir, block_on, has, understand},
     database::Database,
 };
 
@@ -23,11 +23,11 @@ const USAGE: &str = "stead-bench-scale [--quick] [--large] [--json]";
 /// `scripts/bench scale`
 pub fn main() {
     understand(USAGE);
-    block_on(run(Ask::read(), has("--large")));
+    block_on(run(BenchOptions::read(), has("--large")));
 }
 
-async fn run(ask: Ask, large: bool) {
-    let place = Place::new();
+async fn run(ask: BenchOptions, large: bool) {
+    let place = WorkDir::new();
     let database = Database::start(&place.of("cluster")).await;
     let data = place.of("server");
     let sizes: &[u64] = match (ask.quick, large) {
@@ -35,7 +35,7 @@ async fn run(ask: Ask, large: bool) {
         (false, false) => &[10_000, 100_000, 1_000_000],
         (false, true) => &[10_000, 100_000, 1_000_000, 10_000_000],
     };
-    let mut grown = Grown::start(&database, &data).await;
+    let mut grown = GrowingLog::start(&database, &data).await;
     let mut table = Table::default();
     for size in sizes {
         grown.to(*size, &mut table).await;

@@ -19,7 +19,7 @@ use schemas::manifest::{Limits, Manifest, PluginRef, Timeouts};
 use serde_json::json;
 use ulid::Ulid;
 
-use crate::{database::Database, people::People};
+use crate::{api_client::ApiClient, database::Database};
 
 /// The allocator of the server.
 #[global_allocator]
@@ -32,10 +32,10 @@ pub async fn start(database: &Database, data: &Path) -> Server {
 }
 
 /// API client of the owner that the first start created.
-pub fn people(server: &Server) -> People {
+pub fn people(server: &Server) -> ApiClient {
     let file = server.ready.owner_token_file.as_ref().unwrap();
     let token = std::fs::read_to_string(file).unwrap();
-    People::new(&server.ready.control, token.trim())
+    ApiClient::new(&server.ready.control, token.trim())
 }
 
 fn system() -> Call {
@@ -49,7 +49,7 @@ pub async fn tokens(app: &App, number: usize) -> Vec<String> {
         let app = Arc::clone(&app);
         async move {
             let issued = enrolments::issue(&app, &system(), Purpose::Build).await;
-            issued.map_err(|problem| problem.detail).unwrap().answer.token
+            issued.map_err(|problem| problem.detail).unwrap().value.token
         }
     });
     issued.buffer_unordered(32).collect().await
@@ -74,7 +74,7 @@ pub async fn queue(app: &App) -> JobId {
         state: None,
     };
     let manifest = proof::canonical::json(&manifest).unwrap();
-    event_log::blob::put_unhurried(&app.pool, &[&manifest]).await.unwrap();
+    event_log::blob::put_unflushed(&app.pool, &[&manifest]).await.unwrap();
     let manifest = event_log::blob::digest(&manifest).unwrap();
     let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
     let work = Work {
@@ -89,7 +89,7 @@ pub async fn queue(app: &App) -> JobId {
     let call = system();
     let queued = app.engine.transact(&call, move |unit| {
         let work = work.clone();
-        async move { unit.begin::<Job>(job, JobCommand::Queue(work)).await }.boxed()
+        async move { unit.create::<Job>(job, JobCommand::Queue(work)).await }.boxed()
     });
     queued.await.map_err(|problem| problem.detail).unwrap();
     job

@@ -17,9 +17,9 @@ use event_log::testing::measure::{Conditions, Quantiles};
 use serde_json::{Value, json};
 
 use crate::{
-    command_line::{Ask, Place, block_on, understand},
+    command_line::{BenchOptions, WorkDir, block_on, understand},
     database::Database,
-    serving::Serving,
+    server_process::ServerProcess,
 };
 
 /// Kinds of start with their targets.
@@ -41,15 +41,15 @@ const USAGE: &str = "stead-bench-start [--quick] [--json] [--rounds N]";
 /// `scripts/bench start`
 pub fn main() {
     understand(USAGE);
-    block_on(run(Ask::read()));
+    block_on(run(BenchOptions::read()));
 }
 
-async fn run(ask: Ask) {
-    let place = Place::new();
+async fn run(ask: BenchOptions) {
+    let place = WorkDir::new();
     let database = Database::start(&place.of("cluster")).await;
     let data = place.of("server");
     // The first start creates keys and the first owner.
-    drop(Serving::start(&database, &data, None).await);
+    drop(ServerProcess::start(&database, &data, None).await);
     let mut all: BTreeMap<usize, Times> = BTreeMap::new();
     let rounds = ask.rounds * ask.much(1, 3);
     for round in 1..=rounds {
@@ -58,8 +58,8 @@ async fn run(ask: Ask) {
         for number in 0..STARTS.len() {
             let began = Instant::now();
             let serving = match number {
-                0 => Serving::start(&database, &data, None).await,
-                _ => Serving::up(&up).await,
+                0 => ServerProcess::start(&database, &data, None).await,
+                _ => ServerProcess::up(&up).await,
             };
             let times = all.entry(number).or_default();
             times.ready.push(began.elapsed());
@@ -76,7 +76,7 @@ async fn run(ask: Ask) {
     }
 }
 
-async fn answered(serving: &Serving) {
+async fn answered(serving: &ServerProcess) {
     let people = serving.people();
     people.wire().send(people.get("/v1/whoami")).await.unwrap().ok();
 }

@@ -23,19 +23,19 @@ pub struct Wire {
 }
 
 /// A response.
-pub struct Answer {
+pub struct HttpResponse {
     pub status: StatusCode,
     pub body: Bytes,
 }
 
-impl Answer {
+impl HttpResponse {
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 
     /// Returns the response, which must be a success.
     #[track_caller]
-    pub fn ok(self) -> Answer {
+    pub fn ok(self) -> HttpResponse {
         let text = || String::from_utf8_lossy(&self.body).into_owned();
         assert!(self.status.is_success(), "{}: {}", self.status, text());
         self
@@ -55,7 +55,7 @@ impl Wire {
     }
 
     /// Sends a request over the open or a new connection, and reads the whole response.
-    pub async fn send(&mut self, mut ask: Request<Full<Bytes>>) -> Result<Answer, Error> {
+    pub async fn send(&mut self, mut ask: Request<Full<Bytes>>) -> Result<HttpResponse, Error> {
         let mut open = match self.open.take() {
             Some(open) if !open.is_closed() => open,
             Some(_) | None => self.connect().await?,
@@ -65,7 +65,7 @@ impl Wire {
         let (parts, body) = open.send_request(ask).await?.into_parts();
         let body = body.collect().await?.to_bytes();
         self.open = Some(open);
-        Ok(Answer { status: parts.status, body })
+        Ok(HttpResponse { status: parts.status, body })
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Error> {

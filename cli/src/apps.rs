@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use cli::client::ClientError;
 use schemas::control::{
-    Listing,
-    apps::{ConfigVersion, DiffQuery, Synced},
+    PageQuery,
+    apps::{ConfigVersion, DiffQuery, SyncReport},
     builds::BuildsQuery,
 };
 
@@ -22,8 +22,8 @@ pub(crate) use text::{diff_text, not_acted_on};
 
 use crate::{
     failure::Failure,
-    render::{Table, count, moment, moment_or_dash, who},
-    settings::{Desk, Part, Settings},
+    render::{Table, actor_text, count, moment, moment_or_dash},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -61,7 +61,7 @@ The impact on each install follows the changes.")]
     },
     /// List apps
     #[command(after_help = "Example:\n  stead apps list")]
-    List(Part),
+    List(PageArgs),
     /// Show an app with the components of its newest version, or the config of one version
     #[command(after_help = "\
 Examples:
@@ -81,7 +81,7 @@ Examples:
         /// Name or id of the app
         app: String,
         #[command(flatten)]
-        part: Part,
+        part: PageArgs,
     },
 }
 
@@ -116,37 +116,41 @@ pub(crate) struct Sync {
 }
 
 pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
-    let desk = || settings.desk();
+    let desk = || settings.context();
     match verb {
         Apps::Here(verb) => here::run(verb, settings).await,
         Apps::Sync(ask) => sync(&desk()?, ask).await,
         Apps::Diff { source, against, from: None, to: None } => {
             let desk = desk()?;
-            let synced = send(&desk, &source, Some(Against(against))).await?;
-            desk.screen.one(&synced.diff, |screen| diff_text(&synced.diff, screen))
+            let synced = send(&desk, &source, Some(BaseVersion(against))).await?;
+            desk.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
         Apps::Diff { source, against: _, from, to } => {
             let (desk, app) = (desk()?, source.dir.to_string_lossy());
             let diff =
                 desk.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
-            desk.screen.one(&diff, |screen| diff_text(&diff, screen))
+            desk.screen.print_one(&diff, |screen| diff_text(&diff, screen))
         }
         Apps::List(part) => list(&desk()?, part).await,
         Apps::Show { app, version: None } => show(&desk()?, &app).await,
         Apps::Show { app, version: Some(version) } => {
             let desk = desk()?;
             let shown = desk.client.version(&app, version).await?;
-            desk.screen.one(&shown.config, |screen| check::parts(&shown.config, screen))
+            desk.screen.print_one(&shown.config, |screen| check::config_text(&shown.config, screen))
         }
         Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
     }
 }
 
 /// Version that a dry run compares with. `None`: the newest.
-struct Against(Option<u32>);
+struct BaseVersion(Option<u32>);
 
 /// Packs the directory and uploads it, to publish it or to compare it.
-async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Synced, Failure> {
+async fn send(
+    desk: &CommandContext,
+    source: &Source,
+    with: Option<BaseVersion>,
+) -> Result<SyncReport, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
         desk.screen.remark(&text::warning(warning, &desk.screen));
@@ -155,7 +159,7 @@ async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Syn
     let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
     let sent = match with {
         None => desk.client.sync(&packed.name, packed.bytes, false).await,
-        Some(Against(version)) => {
+        Some(BaseVersion(version)) => {
             desk.client.sync_against(&packed.name, packed.bytes, version).await
         }
     };
@@ -163,14 +167,14 @@ async fn send(desk: &Desk, source: &Source, with: Option<Against>) -> Result<Syn
     Ok(sent?)
 }
 
-async fn sync(desk: &Desk, ask: Sync) -> Result<(), Failure> {
-    let synced = send(desk, &ask.source, ask.dry_run.then_some(Against(None))).await?;
-    desk.screen.one(&synced, |screen| text::synced(&synced, screen))?;
+async fn sync(desk: &CommandContext, ask: Sync) -> Result<(), Failure> {
+    let synced = send(desk, &ask.source, ask.dry_run.then_some(BaseVersion(None))).await?;
+    desk.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
     if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
 }
 
 /// Waits until every build of the version has ended.
-async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
+async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
     let wanted = synced.builds.len();
     let bar = desk.screen.bar(wanted as u64, "builds");
     loop {
@@ -208,9 +212,9 @@ async fn wait(desk: &Desk, synced: &Synced) -> Result<(), Failure> {
     }
 }
 
-async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
     let page = desk.client.apps(&part.listing()).await?;
-    desk.screen.many(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
+    desk.screen.print_list(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
         let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
         for app in &page.items {
             table.row([
@@ -228,11 +232,11 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
+async fn show(desk: &CommandContext, named: &str) -> Result<(), Failure> {
     let app = desk.client.app(named).await?;
-    let newest = Listing { limit: Some(1), ..Listing::default() };
+    let newest = PageQuery { limit: Some(1), ..PageQuery::default() };
     let versions = desk.client.versions(named, &newest).await?;
-    desk.screen.one(&app, |screen| {
+    desk.screen.print_one(&app, |screen| {
         let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
         text += &format!("  installs   {}\n", app.installs);
         for version in &versions.items {
@@ -249,9 +253,9 @@ async fn show(desk: &Desk, named: &str) -> Result<(), Failure> {
     })
 }
 
-async fn versions(desk: &Desk, app: &str, part: Part) -> Result<(), Failure> {
+async fn versions(desk: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
     let page = desk.client.versions(app, &part.listing()).await?;
-    desk.screen.many(&page.items, "No versions.", |_| {
+    desk.screen.print_list(&page.items, "No versions.", |_| {
         let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
         for version in &page.items {
             table.row([
@@ -269,5 +273,5 @@ async fn versions(desk: &Desk, app: &str, part: Part) -> Result<(), Failure> {
 }
 
 fn publisher(version: &ConfigVersion) -> String {
-    who(&version.published_by, version.published_by_name.as_deref())
+    actor_text(&version.published_by, version.published_by_name.as_deref())
 }

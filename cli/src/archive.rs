@@ -1,5 +1,5 @@
 //! `stead archive`: copies closed log partitions to files, verifies them, and drops their rows.
-pub(crate) mod picture;
+pub(crate) mod output;
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,9 @@ use event_log::{
 };
 use sqlx::postgres::PgPoolOptions;
 
-use crate::{audit::keys::believed, failure::Failure, place::Place, render::Screen};
+use crate::{
+    audit::keys::parse_trusted_keys, database_args::DatabaseArgs, failure::Failure, render::Screen,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Archive {
@@ -36,7 +38,7 @@ Examples:
     Create(Create),
     /// List the archives with their ranges, and whether the database still has the rows
     #[command(after_help = "Example:\n  stead archive list")]
-    List(Where),
+    List(ArchiveArgs),
     /// Verify archives: every byte and hash, up to the signed checkpoint
     #[command(after_help = "\
 Without a directory, verifies all archives that the database lists. With a directory, verifies that archive without a \
@@ -58,9 +60,9 @@ Example:
 
 /// Database of the log, and the directory of its archives.
 #[derive(Debug, Args)]
-pub(crate) struct Where {
+pub(crate) struct ArchiveArgs {
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     /// Directory of the archives [default: archives in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
@@ -69,7 +71,7 @@ pub(crate) struct Where {
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     #[command(flatten)]
-    of: Where,
+    of: ArchiveArgs,
     /// Archive only partitions that end at or before this position
     #[arg(long, value_name = "POSITION")]
     through: Option<u64>,
@@ -78,7 +80,7 @@ pub(crate) struct Create {
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     #[command(flatten)]
-    of: Where,
+    of: ArchiveArgs,
     /// Directory of one archive, verified without a database
     directory: Option<PathBuf>,
     /// Trusted checkpoint key: a verifier key, or 64 hexadecimal digits
@@ -89,7 +91,7 @@ pub(crate) struct Verify {
 #[derive(Debug, Args)]
 pub(crate) struct Drop {
     #[command(flatten)]
-    of: Where,
+    of: ArchiveArgs,
     /// Drop the rows of archives that end at or before this position
     #[arg(long, value_name = "POSITION")]
     through: u64,
@@ -97,7 +99,7 @@ pub(crate) struct Drop {
 
 /// Errors of the archive commands.
 #[derive(Debug, thiserror::Error)]
-enum Undone {
+enum ArchiveCommandError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error(transparent)]
@@ -106,18 +108,18 @@ enum Undone {
     Lock(#[from] LockError),
 }
 
-impl From<Undone> for Failure {
-    fn from(error: Undone) -> Failure {
+impl From<ArchiveCommandError> for Failure {
+    fn from(error: ArchiveCommandError) -> Failure {
         match &error {
             // The data differs from what was published. The other errors concern the command or its
             // environment.
-            Undone::Archive(
-                ArchiveError::Spoiled { .. }
+            ArchiveCommandError::Archive(
+                ArchiveError::Corrupt { .. }
                 | ArchiveError::Signer { .. }
                 | ArchiveError::Rows { .. },
             ) => Failure::Outcome(error.to_string()),
-            Undone::Archive(
-                ArchiveError::Open { .. }
+            ArchiveCommandError::Archive(
+                ArchiveError::NotClosed { .. }
                 | ArchiveError::Format { .. }
                 | ArchiveError::Unknown(_)
                 | ArchiveError::Order { .. }
@@ -126,8 +128,8 @@ impl From<Undone> for Failure {
                 | ArchiveError::Log(_)
                 | ArchiveError::Io { .. },
             )
-            | Undone::Postgres(_)
-            | Undone::Lock(_) => Failure::Usage(error.to_string()),
+            | ArchiveCommandError::Postgres(_)
+            | ArchiveCommandError::Lock(_) => Failure::Usage(error.to_string()),
         }
     }
 }
@@ -142,20 +144,20 @@ pub(crate) async fn run(verb: Archive, screen: Screen) -> ExitCode {
     done.map_or_else(|failure| failure.report(screen.output), |()| ExitCode::SUCCESS)
 }
 
-impl Where {
+impl ArchiveArgs {
     /// Runs `work` on the log and its archives, as the owner of the tables.
-    async fn owned<T>(
+    async fn as_owner<T>(
         &self,
         work: impl AsyncFnOnce(&sqlx::PgPool, &Archives) -> Result<T, ArchiveError>,
     ) -> Result<T, Failure> {
         let data = self.place.data()?;
         let archives = Archives::at(archives_directory(&data, self.archives.as_deref()));
-        let done = self.place.owned(&data, async |access: Access| {
+        let done = self.place.as_owner(&data, async |access: Access| {
             let pool = PgPoolOptions::new().max_connections(4).connect_with(access.options);
             let pool = pool.await.map_err(ArchiveError::from)?;
             let done = work(&pool, &archives).await;
             pool.close().await;
-            Ok::<T, Undone>(done?)
+            Ok::<T, ArchiveCommandError>(done?)
         });
         Ok(done.await?)
     }
@@ -164,56 +166,56 @@ impl Where {
 async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
     let progress = |said: String| bar.set_message(said);
-    let made = ask.of.owned(async |pool, archives| {
+    let made = ask.of.as_owner(async |pool, archives| {
         archives::create(pool, archives, ask.through, &progress).await
     });
     let made = made.await;
     bar.finish_and_clear();
     let made = made?;
-    screen.one(&made, |_| picture::made(&made))
+    screen.print_one(&made, |_| output::made(&made))
 }
 
-async fn list(ask: Where, screen: &Screen) -> Result<(), Failure> {
-    let shown = ask.owned(async |pool, archives| archives::list(pool, archives).await).await?;
-    screen.one(&shown, |screen| picture::list(&shown, screen))
+async fn list(ask: ArchiveArgs, screen: &Screen) -> Result<(), Failure> {
+    let shown = ask.as_owner(async |pool, archives| archives::list(pool, archives).await).await?;
+    screen.print_one(&shown, |screen| output::list(&shown, screen))
 }
 
 async fn verify(ask: Verify, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
     let progress = |said: String| bar.set_message(said);
     let read = match &ask.directory {
-        Some(directory) => alone(directory, &ask.key),
+        Some(directory) => verify_directory(directory, &ask.key),
         None => {
             let read = ask
                 .of
-                .owned(async |pool, archives| archives::verify(pool, archives, &progress).await);
+                .as_owner(async |pool, archives| archives::verify(pool, archives, &progress).await);
             read.await
         }
     };
     bar.finish_and_clear();
     let read = read?;
-    screen.one(&read, |_| picture::read(&read))
+    screen.print_one(&read, |_| output::read(&read))
 }
 
 /// Verifies one archive without a database, with these trusted keys.
-fn alone(directory: &Path, keys: &[String]) -> Result<Vec<archives::Range>, Failure> {
+fn verify_directory(directory: &Path, keys: &[String]) -> Result<Vec<archives::Range>, Failure> {
     if keys.is_empty() {
         let said = "cannot verify the archive: no trusted key\n  try: --key with a checkpoint key of `stead keys list`";
         return Err(Failure::Usage(said.into()));
     }
-    let checked = check(directory, &believed(keys)?, &mut |_| {});
-    let (manifest, proven) = checked.map_err(Undone::from)?;
+    let checked = check(directory, &parse_trusted_keys(keys)?, &mut |_| {});
+    let (manifest, proven) = checked.map_err(ArchiveCommandError::from)?;
     Ok(vec![archives::Range { first: proven.from, last: proven.to, bytes: manifest.bytes() }])
 }
 
 async fn discard(ask: Drop, screen: &Screen) -> Result<(), Failure> {
     let bar = screen.spinner("archive");
     let progress = |said: String| bar.set_message(said);
-    let dropped = ask.of.owned(async |pool, archives| {
+    let dropped = ask.of.as_owner(async |pool, archives| {
         archives::discard(pool, archives, ask.through, &progress).await
     });
     let dropped = dropped.await;
     bar.finish_and_clear();
     let dropped = dropped?;
-    screen.one(&dropped, |_| picture::dropped(&dropped))
+    screen.print_one(&dropped, |_| output::dropped(&dropped))
 }

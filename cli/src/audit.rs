@@ -1,4 +1,5 @@
 //! `stead audit`: events, past states, proofs and verification.
+mod aggregate_args;
 mod check;
 pub(crate) mod diff;
 mod doctor;
@@ -8,18 +9,17 @@ pub(crate) mod keys;
 pub(crate) mod ocsf;
 mod prove;
 mod verify;
-mod which;
 
 use clap::Subcommand;
 use schemas::control::audit::AsOfQuery;
 
 use crate::{
     failure::Failure,
+    point_in_time::PointInTime,
     render::{count, moment, write},
-    settings::{Desk, Settings},
-    when::At,
+    settings::{CommandContext, Settings},
 };
-use which::Which;
+use aggregate_args::AggregateArgs;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Audit {
@@ -43,10 +43,10 @@ Examples:
 Rows of a projection at an earlier time: stead projections show")]
     Replay {
         #[command(flatten)]
-        which: Box<Which>,
+        which: Box<AggregateArgs>,
         /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
-        at: Option<At>,
+        at: Option<PointInTime>,
     },
     /// Show the changes of one stream, or of every install, between two points, with requests, approvals and jobs
     #[command(after_help = "\
@@ -60,15 +60,15 @@ A day or a weekday means its start in UTC. A weekday is the most recent one, inc
 For an install or a run, the output groups the history by run. For other aggregates, it lists events.")]
     Diff {
         #[command(flatten)]
-        which: Box<Which>,
+        which: Box<AggregateArgs>,
         /// From this position or time: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
-        from: At,
+        from: PointInTime,
         /// Up to this position or time [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
-        to: Option<At>,
+        to: Option<PointInTime>,
         #[command(flatten)]
-        page: diff::Page,
+        page: diff::InstallPageArgs,
     },
     /// Verify the log: recompute leaves, chain and tree, compare with the signed checkpoint, and check the runners'
     /// signatures of their reports
@@ -122,32 +122,36 @@ The first line has the signed checkpoint and the proofs for `stead audit check`.
 
 pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
     match verb {
-        Audit::Events(ask) => events::print(&settings.desk()?, ask).await,
+        Audit::Events(ask) => events::print(&settings.context()?, ask).await,
         Audit::Replay { which, at } => {
             let stream = which.stream().ok_or_else(|| {
                 Failure::Usage(
                     "cannot replay: no aggregate is selected\n  try: --install NAME, --run ID or --stream TYPE/ID".into(),
                 )
             })?;
-            replay(&settings.desk()?, stream, at).await
+            replay(&settings.context()?, stream, at).await
         }
         Audit::Diff { which, from, to, page } => {
-            diff::run(&settings.desk()?, which.stream(), (from, to), page).await
+            diff::run(&settings.context()?, which.stream(), (from, to), page).await
         }
         Audit::Verify(ask) => verify::run(settings, ask).await,
-        Audit::Doctor => doctor::run(&settings.desk()?).await,
-        Audit::Prove(ask) => prove::run(&settings.desk()?, ask).await,
+        Audit::Doctor => doctor::run(&settings.context()?).await,
+        Audit::Prove(ask) => prove::run(&settings.context()?, ask).await,
         Audit::Check(ask) => check::run(settings, &ask),
-        Audit::Export(ask) => export::run(&settings.desk()?, ask).await,
+        Audit::Export(ask) => export::run(&settings.context()?, ask).await,
         Audit::Checkpoint => {
-            let checkpoint = settings.desk()?.client.checkpoint().await?;
-            settings.screen().one(&checkpoint, |_| checkpoint.note.clone())
+            let checkpoint = settings.context()?.client.checkpoint().await?;
+            settings.screen().print_one(&checkpoint, |_| checkpoint.note.clone())
         }
     }
 }
 
-async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failure> {
-    let (position, time) = at.map_or((None, None), At::parts);
+async fn replay(
+    desk: &CommandContext,
+    stream: String,
+    at: Option<PointInTime>,
+) -> Result<(), Failure> {
+    let (position, time) = at.map_or((None, None), PointInTime::parts);
     let then = desk.client.as_of(&AsOfQuery { stream, position, time, min_position: None }).await?;
     let recorded = then.recorded_at.as_ref().map(moment).unwrap_or_default();
     desk.screen.remark(&format!(
@@ -156,18 +160,22 @@ async fn replay(desk: &Desk, stream: String, at: Option<At>) -> Result<(), Failu
         then.position,
         count(then.sequence, "event")
     ));
-    desk.screen.one(&then, |_| {
+    desk.screen.print_one(&then, |_| {
         let text = serde_json::to_string_pretty(&then.state).unwrap_or_default();
         format!("{text}\n")
     })
 }
 
 /// Prints the result of a verification, as text or as JSON.
-fn tell(desk: &crate::render::Screen, said: &serde_json::Value, text: &str) -> Result<(), Failure> {
+fn print_result(
+    desk: &crate::render::Screen,
+    said: &serde_json::Value,
+    text: &str,
+) -> Result<(), Failure> {
     match desk.output {
         crate::render::Output::Table => write(text),
         crate::render::Output::Json | crate::render::Output::Ndjson => {
-            desk.one(said, |_| String::new())
+            desk.print_one(said, |_| String::new())
         }
     }
 }

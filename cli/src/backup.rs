@@ -1,5 +1,5 @@
 //! `stead backup`: backups of the data directory and the database, restores and restore drills.
-pub(crate) mod picture;
+pub(crate) mod output;
 pub(crate) mod restore;
 
 use std::{
@@ -14,7 +14,7 @@ use api::{
 };
 use clap::{Args, Subcommand};
 
-use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
+use crate::{database_args::DatabaseArgs, failure::Failure, render::Screen, serve::StopSignals};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Backup {
@@ -57,7 +57,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     /// Path of the backup: a new directory, or a new file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
@@ -76,17 +76,17 @@ pub(crate) async fn run(verb: Backup, screen: Screen) -> ExitCode {
 }
 
 async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
-    let (told, data) = (Told::listen()?, ask.place.data()?);
+    let (told, data) = (StopSignals::listen()?, ask.place.data()?);
     let bar = screen.spinner("backup");
     let progress = |said: String| bar.set_message(said);
     // A stopped backup removes its partial copy, which contains keys.
     let made = tokio::select! {
-        made = made(&ask, &data, &progress) => made.map_err(refused),
-        () = told.heard() => Err(Failure::Usage("backup stopped: no backup was created".into())),
+        made = made(&ask, &data, &progress) => made.map_err(to_failure),
+        () = told.received() => Err(Failure::Usage("backup stopped: no backup was created".into())),
     };
     bar.finish_and_clear();
     let manifest = made?;
-    screen.one(&manifest, |_| picture::made(&manifest, &ask.out))
+    screen.print_one(&manifest, |_| output::made(&manifest, &ask.out))
 }
 
 async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
@@ -95,11 +95,11 @@ async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manif
     let make = async |access: Access| {
         backup::create((data, &archives), &access, &ask.out, now, progress).await
     };
-    ask.place.owned(data, make).await
+    ask.place.as_owner(data, make).await
 }
 
 /// Maps an invalid backup to a failed operation, and other errors to wrong usage.
-fn refused(error: BackupError) -> Failure {
+fn to_failure(error: BackupError) -> Failure {
     if error.is_bad_backup() {
         Failure::Outcome(error.to_string())
     } else {

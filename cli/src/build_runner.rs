@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::serve::{LogFormat, beside};
+use crate::serve::{LogFormat, sibling_program};
 
 /// First wait before a restart, doubled until the process stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
@@ -34,18 +34,18 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// Uptime after which the wait before a restart is reset.
 const STAYED_UP: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
-const PATIENCE: Duration = Duration::from_secs(10);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout for an orphaned build runner, which may call a server that no longer exists.
-const ORPHAN_PATIENCE: Duration = Duration::from_millis(1500);
+const ORPHAN_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Handle of a supervised build runner.
 pub(crate) struct BuildRunner {
     stop: CancellationToken,
-    kept: JoinHandle<()>,
+    task: JoinHandle<()>,
 }
 
-struct Keeper {
+struct Supervisor {
     app: App,
     program: PathBuf,
     data: PathBuf,
@@ -63,23 +63,23 @@ impl BuildRunner {
         certificate: Option<&Path>,
         format: LogFormat,
     ) -> Option<BuildRunner> {
-        let program = beside("stead-runner").or_else(|| on_path("stead-runner"))?;
+        let program = sibling_program("stead-runner").or_else(|| on_path("stead-runner"))?;
         let (stop, data) = (CancellationToken::new(), app.config.data.join("build-runner"));
         let certificate = certificate.filter(|_| app.config.runner_url.starts_with("https:"));
         let certificate = certificate.map(Path::to_path_buf);
-        let keeper = Keeper { app, program, data, certificate, format, stop: stop.clone() };
-        Some(BuildRunner { stop, kept: tokio::spawn(keeper.keep()) })
+        let keeper = Supervisor { app, program, data, certificate, format, stop: stop.clone() };
+        Some(BuildRunner { stop, task: tokio::spawn(keeper.run()) })
     }
 
     /// Stops the build runner. Running builds continue, and the next build runner adopts them.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
-        let _ = self.kept.await;
+        let _ = self.task.await;
     }
 }
 
-impl Keeper {
-    async fn keep(self) {
+impl Supervisor {
+    async fn run(self) {
         self.end_orphan().await;
         let mut wait = BACKOFF;
         while !self.stop.is_cancelled() {
@@ -119,7 +119,7 @@ impl Keeper {
             let issued = enrolments::issue(&self.app, &Call::of(meta), Purpose::Build).await;
             let issued = issued.map_err(|problem| anyhow::anyhow!(problem.detail))?;
             // Every local user can read the arguments of a process, but not its environment.
-            command.env("STEAD_ENROLMENT_TOKEN", issued.answer.token);
+            command.env("STEAD_ENROLMENT_TOKEN", issued.value.token);
             command.args(["--server-key", &self.app.keys.fingerprint()]);
         }
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
@@ -138,7 +138,7 @@ impl Keeper {
             Some(Err(error)) => warn!(error = %error, "Cannot wait for the build runner"),
             None => {
                 signal(child.id(), Signal::SIGTERM);
-                if timeout(PATIENCE, child.wait()).await.is_err() {
+                if timeout(STOP_TIMEOUT, child.wait()).await.is_err() {
                     let _ = child.kill().await;
                 }
             }
@@ -171,7 +171,7 @@ impl Keeper {
         }
         let since = Instant::now();
         while self.is_ours(pid) {
-            if since.elapsed() > ORPHAN_PATIENCE {
+            if since.elapsed() > ORPHAN_TIMEOUT {
                 signal(Some(pid), Signal::SIGKILL);
             }
             sleep(Duration::from_millis(50)).await;

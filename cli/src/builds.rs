@@ -7,7 +7,7 @@ use crate::{
     failure::Failure,
     jobs::failure_text,
     render::{Table, moment, moment_or_dash, size},
-    settings::{Desk, Part, Settings},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -41,20 +41,20 @@ pub(crate) struct List {
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
-    part: Part,
+    part: PageArgs,
 }
 
 pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Builds::List(list) => self::list(&desk, list).await,
         Builds::Show { build } => {
             let build = desk.client.build(build).await?;
-            desk.screen.one(&build, |screen| show(&build, screen))
+            desk.screen.print_one(&build, |screen| show(&build, screen))
         }
         Builds::Retry { build } => {
             let again = desk.client.retry_build(build).await?;
-            desk.screen.one(&again, |_| {
+            desk.screen.print_one(&again, |_| {
                 let version = again.version;
                 let mut text = format!("Version {version} retries the failed builds:\n");
                 for build in &again.builds {
@@ -68,11 +68,11 @@ pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure
     }
 }
 
-async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { app, state, part: Part { limit, cursor } } = list;
+async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+    let List { app, state, part: PageArgs { limit, cursor } } = list;
     let query = BuildsQuery { app, state, limit: Some(limit), cursor, ..BuildsQuery::default() };
     let page = desk.client.builds(&query).await?;
-    desk.screen.many(&page.items, "No builds.", |screen| {
+    desk.screen.print_list(&page.items, "No builds.", |screen| {
         let mut table = Table::new(["BUILD", "APP", "COMPONENT", "VERSION", "STATE", "REQUESTED"]);
         for build in &page.items {
             table.row([

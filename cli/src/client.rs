@@ -4,9 +4,9 @@
 //! connection. The client remembers the highest position in a response, and requests reads that are
 //! at least as fresh. A caller therefore always reads its own writes.
 mod calls;
-mod exported;
-mod harmless;
+mod export_line;
 mod history;
+mod sanitize;
 mod stream;
 #[cfg(test)]
 mod tampering;
@@ -25,16 +25,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use ulid::Ulid;
 
-pub use exported::take;
-pub use harmless::harmless;
+pub use export_line::take_exported_line;
 pub use history::{HistoryError, ProvenHistory, proven_history};
+pub use sanitize::sanitize;
 pub use stream::{ServerEvent, lines, server_events};
 pub use verify::{Fault, Verifier};
 
 /// Maximum attempts of a call whose response is lost, or delayed by the server.
 const TRIES: u32 = 4;
 /// Longest wait between two attempts.
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Timeout of a response. Streams are exempt.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -56,7 +56,7 @@ pub struct Client {
     server: String,
     token: Option<String>,
     seen: AtomicU64,
-    for_people: bool,
+    sanitizes: bool,
 }
 
 /// Errors of a call.
@@ -126,12 +126,12 @@ impl Client {
         }
         let http = http.build().map_err(|e| ClientError::Setup(innermost(&e)))?;
         let (token, seen, for_people) = (target.token.clone(), AtomicU64::new(0), false);
-        Ok(Client { http, server, token, seen, for_people })
+        Ok(Client { http, server, token, seen, sanitizes: for_people })
     }
 
     /// Sets whether responses are for a terminal, where every text is sanitized.
-    pub fn for_people(self, for_people: bool) -> Self {
-        Client { for_people, ..self }
+    pub fn sanitize_responses(self, for_people: bool) -> Self {
+        Client { sanitizes: for_people, ..self }
     }
 
     /// Address of the server.
@@ -253,7 +253,8 @@ impl Client {
         for _ in 1..TRIES {
             match ask().send().await {
                 Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
-                    tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(PATIENCE)).await;
+                    tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(MAX_RETRY_DELAY))
+                        .await;
                 }
                 Ok(answer) => return self.accepted(answer).await,
                 // A refused connection will not recover within seconds, so report it immediately.
@@ -262,7 +263,7 @@ impl Client {
                 }
                 Err(_) => tokio::time::sleep(wait).await,
             }
-            wait = (wait * 2).min(PATIENCE);
+            wait = (wait * 2).min(MAX_RETRY_DELAY);
         }
         let answer = ask().send().await.map_err(|e| self.unreachable(&e))?;
         self.accepted(answer).await
@@ -301,7 +302,7 @@ impl Client {
     }
 
     fn shown(&self, bytes: Bytes) -> Bytes {
-        match self.for_people.then(|| harmless::answer(&bytes)).flatten() {
+        match self.sanitizes.then(|| sanitize::answer(&bytes)).flatten() {
             Some(tamed) => tamed.into(),
             None => bytes,
         }
@@ -322,7 +323,7 @@ impl Client {
 
     fn undecodable(&self, status: StatusCode, reason: &str) -> ClientError {
         let (server, status) = (self.server.clone(), status.as_u16());
-        ClientError::Undecodable { server, status, reason: harmless(reason) }
+        ClientError::Undecodable { server, status, reason: sanitize(reason) }
     }
 }
 

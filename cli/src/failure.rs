@@ -28,13 +28,13 @@ pub(crate) enum Failure {
     /// The object does not exist.
     NotFound(String),
     /// The server responded with a problem.
-    Refused(Box<Problem>),
+    Problem(Box<Problem>),
     /// The server did not respond.
     Unreachable(String),
     /// The user stopped the command.
     Interrupted(String),
     /// The findings were printed already.
-    Shown,
+    AlreadyPrinted,
     /// The reader of standard output closed it.
     BrokenPipe,
 }
@@ -44,9 +44,9 @@ impl Failure {
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Outcome(_) => 1,
-            Failure::Usage(_) | Failure::Shown => 2,
+            Failure::Usage(_) | Failure::AlreadyPrinted => 2,
             Failure::NotFound(_) => 3,
-            Failure::Refused(problem) => match problem.status {
+            Failure::Problem(problem) => match problem.status {
                 400 | 413 | 415 | 422 => 2,
                 404 => 3,
                 500..=599 => 5,
@@ -73,11 +73,11 @@ impl Failure {
     /// Problem details, as the server sends them.
     pub(crate) fn json(&self) -> String {
         let (code, title, said) = match self {
-            Failure::Refused(problem) => {
+            Failure::Problem(problem) => {
                 let problem = problem.as_ref().clone().with("exit_code", self.code());
                 return format!("{}\n", serde_json::json!(problem));
             }
-            Failure::Shown | Failure::BrokenPipe => return String::new(),
+            Failure::AlreadyPrinted | Failure::BrokenPipe => return String::new(),
             Failure::Outcome(said) => ("outcome", "The operation failed", said),
             Failure::Usage(said) => ("usage", "Invalid command line, file or input", said),
             Failure::NotFound(said) => ("not_found", "Not found", said),
@@ -107,17 +107,17 @@ impl Failure {
                 "error: {said}\n  try: start a server with `stead up`, \
                  or select another one with `stead login --server URL`\n"
             ),
-            Failure::Refused(problem) => refusal(problem),
-            Failure::Shown | Failure::BrokenPipe => String::new(),
+            Failure::Problem(problem) => problem_text(problem),
+            Failure::AlreadyPrinted | Failure::BrokenPipe => String::new(),
         }
     }
 }
 
-fn refusal(problem: &Problem) -> String {
+fn problem_text(problem: &Problem) -> String {
     let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
     let mut text = format!("error: {said} ({})\n", problem.code);
     for error in &problem.errors {
-        text += &place(error);
+        text += &finding_text(error);
     }
     if let Some(hint) = next(&problem.code) {
         text += &format!("  try: {hint}\n");
@@ -126,7 +126,7 @@ fn refusal(problem: &Problem) -> String {
 }
 
 /// Formats a finding as `file:line:column: message`, with its remedy on the next line.
-pub(crate) fn place(error: &FieldProblem) -> String {
+pub(crate) fn finding_text(error: &FieldProblem) -> String {
     let mut at = error.file.clone().unwrap_or_default();
     for number in [error.line, error.column].into_iter().flatten() {
         at += &format!(":{number}");
@@ -167,7 +167,7 @@ fn next(code: &str) -> Option<&'static str> {
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
-            ClientError::Problem(problem) => Failure::Refused(problem),
+            ClientError::Problem(problem) => Failure::Problem(problem),
             ClientError::Unreachable { .. } | ClientError::Undecodable { .. } => {
                 Failure::Unreachable(error.to_string())
             }
@@ -244,21 +244,21 @@ mod tests {
             remedy: Some("declare it, or remove the dependency".into()),
             ..FieldProblem::default()
         });
-        let failure = Failure::Refused(Box::new(problem));
+        let failure = Failure::Problem(Box::new(problem));
         let expected = "error: 1 error (config_invalid)\n  components/db.toml:3:8: no component `vpc`\n    \
                         try: declare it, or remove the dependency\n";
         assert_eq!((failure.text().as_str(), failure.code()), (expected, 2));
     }
 
     #[test]
-    fn a_program_reads_problem_details_on_one_line_whoever_refused() {
+    fn json_failure_is_one_line_of_problem_details() {
         let read = |failure: Failure| -> serde_json::Value {
             let text = failure.json();
             assert_eq!(text.lines().count(), 1, "{text}");
             serde_json::from_str(&text).unwrap()
         };
         let problem = Problem::new(409, "approval_stale", "Stale", "another plan waits");
-        let refused = read(Failure::Refused(Box::new(problem)));
+        let refused = read(Failure::Problem(Box::new(problem)));
         assert_eq!(
             (&refused["code"], &refused["exit_code"]),
             (&"approval_stale".into(), &4.into())
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn each_kind_of_failure_has_its_exit_code() {
         let refused =
-            |status| Failure::Refused(Box::new(Problem::new(status, "x", "x", "x"))).code();
+            |status| Failure::Problem(Box::new(Problem::new(status, "x", "x", "x"))).code();
         assert_eq!([401, 404, 409, 413, 503].map(refused), [4, 3, 4, 2, 5]);
         assert_eq!(Failure::Unreachable(String::new()).code(), 5);
         assert_eq!(Failure::Outcome(String::new()).code(), 1);

@@ -1,7 +1,7 @@
 //! Compares the text output of commands with the golden files in `schemas/cli-output`.
 use std::{fs, path::Path};
 
-use api::archives::{Made, Range, Shown};
+use api::archives::{ArchiveInfo, CreatedArchives, Range};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -65,19 +65,19 @@ fn an_install_reads_like_this() {
         ],
         "created_at": AT, "position": 9,
     }));
-    golden("installs-show.txt", &installs::picture::of(&install, &screen()));
+    golden("installs-show.txt", &installs::output::install_text(&install, &screen()));
     let enrolment = read(json!({
         "id": id("tok"), "token": "stead_enrol_x", "expires_at": AT, "server_key": digest(7),
         "runner_url": "https://stead.example:7071", "command": "stead-runner --data … --token-file -",
     }));
     golden(
         "installs-create-enrolment-token.txt",
-        &installs::picture::enrolment(&enrolment, &screen()),
+        &installs::output::enrolment(&enrolment, &screen()),
     );
 }
 
 #[test]
-fn a_difference_and_what_it_reaches_read_like_this() {
+fn diff_output_with_impact() {
     let impact = |name: &str, version: u32, rest: Value| {
         let mut impact = json!({"install": id("ins"), "name": name, "config_version": version, "provisioned": true});
         impact.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
@@ -127,18 +127,18 @@ fn archives_read_like_this() {
     let archives = vec![range(1, 10_240_000), range(10_240_001, 20_480_000)];
     let next =
         Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
-    golden("archive-create.txt", &archive::picture::made(&Made { archives, next }));
+    golden("archive-create.txt", &archive::output::made(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
     let shown =
         [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
-            Shown { first, last, made_at, has_rows, bytes: Some(734_003_200) }
+            ArchiveInfo { first, last, made_at, has_rows, bytes: Some(734_003_200) }
         });
-    golden("archive-list.txt", &archive::picture::list(&shown, &screen()));
-    golden("archive-drop.txt", &archive::picture::dropped(&[(1, 10_240_000)]));
+    golden("archive-list.txt", &archive::output::list(&shown, &screen()));
+    golden("archive-drop.txt", &archive::output::dropped(&[(1, 10_240_000)]));
 }
 
 #[test]
-fn a_backup_and_what_came_back_of_it_read_like_this() {
+fn backup_and_restore_output() {
     let manifest: api::backup::Manifest = read(json!({
         "format": 2, "program": "0.1.0", "postgres": 15, "log_format": 3, "created_at": AT, "log_id": ULID,
         "position": 1204, "epoch": 1, "recorded_at": AT, "checkpoint": "",
@@ -149,10 +149,10 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
         ],
     }));
     let out = Path::new("/backups/2026-11-21");
-    golden("backup-create.txt", &backup::picture::made(&manifest, out));
+    golden("backup-create.txt", &backup::output::made(&manifest, out));
     let reached = |file: &str, position, missing| {
         let file = file.to_owned();
-        api::backup::Reached { file, position, epoch: 1, missing }
+        api::backup::Coverage { file, position, epoch: 1, missing }
     };
     let mut report = backup::restore::Report {
         data: Some("/var/lib/stead".into()),
@@ -172,11 +172,11 @@ fn a_backup_and_what_came_back_of_it_read_like_this() {
             "postgres://stead_owner@%2Fvar%2Flib%2Fstead%2Frun:5432/stead".into(),
         ),
     };
-    golden("backup-restore.txt", &backup::picture::restored(&report));
+    golden("backup-restore.txt", &backup::output::restored(&report));
     report.database_owner_url = None;
-    golden("backup-restore-url.txt", &backup::picture::restored(&report));
+    golden("backup-restore-url.txt", &backup::output::restored(&report));
     report.forged_reports = vec![14, 1201];
-    golden("backup-drill.txt", &backup::picture::drilled(&report, out));
+    golden("backup-drill.txt", &backup::output::drilled(&report, out));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn an_event_reads_like_this_in_ocsf() {
     let payload = json!({"type": "run_admitted", "reason": "[encrypted]"});
     let text =
         [event(1, id("prn"), payload.clone()), event(2, "policy:run_goes_on".into(), payload)]
-            .map(|event| format!("{:#}\n", audit::ocsf::of("stead/log", &event).unwrap()));
+            .map(|event| format!("{:#}\n", audit::ocsf::to_ocsf("stead/log", &event).unwrap()));
     golden("audit-export-ocsf.txt", &text.concat());
 }
 
@@ -267,11 +267,11 @@ fn a_run_reads_like_this() {
             step(7, "api", 2, "pending", json!({"waiting": {"for": "dependency", "detail": "network, cache must succeed first"}})),
         ],
     }));
-    golden("runs-show.txt", &runs::picture::of(&run, &screen()));
+    golden("runs-show.txt", &runs::output::run_text(&run, &screen()));
 }
 
 #[test]
-fn what_changed_reads_like_this() {
+fn history_diff_output() {
     let by = |who: &str| {
         if who == "prn" { (id("prn"), Some("Ann Lee")) } else { (who.to_owned(), None) }
     };

@@ -47,7 +47,7 @@ fn leaves(command: &clap::Command, name: String, each: &mut impl FnMut(&str, &cl
 
 /// `UPDATE_GOLDEN=1` writes the files. Review the difference from a customer's point of view.
 #[test]
-fn the_help_of_every_command_is_what_was_agreed() {
+fn help_matches_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/cli");
     let mut root = Stead::command().term_width(100);
     root.build();
@@ -59,7 +59,7 @@ fn the_help_of_every_command_is_what_was_agreed() {
             continue;
         }
         let mut text = String::new();
-        whole(noun, &mut text);
+        help_with_subcommands(noun, &mut text);
         expected.push(format!("{}.txt", noun.get_name()));
         check(&folder, noun.get_name(), &text, &mut differing);
     }
@@ -71,7 +71,7 @@ fn the_help_of_every_command_is_what_was_agreed() {
 }
 
 /// Appends the help of a command and of all its subcommands.
-fn whole(command: &clap::Command, text: &mut String) {
+fn help_with_subcommands(command: &clap::Command, text: &mut String) {
     let mut shown = command.clone().term_width(100);
     // The golden file of `stead` itself contains the global options.
     for global in ["server", "token_file", "ca_file", "output", "no_color", "quiet"] {
@@ -82,7 +82,7 @@ fn whole(command: &clap::Command, text: &mut String) {
     *text += &format!("{}\n", shown.render_help().to_string().trim_end());
     for below in command.get_subcommands().filter(|c| c.get_name() != "help") {
         *text += &format!("\n{}\n", "-".repeat(60));
-        whole(below, text);
+        help_with_subcommands(below, text);
     }
 }
 

@@ -1,7 +1,7 @@
 //! `stead installs`: installs of an app in customer accounts.
 mod accept_state;
 mod change;
-pub(crate) mod picture;
+pub(crate) mod output;
 mod stack;
 
 use clap::{Args, Subcommand};
@@ -10,12 +10,12 @@ use schemas::control::{
     runs::RequestedKind,
 };
 
-pub(crate) use picture::issued;
+pub(crate) use output::issued;
 
 use crate::{
     failure::Failure,
     render::{Table, moment},
-    settings::{Desk, Part, Settings},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -39,7 +39,7 @@ Examples:
         #[arg(long)]
         app: Option<String>,
         #[command(flatten)]
-        part: Part,
+        part: PageArgs,
     },
     /// Show an install with its components, inputs and runner
     #[command(after_help = "Example:\n  stead installs show acme")]
@@ -58,7 +58,7 @@ Examples:
         install: String,
         /// Position or time: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
-        at: Option<crate::when::At>,
+        at: Option<crate::point_in_time::PointInTime>,
     },
     /// Set inputs; plans only components that read them
     #[command(after_help = "\
@@ -171,19 +171,19 @@ pub(crate) struct Create {
 }
 
 pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Installs::Create(create) => self::create(&desk, create).await,
         Installs::List { app, part } => list(&desk, app, part).await,
         Installs::Show { install } => {
             let install = desk.client.install(&install).await?;
-            desk.screen.one(&install, |screen| picture::of(&install, screen))
+            desk.screen.print_one(&install, |screen| output::install_text(&install, screen))
         }
         Installs::State { install, at } => {
             let (position, time) = at.map_or((None, None), |at| at.parts());
             let when = StateQuery { position, time, min_position: None };
             let state = desk.client.install_state(&install, &when).await?;
-            desk.screen.one(&state.state, |_| {
+            desk.screen.print_one(&state.state, |_| {
                 let text = serde_json::to_string_pretty(&state.state).unwrap_or_default();
                 format!("{text}\n")
             })
@@ -213,12 +213,12 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
         Installs::AcceptState(args) => accept_state::run(&desk, args).await,
         Installs::CreateEnrolmentToken { install } => {
             let issued = desk.client.create_enrolment_token(&install).await?;
-            desk.screen.one(&issued, |screen| picture::issued(&issued, screen))
+            desk.screen.print_one(&issued, |screen| output::issued(&issued, screen))
         }
     }
 }
 
-async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
     let config_version = version;
@@ -232,13 +232,13 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
         stack_outputs,
     };
     let made = desk.client.create_install(&ask).await?;
-    desk.screen.one(&made, |screen| {
+    desk.screen.print_one(&made, |screen| {
         let mut text = format!(
             "Created install {} ({}) from {} version {}\n",
             made.name, made.id, ask.app, made.config_version
         );
         match &made.enrolment {
-            Some(enrolment) => text += &picture::enrolment(enrolment, screen),
+            Some(enrolment) => text += &output::enrolment(enrolment, screen),
             None => {
                 text += &format!("Enrol: stead installs create-enrolment-token {}\n", made.name)
             }
@@ -247,11 +247,11 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
     })
 }
 
-async fn list(desk: &Desk, app: Option<String>, part: Part) -> Result<(), Failure> {
-    let Part { limit, cursor } = part;
+async fn list(desk: &CommandContext, app: Option<String>, part: PageArgs) -> Result<(), Failure> {
+    let PageArgs { limit, cursor } = part;
     let query = InstallsQuery { app, limit: Some(limit), cursor, min_position: None };
     let page = desk.client.installs(&query).await?;
-    desk.screen.many(&page.items, "No installs.", |screen| {
+    desk.screen.print_list(&page.items, "No installs.", |screen| {
         let mut table =
             Table::new(["INSTALL", "APP", "VERSION", "STATE", "DEPLOYED", "RUNNER", "CREATED"]);
         for install in &page.items {

@@ -1,6 +1,6 @@
 //! `stead jobs`: jobs, their logs, and the resolution of unknown outcomes.
 mod log;
-mod signed;
+mod signature;
 
 use clap::{Args, Subcommand, ValueEnum};
 use domain::{
@@ -12,8 +12,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     failure::Failure,
-    render::{Screen, Table, moment, moment_or_dash, size, who},
-    settings::{Desk, Part, Settings},
+    render::{Screen, Table, actor_text, moment, moment_or_dash, size},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -92,21 +92,21 @@ pub(crate) struct List {
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
-    part: Part,
+    part: PageArgs,
 }
 
 pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Jobs::List(list) => self::list(&desk, list).await,
         Jobs::Show { job } => {
             let job = desk.client.job(job).await?;
-            desk.screen.one(&job, |screen| show(&job, screen))
+            desk.screen.print_one(&job, |screen| show(&job, screen))
         }
         Jobs::Logs(logs) => log::print(&desk, logs).await,
         Jobs::Cancel { job, reason, force } => {
             let done = desk.client.cancel_job(job, &Cancel { reason, force }).await?;
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("Requested cancellation of {job}; its runner confirms it: stead jobs show {job}\n"),
                 false => format!("No change: {job} is being cancelled already, or has finished\n"),
             })
@@ -123,13 +123,13 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
             };
             let word = Resolve { execution, resolution, reason };
             let done = desk.client.resolve_job(job, &word).await?;
-            desk.screen.one(&done, |_| format!("Resolved {job}\n"))
+            desk.screen.print_one(&done, |_| format!("Resolved {job}\n"))
         }
     }
 }
 
 /// Finds a job by its id, or by the id of its build.
-async fn find(desk: &Desk, named: &str) -> Result<JobId, Failure> {
+async fn find(desk: &CommandContext, named: &str) -> Result<JobId, Failure> {
     if let Ok(build) = named.parse::<BuildId>() {
         let build = desk.client.build(build).await?;
         return build.job.ok_or_else(|| {
@@ -149,12 +149,12 @@ fn newest(job: &Job) -> Result<ExecutionId, Failure> {
     })
 }
 
-async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { install, run, state, part: Part { limit, cursor } } = list;
+async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+    let List { install, run, state, part: PageArgs { limit, cursor } } = list;
     let limit = Some(limit);
     let query = JobsQuery { install, run, state, limit, cursor, ..JobsQuery::default() };
     let page = desk.client.jobs(&query).await?;
-    desk.screen.many(&page.items, "No jobs.", |screen| {
+    desk.screen.print_list(&page.items, "No jobs.", |screen| {
         let mut table =
             Table::new(["JOB", "KIND", "NAME", "STATE", "ATTEMPT", "QUEUED", "WAITING FOR"]);
         for job in &page.items {
@@ -177,7 +177,7 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
 
 /// Formats the principal, time and reason of a resolution.
 pub(crate) fn resolution(resolved: &wire::Resolution) -> String {
-    let by = who(&resolved.by, resolved.by_name.as_deref());
+    let by = actor_text(&resolved.by, resolved.by_name.as_deref());
     format!("as {} by {by} {}: {}", resolved.resolution, moment(&resolved.at), resolved.reason)
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         more.extend(attempt.warnings.iter().cloned());
         text += &format!("             {}\n", more.join(", "));
         if attempt.ended_at.is_some() {
-            text += &format!("             {}\n", signed::said(job, attempt));
+            text += &format!("             {}\n", signature::signature_text(job, attempt));
         }
     }
     text

@@ -22,7 +22,7 @@ shows both.
 
 Example:
   stead keys list --data /var/lib/stead")]
-    List(Place),
+    List(DataDirArgs),
     /// Replace a key with a new one
     #[command(after_help = "\
 The replaced key stays trusted during the overlap; runners that call in that time get the new key. Run this as the \
@@ -37,7 +37,7 @@ Examples:
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Place {
+pub(crate) struct DataDirArgs {
     /// The server's data directory [default: as for `stead serve`]
     #[arg(long, env = "STEAD_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(crate) struct Place {
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
     #[command(flatten)]
-    place: Place,
+    place: DataDirArgs,
     /// Use of the key
     #[arg(long = "use", value_enum)]
     usage: Use,
@@ -107,7 +107,7 @@ fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
 }
 
 fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
-    screen.many(keys, "No keys.", |_| {
+    screen.print_list(keys, "No keys.", |_| {
         let mut table = Table::new(["USE", "KEY", "SINCE", "TRUSTED UNTIL"]);
         for key in keys {
             let usage = match key.usage {
@@ -126,7 +126,7 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
     })
 }
 
-impl Place {
+impl DataDirArgs {
     fn keys(&self) -> Result<PathBuf, Failure> {
         let data = data_directory(self.data.as_ref());
         Ok(data.map_err(|error| Failure::Usage(error.to_string()))?.join("keys"))

@@ -4,7 +4,7 @@ use schemas::control::tokens::Whoami;
 
 use crate::{
     failure::Failure,
-    settings::{Kept, Settings},
+    settings::{Credentials, Settings},
 };
 
 /// Store the address of a server and a token for later commands
@@ -17,13 +17,13 @@ pub(crate) struct Login {}
 
 /// Checks the token with the server before it stores it.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     let target = settings.target()?;
     let me = desk.client.whoami().await?;
     let ca_file = target.ca.map(|path| path.canonicalize().unwrap_or(path));
-    let kept = Kept { server: Some(target.server.clone()), token: target.token, ca_file };
+    let kept = Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
     let path = kept.write()?;
-    desk.screen.one(&me, |_| {
+    desk.screen.print_one(&me, |_| {
         format!(
             "Logged in to {} as {} (role: {})\nCredentials file: {}\n",
             target.server,
@@ -36,9 +36,9 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
 
 /// Prints the principal of the token.
 pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     let me = desk.client.whoami().await?;
-    desk.screen.one(&me, |_| {
+    desk.screen.print_one(&me, |_| {
         format!(
             "{}, {}, at {} ({}, version {}, position {})\n",
             called(&me),
@@ -53,19 +53,19 @@ pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
 
 fn called(me: &Whoami) -> String {
     let principal = me.principal.to_string();
-    crate::render::who(&principal, me.name.as_deref())
+    crate::render::actor_text(&principal, me.name.as_deref())
 }
 
 /// Deletes the stored credentials.
 pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
-    let path = Kept::path()?;
+    let path = Credentials::path()?;
     let forgotten = match std::fs::remove_file(&path) {
         Ok(()) => true,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
     let said = serde_json::json!({ "forgotten": forgotten, "file": path });
-    settings.screen().one(&said, |_| match forgotten {
+    settings.screen().print_one(&said, |_| match forgotten {
         true => format!("Logged out. Deleted {}\n", path.display()),
         false => "Not logged in.\n".into(),
     })

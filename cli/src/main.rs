@@ -5,13 +5,14 @@ mod audit;
 mod backup;
 mod build_runner;
 mod builds;
+mod database_args;
 mod failure;
 mod installs;
 mod jobs;
 mod keys;
 mod login;
 mod migrate;
-mod place;
+mod point_in_time;
 mod projections;
 mod render;
 mod runners;
@@ -23,7 +24,6 @@ mod templates;
 mod tokens;
 mod up;
 mod verbs;
-mod when;
 
 use std::process::ExitCode;
 

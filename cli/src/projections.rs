@@ -2,15 +2,15 @@
 mod show;
 
 use clap::Subcommand;
-use cli::client::{harmless, server_events};
+use cli::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::{Progress, RebuildQuery};
 
 use crate::{
     failure::Failure,
+    point_in_time::PointInTime,
     render::{Output, Table, count},
-    settings::{Desk, Settings},
-    when::At,
+    settings::{CommandContext, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -33,7 +33,7 @@ Computed from the log, not read from the projection's table. A key is the id of 
         key: Option<String>,
         /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
-        as_of: Option<At>,
+        as_of: Option<PointInTime>,
     },
     /// Rebuild projections from the log, then swap the tables
     #[command(after_help = "\
@@ -54,7 +54,7 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
         parallel: u32,
         /// Position or time to rebuild up to, in a separate table: RFC 3339, a day, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
-        as_of: Option<At>,
+        as_of: Option<PointInTime>,
     },
     /// Drop a table that a rebuild with --as-of created
     #[command(after_help = "\
@@ -93,24 +93,24 @@ Examples:
 const ALL: &str = "all";
 
 pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Projections::List => list(&desk).await,
         Projections::Rebuild { name, parallel, as_of, .. } => {
-            let (as_of_position, as_of_time) = as_of.map_or((None, None), At::parts);
+            let (as_of_position, as_of_time) = as_of.map_or((None, None), PointInTime::parts);
             let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
             let name = name.unwrap_or_else(|| ALL.into());
-            over(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+            print_result(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
         }
-        Projections::Rollback { name } => over(
+        Projections::Rollback { name } => print_result(
             &desk,
             &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
             "rollback",
         ),
         Projections::Drop { name, as_of } => {
-            let done = desk.client.drop_kept(&name, as_of).await?;
+            let done = desk.client.drop_as_of_table(&name, as_of).await?;
             let table = format!("{name} as of {as_of}");
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("{table}: dropped\n"),
                 false => format!("{table}: not found\n"),
             })
@@ -120,9 +120,9 @@ pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Fa
     }
 }
 
-async fn list(desk: &Desk) -> Result<(), Failure> {
+async fn list(desk: &CommandContext) -> Result<(), Failure> {
     let page = desk.client.projections().await?;
-    desk.screen.many(&page.items, "No projections.", |_| {
+    desk.screen.print_list(&page.items, "No projections.", |_| {
         let mut table = Table::new([
             "PROJECTION",
             "CLASS",
@@ -147,7 +147,7 @@ async fn list(desk: &Desk) -> Result<(), Failure> {
     })
 }
 
-async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
+async fn verify(desk: &CommandContext, name: &str) -> Result<(), Failure> {
     let names = match name {
         ALL => {
             let all = desk.client.projections().await?.items.into_iter();
@@ -159,12 +159,12 @@ async fn verify(desk: &Desk, name: &str) -> Result<(), Failure> {
     for name in names {
         ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
     }
-    over(desk, &ended, "verify")
+    print_result(desk, &ended, "verify")
 }
 
-fn over(desk: &Desk, ended: &[Progress], verb: &str) -> Result<(), Failure> {
+fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result<(), Failure> {
     if desk.screen.output == Output::Json {
-        desk.screen.one(&ended, |_| String::new())?;
+        desk.screen.print_one(&ended, |_| String::new())?;
     }
     let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
     let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
@@ -176,7 +176,7 @@ fn over(desk: &Desk, ended: &[Progress], verb: &str) -> Result<(), Failure> {
 
 /// Shows the progress until it ends. Returns the last progress of each projection.
 async fn follow(
-    desk: &Desk,
+    desk: &CommandContext,
     name: &str,
     verb: &str,
     how: &RebuildQuery,
@@ -202,7 +202,7 @@ async fn follow(
     }
     for last in &ended {
         match desk.screen.output {
-            Output::Table | Output::Ndjson => desk.screen.one(last, |_| said(last, verb))?,
+            Output::Table | Output::Ndjson => desk.screen.print_one(last, |_| said(last, verb))?,
             // JSON output is one document, printed at the end.
             Output::Json => {}
         }
@@ -247,7 +247,7 @@ fn said(last: &Progress, verb: &str) -> String {
     }
     text.push('\n');
     for difference in &last.differences {
-        text += &format!("  {}\n", harmless(difference));
+        text += &format!("  {}\n", sanitize(difference));
     }
     text
 }

@@ -20,7 +20,7 @@ pub(crate) enum Output {
 pub(crate) struct Screen {
     /// Format of the output.
     pub(crate) output: Output,
-    colour: bool,
+    color: bool,
     quiet: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Tone {
     Good,
     Bad,
     Busy,
-    Ask,
+    Attention,
     Faint,
     Strong,
     Plain,
@@ -40,12 +40,12 @@ impl Screen {
     /// Enables colors if standard output is a terminal, unless the user disabled them.
     pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
         let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let colour = !no_colour && !objects && std::io::stdout().is_terminal();
-        Screen { output, colour, quiet }
+        let color = !no_colour && !objects && std::io::stdout().is_terminal();
+        Screen { output, color, quiet }
     }
 
     /// Prints one object: as JSON, or as the text that `people` returns.
-    pub(crate) fn one<T: Serialize>(
+    pub(crate) fn print_one<T: Serialize>(
         &self,
         thing: &T,
         people: impl FnOnce(&Self) -> String,
@@ -59,7 +59,7 @@ impl Screen {
 
     /// Prints a list: as JSON, as one line per item, or as a table. Prints `empty` instead of an
     /// empty table.
-    pub(crate) fn many<T: Serialize>(
+    pub(crate) fn print_list<T: Serialize>(
         &self,
         items: &[T],
         empty: &str,
@@ -88,8 +88,8 @@ impl Screen {
     }
 
     /// Whether colours are wanted.
-    pub(crate) fn has_colour(&self) -> bool {
-        self.colour
+    pub(crate) fn has_color(&self) -> bool {
+        self.color
     }
 
     /// Returns whether the locale uses UTF-8.
@@ -106,12 +106,12 @@ impl Screen {
             Tone::Good => "32",
             Tone::Bad => "31",
             Tone::Busy => "36",
-            Tone::Ask => "33",
+            Tone::Attention => "33",
             Tone::Faint => "2",
             Tone::Strong => "1",
             Tone::Plain => return text.into(),
         };
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.into() }
     }
 
     /// Formats a state with spaces instead of underscores, and in color.
@@ -153,7 +153,7 @@ pub(crate) fn tone(state: &str) -> Tone {
         | "disabled"
         | "expired"
         | "stopped"
-        | "incomplete" => Tone::Ask,
+        | "incomplete" => Tone::Attention,
         "running" | "planning" | "approved" | "applying" | "provisioning" | "updating"
         | "tearing_down" | "deprovisioning" | "claimed" => Tone::Busy,
         "skipped" | "cancelled" | "absent" | "torn_down" | "deprovisioned" => Tone::Faint,
@@ -221,7 +221,7 @@ fn visible(cell: &str) -> usize {
 
 /// Formats an actor as its name and the end of its id, because two actors may have the same name.
 /// Without a name, returns the id. JSON output and the log contain the whole id.
-pub(crate) fn who(actor: &str, name: Option<&str>) -> String {
+pub(crate) fn actor_text(actor: &str, name: Option<&str>) -> String {
     let Some(name) = name else { return actor.to_owned() };
     let end = actor.char_indices().rev().nth(5).map_or(actor, |(at, _)| &actor[at..]);
     format!("{name} (…{end})")
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     fn plain() -> Screen {
-        Screen { output: Output::Table, colour: false, quiet: true }
+        Screen { output: Output::Table, color: false, quiet: true }
     }
 
     #[test]
@@ -271,22 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn one_is_not_several() {
+    fn count_uses_the_plural() {
         assert_eq!([0, 1, 2].map(|n| count(n, "build")), ["0 builds", "1 build", "2 builds"]);
     }
 
     #[test]
-    fn two_of_one_name_are_told_apart() {
-        let ann = |id| who(id, Some("Ann Lee"));
+    fn actors_with_one_name_differ_by_id() {
+        let ann = |id| actor_text(id, Some("Ann Lee"));
         assert_eq!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), "Ann Lee (…9G5FAV)");
         assert_ne!(ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAV"), ann("prn_01ARZ3NDEKTSV4RRFFQ69G5FAW"));
-        assert_eq!(who("system", None), "system");
+        assert_eq!(actor_text("system", None), "system");
     }
 
     #[test]
-    fn a_state_reads_as_words_and_is_coloured_only_for_who_can_see_it() {
+    fn state_is_colored_only_on_a_terminal() {
         assert_eq!(plain().state("waiting_for_approval"), "waiting for approval");
-        let seen = Screen { colour: true, ..plain() };
+        let seen = Screen { color: true, ..plain() };
         assert_eq!(seen.state("failed"), "\x1b[31mfailed\x1b[0m");
     }
 }

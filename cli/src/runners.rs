@@ -9,14 +9,14 @@ use schemas::control::{
 use crate::{
     failure::Failure,
     render::{Screen, Table, moment, moment_or_dash},
-    settings::{Desk, Part, Settings},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runners {
     /// List runners
     #[command(after_help = "Example:\n  stead runners list")]
-    List(Part),
+    List(PageArgs),
     /// Show a runner with its state, host and jobs
     #[command(after_help = "Example:\n  stead runners show rnr_01JD…")]
     Show {
@@ -37,24 +37,24 @@ The customer checks with it that the end of the journal is complete: stead-runne
     },
     /// Disable a runner until it is enabled; running jobs continue
     #[command(after_help = "Example:\n  stead runners disable rnr_01JD… --reason 'change freeze'")]
-    Disable(Order),
+    Disable(ControlArgs),
     /// Enable a runner
     #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
-    Enable(Order),
+    Enable(ControlArgs),
     /// Drain a runner: its jobs finish, it accepts no new ones
     #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
-    Drain(Order),
+    Drain(ControlArgs),
     /// Resume a drained runner
     #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
-    Resume(Order),
+    Resume(ControlArgs),
     /// Rotate the identity key of a runner; runners do this every 30 days
     #[command(
         after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
     )]
-    Rekey(Order),
+    Rekey(ControlArgs),
     /// Revoke a runner permanently; its install then needs a new one
     #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
-    Revoke(Order),
+    Revoke(ControlArgs),
     /// Create an enrolment token for a build runner
     #[command(after_help = "Example:\n  stead runners create-enrolment-token")]
     CreateEnrolmentToken,
@@ -72,7 +72,7 @@ Example:
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Order {
+pub(crate) struct ControlArgs {
     /// Id of the runner
     runner: RunnerId,
     /// Reason, recorded in the log
@@ -81,12 +81,12 @@ pub(crate) struct Order {
 }
 
 pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Runners::List(part) => list(&desk, part).await,
         Runners::Show { runner } => {
             let runner = desk.client.runner(runner).await?;
-            desk.screen.one(&runner, |screen| show(&runner, screen))
+            desk.screen.print_one(&runner, |screen| show(&runner, screen))
         }
         Runners::JournalHead { runner, journal } => head(&desk, runner, journal).await,
         Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
@@ -97,11 +97,11 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
         Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
         Runners::CreateEnrolmentToken => {
             let issued = desk.client.create_build_enrolment_token().await?;
-            desk.screen.one(&issued, |screen| super::installs::issued(&issued, screen))
+            desk.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
         }
         Runners::RevokeEnrolmentToken { token, reason } => {
             let done = desk.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
@@ -109,7 +109,11 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
     }
 }
 
-async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<(), Failure> {
+async fn head(
+    desk: &CommandContext,
+    runner: RunnerId,
+    journal: Option<String>,
+) -> Result<(), Failure> {
     let kept = desk.client.journal_heads(runner).await?.heads;
     let wanted =
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
@@ -119,10 +123,16 @@ async fn head(desk: &Desk, runner: RunnerId, journal: Option<String>) -> Result<
         ))
     })?;
     // The program of the customer reads this file, so the output format does not matter.
-    desk.screen.one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
+    desk.screen
+        .print_one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }
 
-async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), Failure> {
+async fn send(
+    desk: &CommandContext,
+    order: ControlArgs,
+    verb: &str,
+    state: &str,
+) -> Result<(), Failure> {
     let why = ReasonBody { reason: order.reason };
     let done = desk.client.order_runner(order.runner, verb, &why).await?;
     if verb == "enable" {
@@ -132,12 +142,12 @@ async fn send(desk: &Desk, order: Order, verb: &str, state: &str) -> Result<(), 
         }
     }
     let already = if done.changed { "is" } else { "was already" };
-    desk.screen.one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+    desk.screen.print_one(&done, |_| format!("{} {already} {state}.\n", order.runner))
 }
 
-async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
     let page = desk.client.runners(&part.listing()).await?;
-    desk.screen.many(&page.items, "No runners.", |screen| {
+    desk.screen.print_list(&page.items, "No runners.", |screen| {
         let mut table =
             Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "LAST CONTACT", "JOBS", "HOST"]);
         for runner in &page.items {
@@ -145,7 +155,7 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
                 runner.id.to_string(),
                 runner.mode.clone(),
                 runner.install_name.clone().unwrap_or_default(),
-                screen.state(standing(runner)),
+                screen.state(display_state(runner)),
                 moment_or_dash(runner.last_contact.as_ref()),
                 runner.jobs.len().to_string(),
                 runner.host.clone(),
@@ -158,7 +168,7 @@ async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
 }
 
 /// State of the runner: `disconnected` if it is active and has no contact.
-fn standing(runner: &Runner) -> &str {
+fn display_state(runner: &Runner) -> &str {
     if runner.state == "active" && runner.online == Some(false) {
         "disconnected"
     } else {
@@ -167,7 +177,7 @@ fn standing(runner: &Runner) -> &str {
 }
 
 pub(crate) fn show(runner: &Runner, screen: &Screen) -> String {
-    let mut text = format!("{}  {}\n", runner.id, screen.state(standing(runner)));
+    let mut text = format!("{}  {}\n", runner.id, screen.state(display_state(runner)));
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             text += &format!("  {name:<12}  {value}\n");

@@ -1,7 +1,7 @@
 //! `stead runs`: operations on installs, and approvals of their plans.
 mod decide;
 mod follow;
-pub(crate) mod picture;
+pub(crate) mod output;
 mod watch;
 
 use clap::{Args, Subcommand};
@@ -12,13 +12,13 @@ use schemas::control::{
     runs::{Run, RunsQuery},
 };
 
-use decide::Verdict;
+use decide::Decision;
 pub(crate) use watch::until_finished;
 
 use crate::{
     failure::Failure,
-    render::{Output, Table, moment, who},
-    settings::{Desk, Part, Settings},
+    render::{Output, Table, actor_text, moment},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -67,7 +67,7 @@ Examples:
 Examples:
   stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and prompts
   stead runs deny acme --digest sha256:… --reason 'CHG-1204 was rejected'")]
-    Deny(decide::Word),
+    Deny(decide::DecideArgs),
     /// Cancel a run: running jobs are cancelled, no further jobs start
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
     Cancel {
@@ -103,11 +103,11 @@ pub(crate) struct List {
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
-    part: Part,
+    part: PageArgs,
 }
 
 pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Runs::List(list) => self::list(&desk, list).await,
         Runs::Show { run, plans } => show(&desk, &run, plans).await,
@@ -116,11 +116,11 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             watch::watch(&desk, run, until_approval).await
         }
         Runs::Approve(ask) => decide::approve(&desk, ask).await,
-        Runs::Deny(word) => decide::say(&desk, Verdict::Deny, word).await,
+        Runs::Deny(word) => decide::decide(&desk, Decision::Deny, word).await,
         Runs::Cancel { run, reason, force } => {
             let run = find(&desk, &run).await?;
             let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!(
                     "Requested the cancellation of {run}. Follow it: stead runs watch {run}\n"
                 ),
@@ -131,10 +131,10 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             let run = find(&desk, &run).await?;
             let again = desk.client.retry_run(run, &ReasonBody { reason }).await?;
             match again.run {
-                Some(run) => announce(&desk, &again, run, "Retrying as", wait).await,
+                Some(run) => print_run(&desk, &again, run, "Retrying as", wait).await,
                 None => desk
                     .screen
-                    .one(&again, |_| "No changes: the run has no steps to retry\n".into()),
+                    .print_one(&again, |_| "No changes: the run has no steps to retry\n".into()),
             }
         }
     }
@@ -142,15 +142,15 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
 
 /// Prints a new run, and follows it if `wait` is set. JSON output is one document: for a followed
 /// run, its final state.
-pub(crate) async fn announce(
-    desk: &Desk,
+pub(crate) async fn print_run(
+    desk: &CommandContext,
     answer: &impl serde::Serialize,
     run: RunId,
     what: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     if !(wait && desk.screen.output == Output::Json) {
-        desk.screen.one(answer, |_| match wait {
+        desk.screen.print_one(answer, |_| match wait {
             true => format!("{what} {run}.\n"),
             false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
         })?;
@@ -159,7 +159,7 @@ pub(crate) async fn announce(
 }
 
 /// Finds a run by its id, or the newest run of the install with this name.
-pub(crate) async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
+pub(crate) async fn find(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
     newest(desk, named).await?.ok_or_else(|| {
         Failure::NotFound(format!(
             "the install {named} has no run yet\n  try: `stead installs show {named}` to see the reason"
@@ -168,7 +168,7 @@ pub(crate) async fn find(desk: &Desk, named: &str) -> Result<RunId, Failure> {
 }
 
 /// Like [`find`]. `None`: the install has no run yet.
-async fn newest(desk: &Desk, named: &str) -> Result<Option<RunId>, Failure> {
+async fn newest(desk: &CommandContext, named: &str) -> Result<Option<RunId>, Failure> {
     if let Ok(id) = named.parse() {
         return Ok(Some(id));
     }
@@ -178,22 +178,22 @@ async fn newest(desk: &Desk, named: &str) -> Result<Option<RunId>, Failure> {
     Ok(page.items.first().map(|run| run.id))
 }
 
-async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
-    let List { install, state, part: Part { limit, cursor } } = list;
+async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+    let List { install, state, part: PageArgs { limit, cursor } } = list;
     let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
     let page = desk.client.runs(&query).await?;
-    desk.screen.many(&page.items, "No runs.", |screen| {
+    desk.screen.print_list(&page.items, "No runs.", |screen| {
         let mut table =
             Table::new(["RUN", "INSTALL", "WHAT", "STATE", "STEPS", "REQUESTED", "BY", "REASON"]);
         for run in &page.items {
             table.row([
                 run.id.to_string(),
                 run.install_name.clone(),
-                picture::what(run),
+                output::operation(run),
                 screen.state(&run.state),
                 format!("{}/{}", run.steps_ended, run.steps),
                 moment(&run.requested_at),
-                who(&run.requested_by, run.requested_by_name.as_deref()),
+                actor_text(&run.requested_by, run.requested_by_name.as_deref()),
                 run.reason.clone().unwrap_or_default(),
             ]);
         }
@@ -203,13 +203,13 @@ async fn list(desk: &Desk, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(desk: &Desk, named: &str, plans: bool) -> Result<(), Failure> {
+async fn show(desk: &CommandContext, named: &str, plans: bool) -> Result<(), Failure> {
     let run = desk.client.run(find(desk, named).await?).await?;
-    desk.screen.one(&run, |screen| picture::of(&run, screen))?;
+    desk.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
     if plans {
         for step in run.dag.iter().filter(|s| s.plan.is_some()) {
             let summary = desk.client.plan(run.run.id, step.id).await?;
-            desk.screen.one(&summary, |screen| picture::plan(&step.name, &summary, screen))?;
+            desk.screen.print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
         }
     }
     Ok(())
@@ -241,15 +241,15 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
 }
 
 /// Prints the result of a command: its run, or the text `nothing` if it started none.
-pub(crate) async fn or_nothing(
-    desk: &Desk,
+pub(crate) async fn print_run_or_text(
+    desk: &CommandContext,
     answer: &impl serde::Serialize,
     run: Option<RunId>,
     nothing: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     match run {
-        Some(run) => announce(desk, answer, run, "Requested", wait).await,
-        None => desk.screen.one(answer, |_| format!("{nothing}\n")),
+        Some(run) => print_run(desk, answer, run, "Requested", wait).await,
+        None => desk.screen.print_one(answer, |_| format!("{nothing}\n")),
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct Common {
     pub(crate) tls_key: Option<PathBuf>,
     /// APIs that use the certificate
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) tls_for: Doors,
+    pub(crate) tls_for: TlsListeners,
     /// Allow plain HTTP on other addresses than loopback: a proxy in front terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
@@ -105,7 +105,7 @@ impl LogFormat {
 
 /// APIs that use TLS.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-pub(crate) enum Doors {
+pub(crate) enum TlsListeners {
     #[default]
     Both,
     Control,
@@ -140,7 +140,7 @@ pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
 
 impl Serve {
     async fn serve(self, output: Output) -> anyhow::Result<()> {
-        let told = Told::listen()?;
+        let told = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
@@ -149,7 +149,7 @@ impl Serve {
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
         let ended = tokio::select! {
-            () = told.heard() => Ok(()),
+            () = told.received() => Ok(()),
             task = server.failed() => Err(task_failed(task)),
         };
         server.stop().await;
@@ -189,9 +189,9 @@ impl Common {
             runner_url: self.runner_url.clone(),
             certificate: certificate.map(|(chain, key)| Certificate { chain, key }),
             tls_for: match self.tls_for {
-                Doors::Both => TlsFor::Both,
-                Doors::Control => TlsFor::Control,
-                Doors::Runner => TlsFor::Runner,
+                TlsListeners::Both => TlsFor::Both,
+                TlsListeners::Control => TlsFor::Control,
+                TlsListeners::Runner => TlsFor::Runner,
             },
             behind_proxy: self.behind_proxy,
             address_connections: self.address_connections,
@@ -251,20 +251,20 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
 
 /// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that a stopped start
 /// cleans up too.
-pub(crate) struct Told {
+pub(crate) struct StopSignals {
     term: Signal,
     int: Signal,
 }
 
-impl Told {
+impl StopSignals {
     /// Installs the handlers. From now on, the signals do not end the process by themselves.
-    pub(crate) fn listen() -> std::io::Result<Told> {
+    pub(crate) fn listen() -> std::io::Result<StopSignals> {
         let (term, int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        Ok(Told { term, int })
+        Ok(StopSignals { term, int })
     }
 
     /// Waits for a stop signal. A second one exits immediately with code 130.
-    pub(crate) async fn heard(mut self) {
+    pub(crate) async fn received(mut self) {
         self.either().await;
         tokio::spawn(async move {
             self.either().await;
@@ -289,7 +289,7 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
 }
 
 /// Path of a file in the directory of this program, if it exists.
-pub(crate) fn beside(name: &str) -> Option<PathBuf> {
+pub(crate) fn sibling_program(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let found = program.parent().map(Path::to_path_buf)?.join(name);
     found.is_file().then_some(found)

@@ -9,7 +9,7 @@ use std::{
 
 use clap::{Args, ValueEnum};
 use cli::client::{Client, Target};
-use schemas::control::Listing;
+use schemas::control::PageQuery;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -60,7 +60,7 @@ pub(crate) enum Format {
 
 /// Page of a list.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Part {
+pub(crate) struct PageArgs {
     /// Maximum number of items (1 to 200)
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=200))]
     pub(crate) limit: u32,
@@ -69,17 +69,17 @@ pub(crate) struct Part {
     pub(crate) cursor: Option<String>,
 }
 
-impl Part {
+impl PageArgs {
     /// Returns the query for a list without filters.
-    pub(crate) fn listing(self) -> Listing {
-        Listing { limit: Some(self.limit), cursor: self.cursor, min_position: None }
+    pub(crate) fn listing(self) -> PageQuery {
+        PageQuery { limit: Some(self.limit), cursor: self.cursor, min_position: None }
     }
 }
 
 /// Credentials that `stead login` stores.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Kept {
+pub(crate) struct Credentials {
     /// Address of the Control API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
@@ -92,7 +92,7 @@ pub(crate) struct Kept {
 }
 
 /// Client and output of a command.
-pub(crate) struct Desk {
+pub(crate) struct CommandContext {
     /// Client of the server.
     pub(crate) client: Client,
     /// Output of the command.
@@ -111,19 +111,19 @@ impl Settings {
     }
 
     /// Returns the context of a command that calls the server.
-    pub(crate) fn desk(&self) -> Result<Desk, Failure> {
+    pub(crate) fn context(&self) -> Result<CommandContext, Failure> {
         if self.output == Format::Sarif {
             let said = "SARIF is the output of `stead apps validate` only\n  try: --output json";
             return Err(Failure::Usage(said.into()));
         }
         let people = self.output == Format::Table;
-        let client = Client::new(&self.target()?)?.for_people(people);
-        Ok(Desk { client, screen: self.screen() })
+        let client = Client::new(&self.target()?)?.sanitize_responses(people);
+        Ok(CommandContext { client, screen: self.screen() })
     }
 
     /// Returns the server address and the credentials.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
-        let kept = Kept::read()?;
+        let kept = Credentials::read()?;
         let named = self.server.clone();
         let same = named.is_none() || named == kept.server;
         let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
@@ -144,7 +144,7 @@ impl Settings {
     }
 }
 
-impl Kept {
+impl Credentials {
     /// Path of the credentials: `$XDG_CONFIG_HOME/stead/cli.toml` or `~/.config/stead/cli.toml`.
     pub(crate) fn path() -> Result<PathBuf, Failure> {
         let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -159,18 +159,20 @@ impl Kept {
 
     /// Reads the credentials. A missing file is not an error.
     pub(crate) fn read() -> Result<Self, Failure> {
-        let Ok(path) = Kept::path() else { return Ok(Kept::default()) };
+        let Ok(path) = Credentials::path() else { return Ok(Credentials::default()) };
         match fs::read_to_string(&path) {
             Ok(text) => toml::from_str(&text)
                 .map_err(|e| Failure::Usage(format!("{}: {e}", path.display()))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Kept::default()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Credentials::default())
+            }
             Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
         }
     }
 
     /// Writes the credentials to a file that only this user can read.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
-        let path = Kept::path()?;
+        let path = Credentials::path()?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
@@ -200,7 +202,7 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     }
 }
 
-impl Desk {
+impl CommandContext {
     /// Prints the cursor of the next page to standard error, as text or as JSON.
     pub(crate) fn more(&self, next: Option<&str>) {
         match (next, self.screen.output) {

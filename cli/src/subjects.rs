@@ -8,7 +8,7 @@ use schemas::control::{ReasonBody, subjects::Subject};
 use crate::{
     failure::Failure,
     render::{moment_or_dash, write},
-    settings::{Desk, Settings},
+    settings::{CommandContext, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -43,19 +43,19 @@ pub(crate) struct Shred {
 }
 
 pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Subjects::Show { subject } => {
             let shown = desk.client.subject(subject).await?;
-            desk.screen.one(&shown, |_| text(&shown))
+            desk.screen.print_one(&shown, |_| text(&shown))
         }
         Subjects::Shred(ask) => shred(&desk, ask).await,
     }
 }
 
-async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
+async fn shred(desk: &CommandContext, ask: Shred) -> Result<(), Failure> {
     let subject = ask.subject;
-    if !ask.yes && !means_it(subject)? {
+    if !ask.yes && !confirmed(subject)? {
         return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
     let done = desk.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
@@ -64,13 +64,13 @@ async fn shred(desk: &Desk, ask: Shred) -> Result<(), Failure> {
     } else {
         "was already shredded. Its copies are erased again."
     };
-    desk.screen.one(&done, |_| {
+    desk.screen.print_one(&done, |_| {
         format!("{subject} {already} `stead subjects show {subject}` shows when no copy is left.\n")
     })
 }
 
 /// Asks for confirmation. Fails without a terminal, where `--yes` is required.
-fn means_it(subject: SubjectId) -> Result<bool, Failure> {
+fn confirmed(subject: SubjectId) -> Result<bool, Failure> {
     if !(std::io::stdin().is_terminal() && std::io::stdout().is_terminal()) {
         return Err(Failure::Usage(
             "cannot ask for confirmation: no terminal, and shredding cannot be undone\n  try: --yes".into(),

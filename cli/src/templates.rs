@@ -59,7 +59,7 @@ pub(crate) fn run(verb: Templates, settings: &Settings) -> Result<(), Failure> {
             let state = read_state(&state)?;
             let (text, origin) = read(&file)?;
             let rendered = app_config::render(&text, &state, &origin).map_err(wrong)?;
-            screen.one(&json!({ "text": rendered }), |_| rendered.clone())
+            screen.print_one(&json!({ "text": rendered }), |_| rendered.clone())
         }
         Templates::Explain { state, file } => {
             let known = state.as_ref().map(read_state).transpose()?;
@@ -86,7 +86,7 @@ fn explain(
     if state.is_none() {
         variables.iter_mut().for_each(|variable| variable.missing = false);
     }
-    screen.many(&variables, "No variables.", |screen| table(&variables, screen))?;
+    screen.print_list(&variables, "No variables.", |screen| table(&variables, screen))?;
     let missing = variables.iter().filter(|variable| variable.missing && variable.needed).count();
     match missing {
         0 => Ok(()),

@@ -9,7 +9,7 @@ use schemas::control::tokens::{CreateToken, RenamePrincipal, Role, TokenCreated}
 use crate::{
     failure::Failure,
     render::{Table, moment, moment_or_dash},
-    settings::{Desk, Part, Settings},
+    settings::{CommandContext, PageArgs, Settings},
 };
 
 #[derive(Debug, Subcommand)]
@@ -23,7 +23,7 @@ The display name is shown next to the principal's id. It is stored outside the l
     Create(Create),
     /// List tokens
     #[command(after_help = "Example:\n  stead tokens list")]
-    List(Part),
+    List(PageArgs),
     /// Rename a principal, or delete its display name
     #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ pub(crate) struct Change {
     principal: PrincipalId,
     /// Role to grant or revoke
     #[arg(long, value_enum)]
-    role: Named,
+    role: RoleArg,
 }
 
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub(crate) struct Create {
     name: Option<String>,
     /// Role of the principal
     #[arg(long, value_enum)]
-    role: Named,
+    role: RoleArg,
     /// Lifetime: 90m, 12h, 30d [default: until revoked]
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     expires_in: Option<u64>,
@@ -80,16 +80,16 @@ pub(crate) struct Create {
 
 /// Roles as arguments of the command line.
 #[derive(Debug, Clone, Copy)]
-enum Named {
+enum RoleArg {
     Owner,
     Approver,
     Auditor,
     Viewer,
 }
 
-impl ValueEnum for Named {
-    fn value_variants<'a>() -> &'a [Named] {
-        &[Named::Owner, Named::Approver, Named::Auditor, Named::Viewer]
+impl ValueEnum for RoleArg {
+    fn value_variants<'a>() -> &'a [RoleArg] {
+        &[RoleArg::Owner, RoleArg::Approver, RoleArg::Auditor, RoleArg::Viewer]
     }
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
@@ -97,46 +97,46 @@ impl ValueEnum for Named {
     }
 }
 
-impl Named {
+impl RoleArg {
     fn role(self) -> domain::access::Role {
         match self {
-            Named::Owner => domain::access::Role::Owner,
-            Named::Approver => domain::access::Role::Approver,
-            Named::Auditor => domain::access::Role::Auditor,
-            Named::Viewer => domain::access::Role::Viewer,
+            RoleArg::Owner => domain::access::Role::Owner,
+            RoleArg::Approver => domain::access::Role::Approver,
+            RoleArg::Auditor => domain::access::Role::Auditor,
+            RoleArg::Viewer => domain::access::Role::Viewer,
         }
     }
 
     fn word(self) -> &'static str {
         match self {
-            Named::Owner => "owner",
-            Named::Approver => "approver",
-            Named::Auditor => "auditor",
-            Named::Viewer => "viewer",
+            RoleArg::Owner => "owner",
+            RoleArg::Approver => "approver",
+            RoleArg::Auditor => "auditor",
+            RoleArg::Viewer => "viewer",
         }
     }
 }
 
-impl From<Named> for Role {
-    fn from(named: Named) -> Self {
+impl From<RoleArg> for Role {
+    fn from(named: RoleArg) -> Self {
         match named {
-            Named::Owner => Role::Owner,
-            Named::Approver => Role::Approver,
-            Named::Auditor => Role::Auditor,
-            Named::Viewer => Role::Viewer,
+            RoleArg::Owner => Role::Owner,
+            RoleArg::Approver => Role::Approver,
+            RoleArg::Auditor => Role::Auditor,
+            RoleArg::Viewer => Role::Viewer,
         }
     }
 }
 
 pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     match verb {
         Tokens::Create(create) => self::create(&desk, create).await,
         Tokens::List(part) => list(&desk, part).await,
         Tokens::Rename { principal, name, .. } => {
             let ask = RenamePrincipal { name };
             let done = desk.client.name_principal(principal, &ask).await?;
-            desk.screen.one(&done, |_| match (&ask.name, done.changed) {
+            desk.screen.print_one(&done, |_| match (&ask.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),
                 (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
                 (None, true) => format!("Deleted the name of {principal}\n"),
@@ -145,7 +145,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
         }
         Tokens::Revoke { token } => {
             let done = desk.client.revoke_token(token).await?;
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
@@ -153,7 +153,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
         Tokens::GrantRole(Change { principal, role }) => {
             let done = desk.client.grant_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("Granted {role} to {principal}\n"),
                 false => format!("No change: {principal} has the role {role}\n"),
             })
@@ -161,7 +161,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
         Tokens::RevokeRole(Change { principal, role }) => {
             let done = desk.client.revoke_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.one(&done, |_| match done.changed {
+            desk.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {role} from {principal}\n"),
                 false => format!("No change: {principal} does not have the role {role}\n"),
             })
@@ -169,7 +169,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
     }
 }
 
-async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
+async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { name, role, expires_in, to_file } = create;
     // Create the file first: a token that cannot be stored must not be created.
     let made = |path: &PathBuf| {
@@ -195,7 +195,7 @@ async fn create(desk: &Desk, create: Create) -> Result<(), Failure> {
     // A token that is in a file is not printed as well.
     let token = made.token.take().ok_or_else(|| not_again(&made))?;
     made.token = Some(token).filter(|_| kept.is_none());
-    desk.screen.one(&made, |_| {
+    desk.screen.print_one(&made, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
         let mut text = format!("Created token {} for {name}{}\n", made.id, made.principal);
         match (&made.token, kept) {
@@ -218,9 +218,9 @@ fn not_again(made: &TokenCreated) -> Failure {
     ))
 }
 
-async fn list(desk: &Desk, part: Part) -> Result<(), Failure> {
+async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
     let page = desk.client.tokens(&part.listing()).await?;
-    desk.screen.many(&page.items, "No tokens.", |screen| {
+    desk.screen.print_list(&page.items, "No tokens.", |screen| {
         let mut table =
             Table::new(["NAME", "ROLES", "STATE", "TOKEN", "PRINCIPAL", "ISSUED", "EXPIRES"]);
         for token in &page.items {

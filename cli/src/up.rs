@@ -16,7 +16,7 @@ use tracing::warn;
 use crate::{
     build_runner::BuildRunner,
     render::Output,
-    serve::{Common, Told, finish, task_failed},
+    serve::{Common, StopSignals, finish, task_failed},
 };
 
 /// Period for the restart limit: Postgres is restarted at most three times within it.
@@ -44,7 +44,7 @@ pub(crate) async fn run(up: Up, output: Output) -> ExitCode {
 
 impl Up {
     async fn up(self, output: Output) -> anyhow::Result<()> {
-        let told = Told::listen()?;
+        let told = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let mut postgres = Embedded::start(&data).await?;
@@ -58,7 +58,7 @@ impl Up {
         &self,
         data: &std::path::Path,
         postgres: &mut Embedded,
-        told: Told,
+        told: StopSignals,
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
@@ -95,9 +95,9 @@ impl Up {
 }
 
 /// Waits for a stop signal. Restarts a Postgres that ends, up to the restart limit.
-async fn supervise(postgres: &mut Embedded, told: Told) -> anyhow::Result<()> {
+async fn supervise(postgres: &mut Embedded, told: StopSignals) -> anyhow::Result<()> {
     let mut starts = vec![Instant::now()];
-    let mut told = std::pin::pin!(told.heard());
+    let mut told = std::pin::pin!(told.received());
     loop {
         tokio::select! {
             () = &mut told => return Ok(()),

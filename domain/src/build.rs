@@ -15,7 +15,7 @@ mod tests;
 pub use command::BuildCommand;
 pub use error::BuildError;
 pub use event::BuildEvent;
-pub use state::{Build, BuildFailure, Order, State};
+pub use state::{Build, BuildFailure, BuildRequest, State};
 
 impl Decider for Build {
     const NAME: &'static str = "build";
@@ -30,7 +30,7 @@ impl Decider for Build {
     ) -> Result<Vec<BuildEvent>, BuildError> {
         use {BuildCommand::*, State::*};
         match command {
-            Request(order) => match &self.order {
+            Request(order) => match &self.request {
                 None => Ok(vec![BuildEvent::Requested(order)]),
                 Some(known) if *known == order => Ok(vec![]),
                 Some(_) => Err(BuildError::AlreadyRequested),
@@ -38,13 +38,13 @@ impl Decider for Build {
             QueueJob { job } => match &self.state {
                 Requested => Ok(vec![BuildEvent::JobQueued { job }]),
                 Building { job: known } if *known == job => Ok(vec![]),
-                Building { job } => Err(BuildError::HasAJob { job: *job }),
-                Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                Building { job } => Err(BuildError::JobAlreadyQueued { job: *job }),
+                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
             Succeed { artifact } => match &self.state {
                 Building { job } => Ok(vec![BuildEvent::Succeeded { job: *job, artifact }]),
                 Succeeded { artifact: known } if *known == artifact => Ok(vec![]),
-                Unborn | Requested | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                NotCreated | Requested | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
             Fail { reason, detail } => match &self.state {
                 Requested => Ok(vec![BuildEvent::Failed { job: None, reason, detail }]),
@@ -52,12 +52,12 @@ impl Decider for Build {
                     Ok(vec![BuildEvent::Failed { job: Some(*job), reason, detail }])
                 }
                 Failed { .. } => Ok(vec![]),
-                Unborn | Succeeded { .. } => Err(self.refusal()),
+                NotCreated | Succeeded { .. } => Err(self.refusal()),
             },
             AddWaiter { run } => match &self.state {
                 Requested | Building { .. } if self.waiters.contains(&run) => Ok(vec![]),
                 Requested | Building { .. } => Ok(vec![BuildEvent::WaiterAdded { run }]),
-                Unborn | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
+                NotCreated | Succeeded { .. } | Failed { .. } => Err(self.refusal()),
             },
         }
     }
@@ -65,7 +65,7 @@ impl Decider for Build {
     fn evolve(&mut self, event: BuildEvent) {
         match event {
             BuildEvent::Requested(order) => {
-                self.order = Some(order);
+                self.request = Some(order);
                 self.state = State::Requested;
             }
             BuildEvent::JobQueued { job } => self.state = State::Building { job },

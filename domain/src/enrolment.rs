@@ -16,7 +16,7 @@ mod tests;
 pub use command::EnrolmentCommand;
 pub use error::EnrolmentError;
 pub use event::EnrolmentEvent;
-pub use state::{Enrolment, Issue, Purpose, Redemption};
+pub use state::{Enrolment, EnrolmentToken, Purpose, Redemption};
 
 impl Decider for Enrolment {
     const NAME: &'static str = "enrolment";

@@ -5,7 +5,7 @@
 //! bypass the customer's policy on kinds of jobs.
 
 /// Variables that the server itself sets in manifests: ids only, independent of the config.
-pub const OF_SERVER: [&str; 4] =
+pub const SERVER_VARIABLES: [&str; 4] =
     ["NUON_APP_ID", "NUON_INSTALL_ID", "STEAD_APP_ID", "STEAD_INSTALL_ID"];
 
 /// Prefixes of reserved names, with the reason.

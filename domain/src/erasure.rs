@@ -11,16 +11,16 @@ pub const ERASED: &str = "[erased]";
 
 /// Personal data field of an event, and the data subject that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct PersonalField {
     /// Path from the payload inwards; `*` matches every key.
     pub path: &'static [&'static str],
     /// Data subject whose key encrypts the field.
-    pub whose: Whose,
+    pub owner: FieldOwner,
 }
 
 /// Data subject of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum FieldOwner {
     /// Customer of the event's install, see [`crate::decider::Decider::customer`].
     Customer,
     /// Principal that the event names as `by`, and the customer, if there is one. Shredding either
@@ -28,17 +28,20 @@ pub enum Whose {
     Author,
 }
 
-const REASON: Place = Place { path: &["reason"], whose: Whose::Author };
-const DETAIL: Place = Place { path: &["detail"], whose: Whose::Customer };
-const INPUTS: Place = Place { path: &["inputs", "*"], whose: Whose::Customer };
-const SET: Place = Place { path: &["set", "*"], whose: Whose::Customer };
-const OUTPUTS: Place = Place { path: &["outputs", "*"], whose: Whose::Customer };
-const HOSTNAME: Place = Place { path: &["host", "hostname"], whose: Whose::Customer };
+const REASON: PersonalField = PersonalField { path: &["reason"], owner: FieldOwner::Author };
+const DETAIL: PersonalField = PersonalField { path: &["detail"], owner: FieldOwner::Customer };
+const INPUTS: PersonalField = PersonalField { path: &["inputs", "*"], owner: FieldOwner::Customer };
+const SET: PersonalField = PersonalField { path: &["set", "*"], owner: FieldOwner::Customer };
+const OUTPUTS: PersonalField =
+    PersonalField { path: &["outputs", "*"], owner: FieldOwner::Customer };
+const HOSTNAME: PersonalField =
+    PersonalField { path: &["host", "hostname"], owner: FieldOwner::Customer };
 /// Reason that the server gives for an invalidated plan. It may contain values of the customer.
-const VOIDED: Place = Place { path: &["reason"], whose: Whose::Customer };
+const INVALIDATION_REASON: PersonalField =
+    PersonalField { path: &["reason"], owner: FieldOwner::Customer };
 
 /// Returns the personal data fields of an event type, for all its versions.
-pub fn places(event_type: &str) -> &'static [Place] {
+pub fn personal_fields(event_type: &str) -> &'static [PersonalField] {
     match event_type {
         "install.created" => &[INPUTS],
         "install.inputs_changed" => &[SET, REASON],
@@ -68,7 +71,7 @@ pub fn places(event_type: &str) -> &'static [Place] {
         | "runner.revoked"
         | "enrolment.revoked"
         | "subject.shredded" => &[REASON],
-        "run.plan_invalidated" => &[VOIDED],
+        "run.plan_invalidated" => &[INVALIDATION_REASON],
         "run.step_failed"
         | "run.step_retry_scheduled"
         | "job.failed"

@@ -11,18 +11,18 @@ use crate::{
 mod command;
 mod error;
 mod event;
-mod readings;
+mod output_versions;
 mod reserve;
 mod state;
 mod state_versions;
 #[cfg(test)]
 mod tests;
 pub use crate::outputs::Outputs;
-pub use command::{Changing, InstallCommand, Resource, StepResult};
+pub use command::{InstallCommand, Resource, ResourceChange, StepResult};
 pub use error::InstallError;
 pub use event::InstallEvent;
-pub use readings::Readings;
-pub use state::{Admitted, Before, Deployed, FirstProvision, Holder, Install, Sandbox, Stack};
+pub use output_versions::OutputVersions;
+pub use state::{Admitted, BeforeApply, Deployed, FirstProvision, Holder, Install, Sandbox, Stack};
 pub use state_versions::KnownState;
 
 type Decision = Result<Vec<InstallEvent>, InstallError>;
@@ -53,22 +53,25 @@ impl Decider for Install {
                 set.retain(|name, value| self.inputs.get(name) != Some(value));
                 unset.retain(|name| self.inputs.contains_key(name) && !set.contains_key(name));
                 let nothing = set.is_empty() && unset.is_empty();
-                self.when_settled(!nothing, InstallEvent::InputsChanged { set, unset, by, reason })
+                self.unless_deploying(
+                    !nothing,
+                    InstallEvent::InputsChanged { set, unset, by, reason },
+                )
             }
-            InstallCommand::PinConfig { config_version, by, reason } => self.when_settled(
+            InstallCommand::PinConfig { config_version, by, reason } => self.unless_deploying(
                 self.config_version != config_version,
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
-            InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(one(
+            InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(event_if(
                 // Turning it off also revokes the approval of the first provision in advance.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
                 InstallEvent::AutoApproveChanged { auto_approve, by, reason },
             )),
-            InstallCommand::AutoApproveFirst { .. } if self.was_begun => {
+            InstallCommand::AutoApproveFirst { .. } if self.had_deploy => {
                 Err(InstallError::NotFirstProvision)
             }
-            InstallCommand::AutoApproveFirst { by } => Ok(one(
+            InstallCommand::AutoApproveFirst { by } => Ok(event_if(
                 self.first_provision == FirstProvision::ByDecision,
                 InstallEvent::FirstProvisionAutoApproved { by },
             )),
@@ -78,17 +81,17 @@ impl Decider for Install {
                     true => InstallEvent::ComponentEnabled { name, by, reason },
                     false => InstallEvent::ComponentDisabled { name, by, reason },
                 };
-                self.when_settled(changes, event)
+                self.unless_deploying(changes, event)
             }
             InstallCommand::ReportStackOutputs { runner, outputs, replaces } => match &self.stack {
                 Some(known) if known.runner == runner && known.outputs == outputs => Ok(vec![]),
                 Some(known) if known.runner != runner && replaces != Some(known.runner) => {
-                    Err(InstallError::HasARunner { runner: known.runner })
+                    Err(InstallError::HasRunner { runner: known.runner })
                 }
                 Some(_) | None => Ok(vec![InstallEvent::StackOutputsReported { runner, outputs }]),
             },
-            InstallCommand::SetStackOutputs { outputs, by, reason } => self.when_settled(
-                self.given != outputs,
+            InstallCommand::SetStackOutputs { outputs, by, reason } => self.unless_deploying(
+                self.vendor_outputs != outputs,
                 InstallEvent::StackOutputsSet { outputs, by, reason },
             ),
             InstallCommand::AdmitRun { run, kind, components } => self.admit(run, kind, components),
@@ -99,20 +102,24 @@ impl Decider for Install {
                         && self.sandbox.is_none()
                         && self.components.is_empty();
                     let mut facts = vec![InstallEvent::RunFinished { run, outcome }];
-                    facts.extend(one(gone, InstallEvent::Deprovisioned { run: Some(run) }));
+                    facts.extend(event_if(gone, InstallEvent::Deprovisioned { run: Some(run) }));
                     Ok(facts)
                 }
             },
             InstallCommand::Deprovision => match self.runs.iter().next() {
                 Some((run, going)) => Err(InstallError::Excluded { run: *run, kind: going.kind }),
                 None if self.sandbox.is_some() || !self.components.is_empty() => {
-                    Err(InstallError::NotGone)
+                    Err(InstallError::HasResources)
                 }
-                None => Ok(one(!self.deprovisioned, InstallEvent::Deprovisioned { run: None })),
+                None => {
+                    Ok(event_if(!self.deprovisioned, InstallEvent::Deprovisioned { run: None }))
+                }
             },
             InstallCommand::Reserve { resource, run, step } => self.reserve(resource, run, step),
             InstallCommand::Release { run, step } => Ok(self.release(run, step)),
-            InstallCommand::StartApply { run, step, changing } => self.begin(run, step, changing),
+            InstallCommand::StartApply { run, step, change: changing } => {
+                self.begin(run, step, changing)
+            }
             InstallCommand::RecordApplyNotRun { run, step, resource } => {
                 self.unchanged(run, step, resource)
             }
@@ -122,7 +129,7 @@ impl Decider for Install {
             InstallCommand::AcceptState { name, state, by, reason } => {
                 self.accept_state(name, state, by, reason)
             }
-            InstallCommand::Record { run, step, result } => self.record(run, step, result),
+            InstallCommand::RecordResult { run, step, result } => self.record(run, step, result),
         }
     }
 
@@ -153,12 +160,15 @@ impl Install {
             let overlap = admitted.components.is_empty()
                 || components.is_empty()
                 || !admitted.components.is_disjoint(&components);
-            let free = match (Reach::of(admitted.kind), Reach::of(kind)) {
-                (Reach::Everything, Reach::Everything | Reach::Components | Reach::Nothing)
-                | (Reach::Components | Reach::Nothing, Reach::Everything) => false,
-                (Reach::Components, Reach::Components) => !overlap,
-                (Reach::Nothing, Reach::Components | Reach::Nothing)
-                | (Reach::Components, Reach::Nothing) => true,
+            let free = match (RunScope::of(admitted.kind), RunScope::of(kind)) {
+                (
+                    RunScope::Everything,
+                    RunScope::Everything | RunScope::Components | RunScope::Nothing,
+                )
+                | (RunScope::Components | RunScope::Nothing, RunScope::Everything) => false,
+                (RunScope::Components, RunScope::Components) => !overlap,
+                (RunScope::Nothing, RunScope::Components | RunScope::Nothing)
+                | (RunScope::Components, RunScope::Nothing) => true,
             };
             if !free {
                 return Err(InstallError::Excluded { run: *other, kind: admitted.kind });
@@ -170,18 +180,18 @@ impl Install {
     /// Allows a change of the pinned config, the inputs or the stack outputs only without an active
     /// deploy. A deploy renders them step by step, so a change during it would make the actual
     /// state differ from the log.
-    fn when_settled(&self, changes: bool, event: InstallEvent) -> Decision {
-        match self.runs.iter().find(|(_, run)| brings(run.kind)) {
+    fn unless_deploying(&self, changes: bool, event: InstallEvent) -> Decision {
+        match self.runs.iter().find(|(_, run)| deploys(run.kind)) {
             Some((run, going)) if changes => {
-                Err(InstallError::Bringing { run: *run, kind: going.kind })
+                Err(InstallError::DeployInProgress { run: *run, kind: going.kind })
             }
-            Some(_) | None => Ok(one(changes, event)),
+            Some(_) | None => Ok(event_if(changes, event)),
         }
     }
 
     /// Returns true while a run that deploys is in progress.
-    pub fn is_bringing(&self) -> bool {
-        self.runs.values().any(|run| brings(run.kind))
+    pub fn has_active_deploy(&self) -> bool {
+        self.runs.values().any(|run| deploys(run.kind))
     }
 
     fn as_created(&self) -> Option<InstallEvent> {
@@ -197,7 +207,7 @@ impl Install {
     /// Returns the stack outputs for templates. Values from the runner take precedence, because it
     /// reads them in the customer's account.
     pub fn stack_outputs(&self) -> Outputs {
-        let mut outputs = self.given.clone();
+        let mut outputs = self.vendor_outputs.clone();
         outputs.extend(self.stack.iter().flat_map(|stack| stack.outputs.clone()));
         outputs
     }
@@ -210,28 +220,28 @@ impl Install {
 }
 
 /// Parts of an install that a run may change.
-enum Reach {
+enum RunScope {
     Everything,
     Components,
     Nothing,
 }
 
-impl Reach {
-    fn of(kind: RunKind) -> Reach {
+impl RunScope {
+    fn of(kind: RunKind) -> RunScope {
         match kind {
             RunKind::Provision
             | RunKind::Reprovision
             | RunKind::Teardown
-            | RunKind::Deprovision => Reach::Everything,
+            | RunKind::Deprovision => RunScope::Everything,
             RunKind::Deploy | RunKind::InputUpdate | RunKind::Upgrade | RunKind::Rollback => {
-                Reach::Components
+                RunScope::Components
             }
-            RunKind::Action => Reach::Nothing,
+            RunKind::Action => RunScope::Nothing,
         }
     }
 }
 
-fn brings(kind: RunKind) -> bool {
+fn deploys(kind: RunKind) -> bool {
     match kind {
         RunKind::Provision
         | RunKind::Reprovision
@@ -243,6 +253,6 @@ fn brings(kind: RunKind) -> bool {
     }
 }
 
-fn one(wanted: bool, event: InstallEvent) -> Vec<InstallEvent> {
+fn event_if(wanted: bool, event: InstallEvent) -> Vec<InstallEvent> {
     if wanted { vec![event] } else { vec![] }
 }

@@ -39,7 +39,7 @@ pub use failure::FailureReason;
 pub use kind::{JobClass, JobKind, JobProduct};
 pub use log::FinalizedLog;
 pub use reports::PHASES;
-pub use signed::Signed;
+pub use signed::SignedResult;
 pub use state::{CancelRequest, Contact, Execution, Job, Outcome, State};
 pub use work::{Origin, PlanReport, Work};
 
@@ -85,26 +85,32 @@ impl Decider for Job {
                 {
                     Ok(vec![])
                 }
-                Unborn | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
+                NotCreated | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
                     Err(self.refusal())
                 }
             },
 
-            Report { execution, seq, report, signed } => self.hear(execution, seq, report, signed),
+            Report { execution, seq, report, signed } => {
+                self.record_report(execution, seq, report, signed)
+            }
 
             Disconnect { execution } => match self.fence(execution)? {
                 Claimed(held) | Running(held) => Ok(match held.contact {
                     Contact::Connected => vec![JobEvent::Disconnected { execution }],
                     Contact::Disconnected => vec![],
                 }),
-                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
+                    Err(self.refusal())
+                }
             },
             Reattach { execution } => match self.fence(execution)? {
                 Claimed(held) | Running(held) => Ok(match held.contact {
                     Contact::Connected => vec![],
                     Contact::Disconnected => vec![JobEvent::Reattached { execution }],
                 }),
-                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
+                    Err(self.refusal())
+                }
             },
 
             DeclareLost { execution, .. } if self.has_lost(execution) => Ok(vec![]),
@@ -114,7 +120,7 @@ impl Decider for Job {
                     self.lose(held, loss_reason, now)
                 }
                 OutcomeUnknown(_) | Ended { outcome: Outcome::Lost, .. } => Ok(vec![]),
-                Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
             Resolve { execution, resolution: Resolution::Retry, .. }
@@ -123,10 +129,10 @@ impl Decider for Job {
                 Ok(vec![])
             }
             Resolve { execution, by, resolution, reason } => match self.fence(execution)? {
-                Claimed(_) | Running(_) => Err(JobError::NotInDoubt),
+                Claimed(_) | Running(_) => Err(JobError::NothingToResolve),
                 OutcomeUnknown(held) => self.resolve(held, by, resolution, reason),
                 Ended { outcome, .. } if resolution.outcome() == Some(*outcome) => Ok(vec![]),
-                Unborn | Queued { .. } | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | Ended { .. } => Err(self.refusal()),
             },
 
             RequestCancel { by, reason, force } => match &self.state {
@@ -145,7 +151,7 @@ impl Decider for Job {
                     Some(_) | None => vec![JobEvent::CancelRequested { by, reason, force }],
                 }),
                 Ended { outcome: Outcome::Cancelled, .. } => Ok(vec![]),
-                Unborn | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+                NotCreated | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
             },
 
             DeclareCancelUnconfirmed { execution } => match self.fence(execution)? {
@@ -154,24 +160,26 @@ impl Decider for Job {
                     Some(cancel) if cancel.unconfirmed => Ok(vec![]),
                     Some(_) => Ok(vec![JobEvent::CancelUnconfirmed { execution }]),
                 },
-                Unborn | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => Err(self.refusal()),
+                NotCreated | Queued { .. } | OutcomeUnknown(_) | Ended { .. } => {
+                    Err(self.refusal())
+                }
             },
 
             Expire { attempt } => match &self.state {
                 Queued { attempt: waited } if *waited == attempt => Ok(vec![expired()]),
                 Queued { attempt } => Err(JobError::AnotherAttempt { attempt: *attempt }),
                 Ended { outcome: Outcome::Failed, execution: None } => Ok(vec![]),
-                Unborn | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
+                NotCreated | Claimed(_) | Running(_) | OutcomeUnknown(_) | Ended { .. } => {
                     Err(self.refusal())
                 }
             },
 
             FinalizeLog(log) => self.finalize(log),
 
-            NoteDivergence { execution, offset_bytes } => {
+            RecordDivergence { execution, offset_bytes } => {
                 self.note_divergence(execution, offset_bytes)
             }
-            NoteLateResult { execution, seq, result, signed } => {
+            RecordLateResult { execution, seq, result, signed } => {
                 self.note_late(execution, seq, result, signed)
             }
         }

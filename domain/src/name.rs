@@ -20,17 +20,17 @@ pub struct Name {
     /// Id of the current owner.
     pub owner: Option<String>,
     /// Id of the last owner, to find it by its former name.
-    pub last: Option<String>,
+    pub last_owner: Option<String>,
 }
 
 /// Maximum length of a name.
-pub const LONGEST: usize = 63;
+pub const MAX_LENGTH: usize = 63;
 
 /// Returns true if a name is valid: lower-case letters and digits, with `-` or `_` between them.
 pub fn is_valid(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let edges = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
-    edges && name.len() <= LONGEST && name.bytes().all(|b| plain(b) || b == b'-' || b == b'_')
+    edges && name.len() <= MAX_LENGTH && name.bytes().all(|b| plain(b) || b == b'-' || b == b'_')
 }
 
 /// Returns the stream id of a name.
@@ -60,8 +60,8 @@ impl Decider for Name {
 
     fn evolve(&mut self, event: NameEvent) {
         match event {
-            NameEvent::Taken { owner } => *self = Name { owner: Some(owner), last: None },
-            NameEvent::Released { owner } => *self = Name { owner: None, last: Some(owner) },
+            NameEvent::Taken { owner } => *self = Name { owner: Some(owner), last_owner: None },
+            NameEvent::Released { owner } => *self = Name { owner: None, last_owner: Some(owner) },
         }
     }
 }

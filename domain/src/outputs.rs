@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
 /// Maximum nesting depth of a value; the same limit as for JSON.
-const DEEPEST: usize = 128;
+const MAX_DEPTH: usize = 128;
 
 /// Output values by name. The type is a map with its own snapshot encoding: a JSON value decodes
 /// itself only from a self-describing format, and bincode is not one.
@@ -138,7 +138,7 @@ fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError>
 }
 
 fn decode<D: Decoder>(from: &mut D, depth: usize) -> Result<Value, DecodeError> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(DecodeError::Other("value is nested too deeply"));
     }
     Ok(match u8::decode(from)? {

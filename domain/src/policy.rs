@@ -11,17 +11,17 @@ use crate::{
     run::RunEvent,
 };
 
-mod ended_build_job_settles_its_build;
-mod ended_job_settles_its_step;
-mod enrolled_install_provisions_itself;
-mod freed_resource_goes_to_the_next;
-mod requested_build_gets_a_job;
-mod run_goes_on;
-mod settled_build_wakes_who_waited;
+mod build_end_resumes_waiting_runs;
+mod build_job_end_completes_build;
+mod build_requested_queues_job;
+mod install_enrolled_starts_provision;
+mod job_end_completes_step;
+mod reservation_released_grants_next;
+mod run_event_advances_run;
 
 /// Event of an aggregate that policies react to.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
+pub enum PolicyEvent {
     /// Event of a build.
     Build(BuildId, BuildEvent),
     /// Event of an install.
@@ -38,35 +38,35 @@ pub enum Reaction {
     /// Queue the job of the build.
     QueueBuild(BuildId),
     /// Complete the build with the result of its job.
-    SettleBuild(JobId),
+    CompleteBuild(JobId),
     /// Continue all runs that wait for the build.
-    WakeWaitersOfBuild(BuildId),
+    ContinueRunsOfBuild(BuildId),
     /// Request the first run of an install.
     Provision(InstallId),
     /// Perform the effects that the run requires now.
-    GoOn(RunId),
+    AdvanceRun(RunId),
     /// Complete a step of run and install with the result of its job.
-    SettleStep(JobId),
+    CompleteStep(JobId),
     /// Continue the runs of the install.
-    WakeWaitersOf(InstallId),
+    ContinueRunsOfInstall(InstallId),
 }
 
 /// Name of the policy, which is its actor in the log, and its function.
-pub type Policy = (&'static str, fn(&Fact) -> Option<Reaction>);
+pub type Policy = (&'static str, fn(&PolicyEvent) -> Option<Reaction>);
 
 /// All policies, in the order in which they react to one event.
 pub const POLICIES: &[Policy] = &[
-    ("requested_build_gets_a_job", requested_build_gets_a_job::react),
-    ("ended_build_job_settles_its_build", ended_build_job_settles_its_build::react),
-    ("settled_build_wakes_who_waited", settled_build_wakes_who_waited::react),
-    ("enrolled_install_provisions_itself", enrolled_install_provisions_itself::react),
-    ("run_goes_on", run_goes_on::react),
-    ("ended_job_settles_its_step", ended_job_settles_its_step::react),
-    ("freed_resource_goes_to_the_next", freed_resource_goes_to_the_next::react),
+    ("requested_build_gets_a_job", build_requested_queues_job::react),
+    ("ended_build_job_settles_its_build", build_job_end_completes_build::react),
+    ("settled_build_wakes_who_waited", build_end_resumes_waiting_runs::react),
+    ("enrolled_install_provisions_itself", install_enrolled_starts_provision::react),
+    ("run_goes_on", run_event_advances_run::react),
+    ("ended_job_settles_its_step", job_end_completes_step::react),
+    ("freed_resource_goes_to_the_next", reservation_released_grants_next::react),
 ];
 
 /// Returns the reactions of all policies to an event.
-pub fn react(fact: &Fact) -> Vec<(&'static str, Reaction)> {
+pub fn react(fact: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
     let wanted = |(name, policy): &Policy| policy(fact).map(|reaction| (*name, reaction));
     POLICIES.iter().filter_map(wanted).collect()
 }

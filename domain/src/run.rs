@@ -18,32 +18,32 @@ use crate::{
 
 mod approve;
 mod command;
+mod effects;
 mod error;
 mod event;
 mod finish;
-mod next;
 pub mod plan;
+mod remaining;
 mod retry;
 mod state;
 mod step;
 #[cfg(test)]
 mod tests;
-mod undone;
-pub use command::{Approval, RunCommand, Word};
+pub use command::{Approval, PlanDecision, RunCommand};
+pub use effects::Effect;
 pub use error::RunError;
 pub use event::RunEvent;
-pub use next::Next;
+pub use remaining::RemainingWork;
 pub use state::{
     Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepOptions, StepSpec,
     Target,
 };
 pub use step::{Skip, Step, StepFailure, StepState};
-pub use undone::Undone;
 
 type Decision = Result<Vec<RunEvent>, RunError>;
 
 /// Maximum number of plans of a step whose approved plans become stale.
-pub const PLANS_AT_MOST: u32 = 3;
+pub const MAX_PLANS: u32 = 3;
 
 impl Decider for Run {
     const NAME: &'static str = "run";
@@ -62,7 +62,7 @@ impl Decider for Run {
             RunCommand::Deny(word) => self.deny(word),
             RunCommand::ExpireApproval { step, digest } => self.expire(step, digest),
             RunCommand::StartApply { step, job } => self.start_apply(step, job),
-            RunCommand::InvalidatePlan { job, reason } => self.void(job, reason),
+            RunCommand::InvalidatePlan { job, reason } => self.invalidate_plan(job, reason),
             RunCommand::CompleteStep { job } => self.complete(job),
             RunCommand::FailStep { step, job, reason, detail, may_retry } => {
                 let retry_at = may_retry.then_some(now);

@@ -99,7 +99,7 @@ fn never_null(schema: &mut Value) {
 }
 
 #[track_caller]
-fn kept<D: Decider>()
+fn assert_schemas_match_goldens<D: Decider>()
 where
     D::Event: JsonSchema,
 {
@@ -127,15 +127,15 @@ where
 
 #[test]
 fn every_event_has_a_schema_that_its_example_follows() {
-    kept::<Access>();
-    kept::<App>();
-    kept::<Build>();
-    kept::<Component>();
-    kept::<Enrolment>();
-    kept::<Install>();
-    kept::<Job>();
-    kept::<Name>();
-    kept::<Run>();
-    kept::<Runner>();
-    kept::<Subject>();
+    assert_schemas_match_goldens::<Access>();
+    assert_schemas_match_goldens::<App>();
+    assert_schemas_match_goldens::<Build>();
+    assert_schemas_match_goldens::<Component>();
+    assert_schemas_match_goldens::<Enrolment>();
+    assert_schemas_match_goldens::<Install>();
+    assert_schemas_match_goldens::<Job>();
+    assert_schemas_match_goldens::<Name>();
+    assert_schemas_match_goldens::<Run>();
+    assert_schemas_match_goldens::<Runner>();
+    assert_schemas_match_goldens::<Subject>();
 }

@@ -54,13 +54,13 @@ where
 
     /// Asserts that the aggregate rejected the command with this error.
     #[track_caller]
-    pub fn refused(self, expected: D::Error) {
+    pub fn then_rejected(self, expected: D::Error) {
         assert_eq!(self.0, Err(expected));
     }
 
     /// Asserts that the command emitted no events.
     #[track_caller]
-    pub fn nothing(self) {
+    pub fn then_nothing(self) {
         self.then([]);
     }
 }
@@ -171,7 +171,7 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
         let text = serde_json::to_string_pretty(&fact).unwrap() + "\n";
         golden(&format!("events/{name}/{version}.example.json"), &text);
         assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), fact, "{text}");
-        follows_the_conventions(verb::<D>(&fact), &serde_json::to_string(&fact).unwrap());
+        assert_payload_conventions(verb::<D>(&fact), &serde_json::to_string(&fact).unwrap());
         assert!(name.starts_with(&format!("{}.", D::NAME)), "{name}");
         names.push(name.to_string());
     }
@@ -187,7 +187,7 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
 }
 
 /// Numbers that count or order. The name of every other number ends with its unit.
-const PLAIN: [&str; 11] = [
+const UNITLESS: [&str; 11] = [
     "attempt",
     "attempts",
     "version",
@@ -203,12 +203,12 @@ const PLAIN: [&str; 11] = [
 const CODES: [&str; 2] = ["exit_code", "signal"];
 
 #[track_caller]
-fn follows_the_conventions(verb: &str, text: &str) {
+fn assert_payload_conventions(verb: &str, text: &str) {
     assert!(text.starts_with(&format!(r#"{{"type":"{verb}""#)), "{text}");
     assert!(verb.chars().all(|c| c.is_ascii_lowercase() || c == '_'), "{verb}");
     for (key, value) in serde_json::from_str::<Value>(text).unwrap().as_object().unwrap() {
         assert!(!value.is_null(), "{key} is null: omit the field");
-        let known = PLAIN.contains(&key.as_str()) || CODES.contains(&key.as_str());
+        let known = UNITLESS.contains(&key.as_str()) || CODES.contains(&key.as_str());
         let unit = ["_bytes", "_ms"].iter().any(|unit| key.ends_with(unit));
         assert!(!value.is_number() || known || unit, "{key} has no unit: add a suffix such as _ms");
     }

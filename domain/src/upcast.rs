@@ -12,11 +12,11 @@ pub struct Upcaster {
     pub version: &'static str,
     /// Converts a payload. Returns several payloads for an event that was split, and none for one
     /// that was removed.
-    pub up: fn(Value) -> Result<Vec<Words>, String>,
+    pub convert: fn(Value) -> Result<Vec<VersionedPayload>, String>,
 }
 
 /// Payload with its event type and version.
-pub struct Words {
+pub struct VersionedPayload {
     /// Event type, `aggregate.verb_past`.
     pub event_type: &'static str,
     /// Payload version of that type.
@@ -26,7 +26,7 @@ pub struct Words {
 
 /// Reason that a payload cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UpcastError {
     /// The payload does not have the format of its type.
     #[error("{0}")]
     Payload(String),
@@ -48,8 +48,8 @@ pub fn read<E: Event>(
     event_type: &str,
     version: &str,
     payload: &str,
-) -> Result<Vec<E>, Unreadable> {
-    let unreadable = |error: serde_json::Error| Unreadable::Payload(error.to_string());
+) -> Result<Vec<E>, UpcastError> {
+    let unreadable = |error: serde_json::Error| UpcastError::Payload(error.to_string());
     if step::<E>(event_type, version, 0).is_none() {
         // Most payloads have the current version and are deserialized directly.
         let event: E = serde_json::from_str(payload).map_err(unreadable)?;
@@ -74,27 +74,27 @@ fn convert<E: Event>(
     payload: Value,
     after: usize,
     events: &mut Vec<E>,
-) -> Result<(), Unreadable> {
+) -> Result<(), UpcastError> {
     let Some((at, step)) =
         step::<E>(event_type, version, after).and_then(|at| Some((at, E::UPCASTERS.get(at)?)))
     else {
         let event: E = serde_json::from_value(payload)
-            .map_err(|error| Unreadable::Payload(error.to_string()))?;
+            .map_err(|error| UpcastError::Payload(error.to_string()))?;
         events.push(current(event, event_type, version)?);
         return Ok(());
     };
-    for words in (step.up)(payload).map_err(Unreadable::Payload)? {
+    for words in (step.convert)(payload).map_err(UpcastError::Payload)? {
         convert(words.event_type, words.version, words.payload, at + 1, events)?;
     }
     Ok(())
 }
 
 /// A payload of an unknown version may decode, and mean something else.
-fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, Unreadable> {
+fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, UpcastError> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);
     }
-    Err(Unreadable::Version { event_type: event.name(), version: event.version() })
+    Err(UpcastError::Version { event_type: event.name(), version: event.version() })
 }
 
 #[cfg(test)]
@@ -130,26 +130,30 @@ mod tests {
             Upcaster {
                 event_type: "parcel.sent",
                 version: "1",
-                up: |mut old| {
+                convert: |mut old| {
                     let kilos = old["kilos"].as_u64().ok_or("kilos is not a number")?;
                     old["grams"] = (kilos * 1000).into();
-                    Ok(vec![Words { event_type: "parcel.sent", version: "2", payload: old }])
+                    Ok(vec![VersionedPayload {
+                        event_type: "parcel.sent",
+                        version: "2",
+                        payload: old,
+                    }])
                 },
             },
             // Payment became a separate event.
             Upcaster {
                 event_type: "parcel.sent",
                 version: "2",
-                up: |old| {
+                convert: |old| {
                     let paid = json!({"type": "paid", "cents": old["cents"]});
                     Ok(vec![
-                        Words { event_type: "parcel.paid", version: "1", payload: paid },
-                        Words { event_type: "parcel.sent", version: "3", payload: old },
+                        VersionedPayload { event_type: "parcel.paid", version: "1", payload: paid },
+                        VersionedPayload { event_type: "parcel.sent", version: "3", payload: old },
                     ])
                 },
             },
             // The event was removed.
-            Upcaster { event_type: "parcel.weighed", version: "1", up: |_| Ok(vec![]) },
+            Upcaster { event_type: "parcel.weighed", version: "1", convert: |_| Ok(vec![]) },
         ];
     }
 

@@ -31,7 +31,7 @@ use std::{
 use sqlx::{PgConnection, postgres::PgConnectOptions};
 use tokio::time::timeout;
 
-use crate::{Appended, Clock, KeyRing, SyncView, cache::Cache, nearby::Nearby};
+use crate::{Appended, Clock, InlineProjection, KeyRing, cache::Cache, tree_cache::TreeCache};
 
 pub(crate) use ack::HeadPublisher;
 use ack::PendingAcks;
@@ -56,7 +56,7 @@ pub(crate) struct Appender {
     pub format: i32,
     pub key_ttl: Duration,
     /// Inline projections.
-    pub projections: Vec<Arc<dyn SyncView>>,
+    pub projections: Vec<Arc<dyn InlineProjection>>,
     pub statements: StatementCache,
     pub publisher: HeadPublisher,
     pub connection: Option<PgConnection>,
@@ -65,7 +65,7 @@ pub(crate) struct Appender {
     /// States of aggregates, which are valid for one history of the log only.
     pub cache: Arc<Cache>,
     /// Nodes of the Merkle tree, which are valid for one history of the log only.
-    pub tree: Arc<Nearby>,
+    pub tree: Arc<TreeCache>,
     /// Keys of data subjects.
     pub keys: KeyRing,
     /// Whether the head must be read before the next statement.

@@ -15,31 +15,31 @@ use std::{io, path::Path};
 
 use crate::LogError;
 
+mod catalog;
 mod check;
+mod closed_range;
 mod create;
 mod discard;
 mod draft;
 mod index;
 mod line;
 mod manifest;
-mod needs;
-mod shelf;
 mod store;
 mod streams;
 
+pub use catalog::{ArchiveRecord, Archives, FLOOR, block_discard, floor, list};
 pub use check::check;
+pub use closed_range::Reader;
 pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
 pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, directory};
-pub use needs::Reader;
-pub use shelf::{Archives, FLOOR, Listed, floor, hold, list};
 
 /// Errors of archives.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The range is not closed, or a reader still needs its rows.
     #[error("positions {first} to {last} are not closed: {why}")]
-    Open {
+    NotClosed {
         first: u64,
         last: u64,
         /// Reason, with the required action.
@@ -49,7 +49,7 @@ pub enum ArchiveError {
     #[error(
         "the archive {path} is corrupt: {why}; keep it for analysis and restore it from a backup"
     )]
-    Spoiled {
+    Corrupt {
         /// File or directory.
         path: String,
         why: String,
@@ -135,5 +135,5 @@ fn at(path: &Path) -> impl FnOnce(io::Error) -> ArchiveError {
 }
 
 fn spoiled(path: &Path, why: impl Into<String>) -> ArchiveError {
-    ArchiveError::Spoiled { path: path.display().to_string(), why: why.into() }
+    ArchiveError::Corrupt { path: path.display().to_string(), why: why.into() }
 }

@@ -80,7 +80,7 @@ pub async fn put_of_subject(
 ///
 /// # Errors
 /// [`BlobError`].
-pub async fn put_unhurried<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(), BlobError> {
+pub async fn put_unflushed<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(), BlobError> {
     let bytes: Vec<&[u8]> = all.iter().map(AsRef::as_ref).collect();
     let digests = bytes.iter().map(|bytes| Ok(digest(bytes)?.to_string()));
     let digests = digests.collect::<Result<Vec<String>, BlobError>>()?;

@@ -13,11 +13,11 @@ use crate::StreamId;
 pub(crate) struct Cache {
     /// Capacity of each of the four generations.
     capacity: usize,
-    known: Mutex<Known>,
+    known: Mutex<CacheState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CacheState {
     asked_for: Generations,
     unasked: Generations,
     /// Number of times that the cache was cleared.
@@ -59,7 +59,7 @@ impl Cache {
 
     /// Number of times that the cache was cleared. A caller reads it before it reads a state that
     /// it wants to store.
-    pub(crate) fn era(&self) -> u64 {
+    pub(crate) fn clear_count(&self) -> u64 {
         self.known().era
     }
 
@@ -90,7 +90,7 @@ impl Cache {
     /// Removes all states, because the log has another history.
     pub(crate) fn clear(&self) {
         let mut known = self.known();
-        *known = Known { era: known.era + 1, ..Known::default() };
+        *known = CacheState { era: known.era + 1, ..CacheState::default() };
     }
 
     /// Removes a state.
@@ -98,12 +98,12 @@ impl Cache {
         self.known().take(stream);
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CacheState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl CacheState {
     fn find(&self, stream: &StreamId) -> Option<&Entry> {
         self.asked_for.find(stream).or_else(|| self.unasked.find(stream))
     }
@@ -186,11 +186,11 @@ mod tests {
     #[test]
     fn what_was_read_before_everything_was_forgotten_is_not_kept() {
         let cache = Cache::of(4);
-        let era = cache.era();
+        let era = cache.clear_count();
         cache.clear();
         cache.put(stream("a"), Arc::new(1u8), (1, era));
         assert!(cache.get::<u8>(&stream("a")).is_none());
-        cache.put(stream("a"), Arc::new(1u8), (1, cache.era()));
+        cache.put(stream("a"), Arc::new(1u8), (1, cache.clear_count()));
         assert!(cache.get::<u8>(&stream("a")).is_some());
     }
 }

@@ -39,7 +39,7 @@ impl NewEvent {
 
     /// Sets the customer that the event is about.
     #[must_use]
-    pub fn about(self, customer: Option<InstallId>) -> NewEvent {
+    pub fn with_customer(self, customer: Option<InstallId>) -> NewEvent {
         NewEvent { customer, ..self }
     }
 }
@@ -57,7 +57,7 @@ pub struct Write {
 
 /// An idempotency key. The same request with the same key gets the same response.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CommandKey {
+pub struct IdempotencyKey {
     /// Principal that owns the key. Two principals may use equal keys.
     pub principal: String,
     /// The key.
@@ -103,7 +103,7 @@ pub struct Commit {
     /// Metadata of the events.
     pub meta: Meta,
     /// Idempotency key.
-    pub key: Option<CommandKey>,
+    pub key: Option<IdempotencyKey>,
     /// Guards on consumers.
     pub consumers: Vec<ConsumerGuard>,
     /// Guards on sessions.

@@ -12,7 +12,7 @@ use crate::{
 
 /// Lease on a consumer. Another owner can acquire it after the lease has expired.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct ConsumerLease {
     /// Name of the consumer.
     pub name: String,
     /// Version of the consumer.
@@ -36,7 +36,7 @@ pub async fn acquire(
     (name, version, shard): (&str, i32, i32),
     owner: &str,
     lease: Duration,
-) -> Result<Option<Held>, sqlx::Error> {
+) -> Result<Option<ConsumerLease>, sqlx::Error> {
     let now = clock.now();
     let rows = sqlx::query(
         "insert into log_consumer as c (name, version, shard, position, owner, owner_epoch, lease_until) \
@@ -58,7 +58,7 @@ pub async fn acquire(
     .await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (position, owner_epoch) = (number(row.try_get(0)?), number(row.try_get(1)?));
-    Ok(Some(Held { name: name.into(), version, shard, position, owner_epoch }))
+    Ok(Some(ConsumerLease { name: name.into(), version, shard, position, owner_epoch }))
 }
 
 /// Returns the position of a consumer, or `None` if it does not exist.
@@ -87,7 +87,7 @@ pub async fn position(
 /// If the database does not answer.
 pub async fn advance(
     executor: impl PgExecutor<'_>,
-    held: &Held,
+    held: &ConsumerLease,
     to: u64,
 ) -> Result<bool, sqlx::Error> {
     let done = sqlx::query(

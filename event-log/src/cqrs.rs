@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Adapts an [`Event`] to a `cqrs-es` event, with the same JSON and name.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent, bound = "")]
-pub struct Fact<E: Event>(pub E);
+pub struct CqrsEvent<E: Event>(pub E);
 
-impl<E: Event> DomainEvent for Fact<E> {
+impl<E: Event> DomainEvent for CqrsEvent<E> {
     fn event_type(&self) -> String {
         self.0.name().into()
     }
@@ -30,7 +30,7 @@ where
 {
     const TYPE: &'static str = D::NAME;
     type Command = D::Command;
-    type Event = Fact<D::Event>;
+    type Event = CqrsEvent<D::Event>;
     type Error = D::Error;
     type Services = Now;
 
@@ -41,12 +41,12 @@ where
         sink: &EventSink<Self>,
     ) -> Result<(), D::Error> {
         for event in self.0.decide(command, (now.0)())? {
-            sink.write(Fact(event), self).await;
+            sink.write(CqrsEvent(event), self).await;
         }
         Ok(())
     }
 
-    fn apply(&mut self, Fact(event): Fact<D::Event>) {
+    fn apply(&mut self, CqrsEvent(event): CqrsEvent<D::Event>) {
         self.0.evolve(event);
     }
 }

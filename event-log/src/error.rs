@@ -20,7 +20,7 @@ pub enum AppendError {
         /// Position of the last event.
         last_position: u64,
         /// Stored response.
-        answer: Option<Value>,
+        response: Option<Value>,
     },
     /// The key was used for another request.
     #[error("idempotency key rejected: it was used for another request; use a new key")]
@@ -45,7 +45,7 @@ pub enum AppendError {
     Invalid(&'static str),
     /// A personal data field cannot be encrypted, and is not written in plaintext.
     #[error("{0}")]
-    Unsealed(String),
+    NotEncrypted(String),
     /// The writer of the log has ended, because the program is stopping.
     #[error("cannot append: the log is closed")]
     Closed,

@@ -35,19 +35,19 @@ pub mod stream;
 mod append;
 /// Closed ranges in files, and reads from them.
 pub mod archive;
+mod checkpoints;
+/// Encryption of personal data fields.
+pub mod encryption;
+/// Inline projections.
+pub mod inline;
 mod log;
-mod nearby;
 mod nodes;
 mod proofs;
 /// Reads of events.
 pub mod read;
-/// Inline projections.
-pub mod ride;
-mod seal;
-/// Encryption of personal data fields.
-pub mod sealed;
 /// Rows, archives and keys together.
 pub mod source;
+mod tree_cache;
 /// Verification of the whole log.
 pub mod verify;
 
@@ -69,21 +69,21 @@ pub mod upload;
 pub mod testing;
 
 #[cfg(feature = "planted")]
-pub use proof::planted;
+pub use proof::fault_injection;
 
 pub use archive::Archives;
+pub use checkpoints::{CheckpointKey, CheckpointKeyRecord, KEY_GRACE as SEAL_LAG};
 pub use clock::Clock;
-pub use commit::{Appended, CommandKey, Commit, ConsumerGuard, NewEvent, SessionGuard, Write};
+pub use commit::{Appended, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, Write};
 pub use connect::connect;
+pub use encryption::{KeyRing, WrappingKey};
 pub use error::{AppendError, FormatMismatch, LogError};
+pub use inline::{Column, InlineProjection, Invalidate};
 pub use load::Loaded;
 pub use log::{EventLog, Options};
 pub use meta::Meta;
 pub use migrate::migrate;
-pub use proofs::{Standing, standing};
-pub use ride::{Column, Forget, SyncView};
-pub use seal::{LAG as SEAL_LAG, NoteKey, SealKey};
-pub use sealed::{KeyRing, WrappingKey};
+pub use proofs::{HeadSnapshot, head_snapshot};
 pub use source::Source;
-pub use stored::Stored;
+pub use stored::StoredEvent;
 pub use stream::StreamId;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use domain::{decider::Decider, ids::InstallId};
 
-use crate::{EventLog, LogError, Stored, StreamId, Write, commit::NewEvent, snapshot};
+use crate::{EventLog, LogError, StoredEvent, StreamId, Write, commit::NewEvent, snapshot};
 
 /// Maximum number of events that are read at once.
 const PAGE: u32 = 1_000;
@@ -42,7 +42,7 @@ impl<D: Decider> Loaded<D> {
     /// If an event has no JSON form.
     pub fn write(&self, events: &[D::Event]) -> Result<Write, serde_json::Error> {
         let customer = self.customer_after(events);
-        let new = events.iter().map(|event| Ok(NewEvent::of(event)?.about(customer)));
+        let new = events.iter().map(|event| Ok(NewEvent::of(event)?.with_customer(customer)));
         let new = new.collect::<Result<_, serde_json::Error>>()?;
         Ok(Write { stream: self.stream.clone(), expected: self.version, events: new })
     }
@@ -70,14 +70,14 @@ impl<D: Decider> Loaded<D> {
 impl EventLog {
     /// Returns the initial state of an aggregate with a new id, without a query. Like every state
     /// it is guarded by its version, so an existing stream causes a conflict.
-    pub fn unborn<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
+    pub fn load_new<D: Decider>(&self, aggregate_id: &str) -> Loaded<D> {
         Loaded::new(StreamId::of::<D>(aggregate_id), self.begin())
     }
 
     /// Clear count of the cache and position at the beginning of a read.
     fn begin(&self) -> (u64, u64) {
         let position = self.position();
-        (self.shared.cache.era(), position)
+        (self.shared.cache.clear_count(), position)
     }
 
     /// Returns the state of an aggregate as this process knows it. It may lag behind the writes
@@ -105,7 +105,7 @@ impl EventLog {
     }
 
     /// Caches a state that is durable: after an append, with the appended events.
-    pub fn remember<D: Decider>(&self, loaded: &Loaded<D>) {
+    pub fn cache_state<D: Decider>(&self, loaded: &Loaded<D>) {
         let known = self.shared.cache.version(&loaded.stream);
         self.keep(loaded, known);
     }
@@ -177,11 +177,11 @@ impl EventLog {
     fn keep<D: Decider>(&self, loaded: &Loaded<D>, since: u64) {
         let (stream, state) = (loaded.stream.clone(), loaded.state.clone());
         self.shared.cache.put(stream, state, (loaded.version, loaded.era));
-        self.keep_snapshot(loaded, since);
+        self.store_snapshot(loaded, since);
     }
 }
 
-fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[Stored]) -> Result<(), LogError> {
+fn take_in<D: Decider>(loaded: &mut Loaded<D>, events: &[StoredEvent]) -> Result<(), LogError> {
     for event in events {
         if event.sequence != loaded.version + 1 {
             let what = format!("stream {} has a gap", loaded.stream);

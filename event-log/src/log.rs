@@ -11,23 +11,23 @@ use tokio::{
 };
 
 use crate::{
-    AppendError, Appended, Archives, Clock, Commit, FormatMismatch, KeyRing, LogError, Stored,
-    SyncView,
+    AppendError, Appended, Archives, Clock, Commit, FormatMismatch, InlineProjection, KeyRing,
+    LogError, StoredEvent,
     append::{
         Appender, Head, HeadPublisher, Intake, PendingCommit, PublishedHead, Queue, StatementCache,
         Versions, connection,
     },
     cache::Cache,
     migrate,
-    nearby::Nearby,
     stored::number,
+    tree_cache::TreeCache,
 };
 
 /// Options for opening the log.
 #[derive(Clone)]
 pub struct Options {
     /// Inline projections, in the order in which the append statement writes them.
-    pub sync_views: Vec<Arc<dyn SyncView>>,
+    pub inline_projections: Vec<Arc<dyn InlineProjection>>,
     /// Format of the log that this program reads and writes. Tests set another one.
     pub format: i32,
     /// Source of time.
@@ -36,12 +36,12 @@ pub struct Options {
     /// with a retry delay. A large commit counts as several.
     pub queue: u32,
     /// Timeout of a query of the writer. After it, the writer uses another connection.
-    pub answer: Duration,
+    pub query_timeout: Duration,
     /// Time until an idempotency key expires.
     pub key_ttl: Duration,
     /// Interval of checks for writes of other servers, while this one is idle. `None` if no other
     /// server writes.
-    pub watch_others: Option<Duration>,
+    pub poll_interval: Option<Duration>,
     /// Approximate number of aggregate states in the cache. One half is for states that were
     /// requested again after they were stored, the other half for the rest.
     pub cached_states: usize,
@@ -55,13 +55,13 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            sync_views: Vec::new(),
+            inline_projections: Vec::new(),
             format: migrate::format(),
             clock: Clock::system(),
             queue: 4_096,
-            answer: Duration::from_secs(10),
+            query_timeout: Duration::from_secs(10),
             key_ttl: Duration::from_secs(24 * 60 * 60),
-            watch_others: Some(Duration::from_millis(250)),
+            poll_interval: Some(Duration::from_millis(250)),
             cached_states: 40_000,
             archives: Archives::default(),
             keys: KeyRing::default(),
@@ -90,9 +90,9 @@ pub(crate) struct Shared {
     /// `None` if no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
     pub seen: watch::Receiver<PublishedHead>,
-    pub tail: broadcast::WeakSender<Arc<[Stored]>>,
+    pub tail: broadcast::WeakSender<Arc<[StoredEvent]>>,
     pub cache: Arc<Cache>,
-    pub nearby: Arc<Nearby>,
+    pub tree_cache: Arc<TreeCache>,
     pub archives: Archives,
     pub keys: KeyRing,
 }
@@ -134,7 +134,7 @@ impl EventLog {
     /// [`LogError`]: no log, another format, a database that does not answer or does not keep texts as they are.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
-        let mut connection = connection(&connect, options.answer).await?;
+        let mut connection = connection(&connect, options.query_timeout).await?;
         let row = sqlx::query("select current_setting('server_encoding')")
             .fetch_one(&mut connection)
             .await?;
@@ -156,7 +156,7 @@ impl EventLog {
         let (read_at, watched_reads) = watch::channel(opened);
         let tail = broadcast::Sender::new(TAIL);
         let cache = Arc::new(Cache::of(options.cached_states));
-        let nearby = Arc::new(Nearby::default());
+        let nearby = Arc::new(TreeCache::default());
         let shared = Shared {
             pool,
             log_id: head.log_id.clone(),
@@ -167,22 +167,22 @@ impl EventLog {
             large: Semaphore::new(LARGE_MOST),
             queue: options.queue,
             positions: watched_positions,
-            read_at: options.watch_others.map(|_| watched_reads),
+            read_at: options.poll_interval.map(|_| watched_reads),
             seen: watched,
             tail: tail.downgrade(),
             cache: cache.clone(),
-            nearby: nearby.clone(),
+            tree_cache: nearby.clone(),
             archives: options.archives,
             keys: options.keys.clone(),
         };
         let appender = Appender {
             options: connect,
-            response_timeout: options.answer,
+            response_timeout: options.query_timeout,
             clock: options.clock,
             format: options.format,
             key_ttl: options.key_ttl,
-            statements: StatementCache::new(&options.sync_views),
-            projections: options.sync_views,
+            statements: StatementCache::new(&options.inline_projections),
+            projections: options.inline_projections,
             publisher: HeadPublisher { head: seen, positions, tail, read_at },
             connection: Some(connection),
             head,
@@ -194,7 +194,7 @@ impl EventLog {
             next: None,
             acks: Default::default(),
         };
-        let writing = tokio::spawn(appender.run(Queue::new(queue), options.watch_others));
+        let writing = tokio::spawn(appender.run(Queue::new(queue), options.poll_interval));
         tokio::spawn(async move {
             if let Err(error) = writing.await {
                 tracing::error!(error = %error, "Log writer panicked, no further events can be appended");
@@ -211,7 +211,7 @@ impl EventLog {
     /// [`AppendError`]; nothing of the commit was written.
     pub async fn append(&self, commit: Commit) -> Result<Appended, AppendError> {
         let shared = &self.shared;
-        let keys = shared.keys.to_seal(&shared.pool, &commit, &shared.clock).await?;
+        let keys = shared.keys.encryption_keys(&shared.pool, &commit, &shared.clock).await?;
         let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // A commit of any size fits into an empty queue.
@@ -226,7 +226,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError::Format`] if another version has migrated it: this program writes nothing any more.
-    pub async fn is_ours(&self) -> Result<(), LogError> {
+    pub async fn check_layout(&self) -> Result<(), LogError> {
         let row = sqlx::query("select format from log_head").fetch_one(self.pool()).await?;
         let (known, found) = (self.shared.format, row.try_get(0)?);
         if found == known { Ok(()) } else { Err(FormatMismatch { known, found }.into()) }
@@ -284,7 +284,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError::NoLog`] if the writer has ended first.
-    pub async fn reached(&self, position: u64) -> Result<(), LogError> {
+    pub async fn wait_for(&self, position: u64) -> Result<(), LogError> {
         let mut positions = self.positions();
         positions.wait_for(|at| *at >= position).await.map_err(|_| LogError::NoLog)?;
         Ok(())
@@ -292,7 +292,7 @@ impl EventLog {
 
     /// Returns a receiver of later batches in order, after they are durable. A receiver that lags,
     /// or that finds a gap before a batch, reads the missing events with [`EventLog::read`].
-    pub fn tail(&self) -> broadcast::Receiver<Arc<[Stored]>> {
+    pub fn tail(&self) -> broadcast::Receiver<Arc<[StoredEvent]>> {
         match self.shared.tail.upgrade() {
             Some(tail) => tail.subscribe(),
             // The writer has ended, so the channel is closed.
@@ -311,7 +311,7 @@ impl EventLog {
     }
 
     /// Keys that encrypt and decrypt personal data fields.
-    pub fn ring(&self) -> &KeyRing {
+    pub fn key_ring(&self) -> &KeyRing {
         &self.shared.keys
     }
 

@@ -68,7 +68,11 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx:
 /// # Errors
 /// If the database refuses: only the owner may create tables. It is needed only if a
 /// partition is missing.
-pub async fn make(owner: &PgPool, size: u64, ahead: u64) -> Result<Vec<Partition>, sqlx::Error> {
+pub async fn create_missing(
+    owner: &PgPool,
+    size: u64,
+    ahead: u64,
+) -> Result<Vec<Partition>, sqlx::Error> {
     let size = size.max(1).next_multiple_of(BLOCK);
     let mut made = vec![];
     loop {

@@ -13,7 +13,7 @@ use crate::{EventLog, LogError, append::Head, nodes};
 
 /// The head within one transaction.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct HeadSnapshot {
     /// Tree head, to be signed.
     pub checkpoint: Checkpoint,
     /// Format of the log.
@@ -27,12 +27,12 @@ pub struct Standing {
 ///
 /// # Errors
 /// [`LogError`].
-pub async fn standing(connection: &mut PgConnection) -> Result<Standing, LogError> {
+pub async fn head_snapshot(connection: &mut PgConnection) -> Result<HeadSnapshot, LogError> {
     let head = Head::read(connection).await?.ok_or(LogError::NoLog)?;
     let seen = head.published();
     let (log_id, size) = (head.log_id, head.position);
     let checkpoint = Checkpoint { log_id, size, root: seen.root, epoch: seen.epoch };
-    Ok(Standing { checkpoint, format: head.format, recorded_at: head.recorded_at })
+    Ok(HeadSnapshot { checkpoint, format: head.format, recorded_at: head.recorded_at })
 }
 
 impl EventLog {
@@ -155,7 +155,7 @@ impl EventLog {
 
     /// Returns the hashes of these nodes from the cache or the database.
     async fn hashes(&self, nodes: Vec<Node>) -> Result<Vec<Hash>, LogError> {
-        let mut found = self.shared.nearby.find(&nodes);
+        let mut found = self.shared.tree_cache.find(&nodes);
         let unknown = nodes.iter().zip(&found).filter(|(_, hash)| hash.is_none());
         let missing: Vec<Node> = unknown.map(|(node, _)| *node).collect();
         if !missing.is_empty() {
@@ -164,7 +164,7 @@ impl EventLog {
                 nodes::fetch_through(&mut connection, self.archives(), missing.clone()).await?;
             let mut read = hashes.iter().copied();
             found.iter_mut().filter(|hash| hash.is_none()).for_each(|hash| *hash = read.next());
-            self.shared.nearby.keep(missing.into_iter().zip(hashes));
+            self.shared.tree_cache.keep(missing.into_iter().zip(hashes));
         }
         Ok(found.into_iter().flatten().collect())
     }

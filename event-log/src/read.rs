@@ -9,7 +9,7 @@ use domain::decider::Timestamp;
 use sqlx::{PgConnection, PgExecutor, Row, postgres::PgRow};
 
 use crate::{
-    EventLog, LogError, Stored, StreamId,
+    EventLog, LogError, StoredEvent, StreamId,
     archive::{FLOOR, floor},
     stored::{COLUMNS, bigint, number},
 };
@@ -23,23 +23,23 @@ pub async fn read(
     executor: impl PgExecutor<'_>,
     from_exclusive: u64,
     limit: u32,
-) -> Result<Vec<Stored>, LogError> {
+) -> Result<Vec<StoredEvent>, LogError> {
     let sql =
         format!("select {COLUMNS} from log_event where position > $1 order by position limit $2");
     let query = sqlx::query(&sql).bind(bigint(from_exclusive)).bind(i64::from(limit));
-    query.fetch_all(executor).await?.iter().map(Stored::read).collect()
+    query.fetch_all(executor).await?.iter().map(StoredEvent::read).collect()
 }
 
 /// Reads rows after one position and up to another, in order.
 pub(crate) async fn read_range(
     executor: impl PgExecutor<'_>,
     (after, to): (u64, u64),
-) -> Result<Vec<Stored>, LogError> {
+) -> Result<Vec<StoredEvent>, LogError> {
     let sql = format!(
         "select {COLUMNS} from log_event where position > $1 and position <= $2 order by position"
     );
     let query = sqlx::query(&sql).bind(bigint(after)).bind(bigint(to));
-    query.fetch_all(executor).await?.iter().map(Stored::read).collect()
+    query.fetch_all(executor).await?.iter().map(StoredEvent::read).collect()
 }
 
 /// Returns the last position that only archives had when these rows were read. The rows have
@@ -60,7 +60,11 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn read(&self, from_exclusive: u64, limit: u32) -> Result<Vec<Stored>, LogError> {
+    pub async fn read(
+        &self,
+        from_exclusive: u64,
+        limit: u32,
+    ) -> Result<Vec<StoredEvent>, LogError> {
         let sql = format!(
             "select {COLUMNS}, {FLOOR} as floor from log_event where position > $1 order by position limit $2"
         );
@@ -76,9 +80,9 @@ impl EventLog {
         }
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
         for row in rows.iter().take(left) {
-            events.push(Stored::read(row)?);
+            events.push(StoredEvent::read(row)?);
         }
-        self.ring().open(&mut connection, &mut events).await?;
+        self.key_ring().open(&mut connection, &mut events).await?;
         Ok(events)
     }
 
@@ -91,7 +95,7 @@ impl EventLog {
         &self,
         aggregate_type: &str,
         (other, event_type): (&str, &str),
-    ) -> Result<Vec<Stored>, LogError> {
+    ) -> Result<Vec<StoredEvent>, LogError> {
         let sql = format!(
             "select {COLUMNS} from log_event where aggregate_type = $1 \
              or (aggregate_type = $2 and event_type = $3) order by position"
@@ -99,8 +103,9 @@ impl EventLog {
         let query = sqlx::query(&sql).bind(aggregate_type).bind(other).bind(event_type);
         let mut connection = self.pool().acquire().await?;
         let rows = query.fetch_all(&mut *connection).await?;
-        let mut events: Vec<Stored> = rows.iter().map(Stored::read).collect::<Result<_, _>>()?;
-        self.ring().open(&mut connection, &mut events).await?;
+        let mut events: Vec<StoredEvent> =
+            rows.iter().map(StoredEvent::read).collect::<Result<_, _>>()?;
+        self.key_ring().open(&mut connection, &mut events).await?;
         Ok(events)
     }
 
@@ -108,7 +113,7 @@ impl EventLog {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn event(&self, position: u64) -> Result<Option<Stored>, LogError> {
+    pub async fn event(&self, position: u64) -> Result<Option<StoredEvent>, LogError> {
         let found = self.read(position.saturating_sub(1), 1).await?.pop();
         Ok(found.filter(|event| event.position == position))
     }
@@ -121,7 +126,7 @@ impl EventLog {
         &self,
         stream: &StreamId,
         after_sequence: u64,
-    ) -> Result<Vec<Stored>, LogError> {
+    ) -> Result<Vec<StoredEvent>, LogError> {
         self.read_page(stream, (after_sequence, u64::MAX), u32::MAX).await
     }
 
@@ -135,7 +140,7 @@ impl EventLog {
         stream: &StreamId,
         (after_sequence, to_position): (u64, u64),
         limit: u32,
-    ) -> Result<Vec<Stored>, LogError> {
+    ) -> Result<Vec<StoredEvent>, LogError> {
         let page = self.page_below(stream, (after_sequence, to_position), limit, u64::MAX).await?;
         Ok(page.unwrap_or_default())
     }
@@ -145,7 +150,7 @@ impl EventLog {
         &self,
         stream: &StreamId,
         below: u32,
-    ) -> Result<Option<Vec<Stored>>, LogError> {
+    ) -> Result<Option<Vec<StoredEvent>>, LogError> {
         self.page_below(stream, (0, u64::MAX), below, below.into()).await
     }
 
@@ -156,7 +161,7 @@ impl EventLog {
         (after_sequence, to_position): (u64, u64),
         limit: u32,
         below: u64,
-    ) -> Result<Option<Vec<Stored>>, LogError> {
+    ) -> Result<Option<Vec<StoredEvent>>, LogError> {
         // The stream's row has its first position and its version, even if no event of the stream
         // has a row.
         let sql = format!(
@@ -189,8 +194,8 @@ impl EventLog {
         let floor = counted("floor")?;
         let there =
             |row: &&PgRow| row.try_get::<Option<i64>, _>("position").ok().flatten().is_some();
-        let mut rows: Vec<Stored> =
-            rows.iter().filter(there).map(Stored::read).collect::<Result<_, _>>()?;
+        let mut rows: Vec<StoredEvent> =
+            rows.iter().filter(there).map(StoredEvent::read).collect::<Result<_, _>>()?;
         let whole = rows.first().map_or(version <= after_sequence, |row| {
             row.sequence == after_sequence.saturating_add(1)
         });
@@ -201,16 +206,16 @@ impl EventLog {
             return Err(LogError::Damaged { position: last, what });
         }
         if whole || floor == 0 {
-            self.ring().open(&mut connection, &mut rows).await?;
+            self.key_ring().open(&mut connection, &mut rows).await?;
             return Ok(Some(rows));
         }
         let asked = (after_sequence, to_position);
         let archived = self.archives().stream(&mut connection, stream, asked, limit).await?;
-        let mut events: Vec<Stored> = archived.into_iter().map(Arc::unwrap_or_clone).collect();
+        let mut events: Vec<StoredEvent> = archived.into_iter().map(Arc::unwrap_or_clone).collect();
         let last = events.last().map_or(0, |event| event.sequence);
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());
         events.extend(rows.into_iter().filter(|row| row.sequence > last).take(left));
-        self.ring().open(&mut connection, &mut events).await?;
+        self.key_ring().open(&mut connection, &mut events).await?;
         Ok(Some(events))
     }
 

@@ -119,7 +119,7 @@ pub(crate) async fn read<D: Decider>(
 impl EventLog {
     /// Stores a snapshot of a durable state in the background, if enough events followed version
     /// `known`.
-    pub(crate) fn keep_snapshot<D: Decider>(&self, loaded: &Loaded<D>, known: u64) {
+    pub(crate) fn store_snapshot<D: Decider>(&self, loaded: &Loaded<D>, known: u64) {
         let every = u64::from(EVERY);
         if loaded.version / every <= known / every {
             return;

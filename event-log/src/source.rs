@@ -31,7 +31,7 @@ impl From<&PgPool> for Source {
 
 impl From<&EventLog> for Source {
     fn from(log: &EventLog) -> Source {
-        Source::new(log.pool(), log.archives(), log.ring())
+        Source::new(log.pool(), log.archives(), log.key_ring())
     }
 }
 

@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     LogError, Meta, StreamId,
-    sealed::{self, Keys, Which},
+    encryption::{self, EventContext, Keys},
 };
 
 /// Columns that [`StoredEvent::read`] needs.
@@ -25,7 +25,7 @@ pub(crate) const COLUMNS: &str = "position, event_id, aggregate_type, aggregate_
 
 /// A stored event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredEvent {
     /// Index in the whole log, from 1, without gaps.
     pub position: u64,
     /// Globally unique id.
@@ -42,7 +42,7 @@ pub struct Stored {
     pub payload: Arc<str>,
     /// The payload to read, or the reason why it cannot be read. `None` if it equals the stored
     /// one.
-    pub(crate) said: Said,
+    pub(crate) said: ReadablePayload,
     /// A flat JSON map of texts ([`Meta`]), byte for byte as it was hashed.
     pub metadata: Arc<str>,
     /// Salt that prevents guessing the payload from its hash. A proof includes it only with the
@@ -59,9 +59,9 @@ pub struct Stored {
 }
 
 /// The payload to read, or the reason why it cannot be read. `None` if it equals the stored one.
-pub(crate) type Said = Option<Result<Arc<str>, Arc<str>>>;
+pub(crate) type ReadablePayload = Option<Result<Arc<str>, Arc<str>>>;
 
-impl Stored {
+impl StoredEvent {
     /// Decodes the event. An event of an older version can upcast to several.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ impl Stored {
 
     /// Decrypts the fields of the payload.
     pub(crate) fn open(&mut self, keys: &Keys) {
-        let which = Which {
+        let which = EventContext {
             aggregate_type: &self.stream.aggregate_type,
             aggregate_id: &self.stream.aggregate_id,
             sequence: self.sequence,
@@ -126,7 +126,7 @@ impl Stored {
         LogError::Damaged { position: self.position, what }
     }
 
-    pub(crate) fn read(row: &PgRow) -> Result<Stored, LogError> {
+    pub(crate) fn read(row: &PgRow) -> Result<StoredEvent, LogError> {
         let position = number(row.try_get("position")?);
         let counted = |column: &str| -> Result<u64, LogError> {
             let value: i64 = row.try_get(column)?;
@@ -135,7 +135,7 @@ impl Stored {
         };
         let bytes = |column: &str| -> Result<Vec<u8>, LogError> { Ok(row.try_get(column)?) };
         let payload: String = row.try_get("payload")?;
-        Ok(Stored {
+        Ok(StoredEvent {
             position: counted("position")?,
             event_id: Ulid::from_bytes(*row.try_get::<Uuid, _>("event_id")?.as_bytes()),
             stream: StreamId {
@@ -179,6 +179,6 @@ pub(crate) fn fixed<const N: usize>(
 }
 
 /// Payload with encrypted fields, which cannot be read before decryption.
-pub(crate) fn unopened(payload: &str) -> Said {
-    sealed::is_sealed(payload).then(|| Err("it is encrypted, and was not decrypted".into()))
+pub(crate) fn unopened(payload: &str) -> ReadablePayload {
+    encryption::is_encrypted(payload).then(|| Err("it is encrypted, and was not decrypted".into()))
 }

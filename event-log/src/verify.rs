@@ -9,15 +9,15 @@ use proof::{Hash, chain, tree::Edge};
 
 use crate::{LogError, Source, append::Head, nodes, stored::number};
 
-mod part;
+mod combine;
 mod reports;
-mod whole;
+mod segment;
 
 pub use reports::Reported;
 
-use part::{BLOCK, Range, check, link};
-use reports::Gathering;
-use whole::Whole;
+use combine::LogSummary;
+use reports::ReportVerifier;
+use segment::{BLOCK, Range, check, link};
 
 /// Maximum number of concurrent segments.
 const AT_ONCE: usize = 8;
@@ -95,7 +95,7 @@ pub async fn verify(
     verify_in(
         source,
         from_exclusive,
-        Parts { at_once: cores.min(AT_ONCE), ..Parts::default() },
+        VerifyOptions { at_once: cores.min(AT_ONCE), ..VerifyOptions::default() },
         progress,
     )
     .await
@@ -103,7 +103,7 @@ pub async fn verify(
 
 /// Division of the work.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts {
+pub struct VerifyOptions {
     /// Number of concurrent segments.
     pub at_once: usize,
     /// Number of blocks of 256 events in a segment.
@@ -112,9 +112,9 @@ pub struct Parts {
     pub reports: bool,
 }
 
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts { at_once: 1, blocks: 16, reports: true }
+impl Default for VerifyOptions {
+    fn default() -> VerifyOptions {
+        VerifyOptions { at_once: 1, blocks: 16, reports: true }
     }
 }
 
@@ -125,7 +125,7 @@ impl Default for Parts {
 pub async fn verify_in(
     source: impl Into<Source>,
     from_exclusive: u64,
-    parts: Parts,
+    parts: VerifyOptions,
     mut progress: impl FnMut(u64),
 ) -> Result<Verified, VerifyError> {
     let source = source.into();
@@ -148,7 +148,7 @@ pub async fn verify_in(
         after => link(&mut connection, &source, after).await?,
     };
     drop(connection);
-    let mut whole = Whole {
+    let mut whole = LogSummary {
         position: from_exclusive,
         chain: before,
         edge: Edge::of(start, hashes).ok_or(LogError::NoLog)?,
@@ -168,7 +168,7 @@ pub async fn verify_in(
     });
     // Results are processed in order, so that the first difference is reported.
     let mut checks = stream::iter(checks).buffered(parts.at_once.max(1));
-    let mut gathering = Gathering::new(from_exclusive == 0);
+    let mut gathering = ReportVerifier::new(from_exclusive == 0);
     while let Some(part) = checks.next().await {
         let (to, mut part) = part?;
         gathering.take(std::mem::take(&mut part.facts)).await?;
@@ -207,7 +207,7 @@ fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
 /// Returns the segments. Each begins at a block, except the first, which begins at the requested
 /// position.
 fn ranges(
-    Parts { blocks, reports, .. }: Parts,
+    VerifyOptions { blocks, reports, .. }: VerifyOptions,
     block: u64,
     after: u64,
     end: u64,

@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use sqlx::{Postgres, Row, Transaction};
 
 use crate::{
+    as_of_table::{self, AsOfTable},
     catalogue::view,
-    fact::streams,
-    fold::{Folding, View},
-    kept::{self, Kept},
+    event::streams,
+    fold::{DynProjection, RowWriter},
     rebuild::{RebuildError, head, page},
     swap,
 };
@@ -23,13 +23,13 @@ const PAGE: u32 = 1_000;
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
 /// An as-of query of a projection.
-pub struct Past {
+pub struct AsOfQuery {
     tx: Transaction<'static, Postgres>,
     source: Source,
-    view: Box<dyn View>,
-    folding: Box<dyn Folding>,
+    view: Box<dyn DynProjection>,
+    folding: Box<dyn RowWriter>,
     table: String,
-    of: Of,
+    of: AsOfScope,
     /// Last position that the rows will include.
     position: u64,
     /// Key of the last row that was returned.
@@ -39,7 +39,7 @@ pub struct Past {
 }
 
 /// Rows that the query builds.
-enum Of {
+enum AsOfScope {
     /// Every row. The events up to this position are applied.
     All { at: u64 },
     /// One row. The events of its stream up to this sequence are applied.
@@ -48,7 +48,7 @@ enum Of {
 
 /// Progress of an as-of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Folded {
+pub struct AsOfProgress {
     /// Number of events processed, including those of other aggregates.
     pub events: u64,
     /// Number of events to process.
@@ -57,13 +57,13 @@ pub struct Folded {
 
 /// A row as of the position of the query.
 #[derive(Debug)]
-pub struct PastRow {
+pub struct AsOfRow {
     pub key: String,
     /// The row as JSON.
     pub data: Box<RawValue>,
 }
 
-impl Past {
+impl AsOfQuery {
     /// Begins an as-of query of a projection, for all its rows or for one key.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl Past {
         name: &str,
         position: u64,
         key: Option<String>,
-    ) -> Result<Past, RebuildError> {
+    ) -> Result<AsOfQuery, RebuildError> {
         let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = source.pool.begin().await?;
@@ -88,11 +88,11 @@ impl Past {
         );
         sqlx::Executor::execute(&mut *tx, &*sql).await?;
         let of = match key {
-            Some(key) => Of::Key { key, kind: 0, sequence: 0 },
-            None => Of::All { at: 0 },
+            Some(key) => AsOfScope::Key { key, kind: 0, sequence: 0 },
+            None => AsOfScope::All { at: 0 },
         };
         let folding = view.folding();
-        Ok(Past { tx, source, view, folding, table, of, position, given: None, fence: 0 })
+        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence: 0 })
     }
 
     /// Begins to write all rows of a projection as of a position to a permanent table.
@@ -100,30 +100,30 @@ impl Past {
         source: impl Into<Source>,
         name: &str,
         position: u64,
-    ) -> Result<Past, RebuildError> {
+    ) -> Result<AsOfQuery, RebuildError> {
         let source = source.into();
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
         let mut tx = source.pool.begin().await?;
         let fence = sqlx::query_scalar(FENCE).fetch_one(&mut *tx).await?;
         let position = position.min(head(&mut tx).await?);
-        let (live, table) = (view.table(), kept::table(&view.table(), position));
+        let (live, table) = (view.table(), as_of_table::table(&view.table(), position));
         let sql = format!(
             "create table {table} (like {live} including all excluding indexes, primary key (key))"
         );
         let made = sqlx::Executor::execute(&mut *tx, &*sql).await;
-        made.map_err(|error| match kept::is_there(&error) {
-            true => RebuildError::AlreadyKept { table: table.clone() },
+        made.map_err(|error| match as_of_table::is_there(&error) {
+            true => RebuildError::TableExists { table: table.clone() },
             false => error.into(),
         })?;
         // The roles that may read the projection may also read its earlier rows.
         swap::grant(&mut tx, &live, &table).await?;
         let folding = view.folding();
-        let of = Of::All { at: 0 };
-        Ok(Past { tx, source, view, folding, table, of, position, given: None, fence })
+        let of = AsOfScope::All { at: 0 };
+        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence })
     }
 
     /// Commits the table.
-    pub(crate) async fn commit(mut self) -> Result<Kept, RebuildError> {
+    pub(crate) async fn commit(mut self) -> Result<AsOfTable, RebuildError> {
         let count = format!("select count(*) from {}", self.table);
         let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;
         // An erasure that begins after this lock finds the table. If an erasure began earlier, the
@@ -136,7 +136,7 @@ impl Past {
         }
         self.tx.commit().await?;
         let rows = rows.max(0).cast_unsigned();
-        Ok(Kept { table: self.table, position: self.position, rows })
+        Ok(AsOfTable { table: self.table, position: self.position, rows })
     }
 
     /// Last position that the rows include.
@@ -148,15 +148,15 @@ impl Past {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn fold(&mut self) -> Result<Option<Folded>, LogError> {
-        let Past { tx, source, view, folding, table, of, position, .. } = self;
+    pub async fn fold(&mut self) -> Result<Option<AsOfProgress>, LogError> {
+        let AsOfQuery { tx, source, view, folding, table, of, position, .. } = self;
         match of {
-            Of::All { at } if *at < *position => {
+            AsOfScope::All { at } if *at < *position => {
                 *at = page(tx, source, (*at, *position), &**view, (&mut **folding, table)).await?;
-                Ok(Some(Folded { events: *at, total: *position }))
+                Ok(Some(AsOfProgress { events: *at, total: *position }))
             }
-            Of::All { .. } => Ok(None),
-            Of::Key { key, kind, sequence } => {
+            AsOfScope::All { .. } => Ok(None),
+            AsOfScope::Key { key, kind, sequence } => {
                 let Some(aggregate) = view.aggregates().get(*kind) else { return Ok(None) };
                 let stream = (*aggregate, of_stream(key));
                 let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
@@ -171,7 +171,7 @@ impl Past {
                     folding.project(tx, table, &events).await?;
                 }
                 let events = found.last.map_or(*position, |(_, position)| position);
-                Ok(Some(Folded { events, total: *position }))
+                Ok(Some(AsOfProgress { events, total: *position }))
             }
         }
     }
@@ -181,10 +181,10 @@ impl Past {
     ///
     /// # Errors
     /// [`LogError`].
-    pub async fn rows(&mut self, limit: u32) -> Result<Vec<PastRow>, LogError> {
+    pub async fn rows(&mut self, limit: u32) -> Result<Vec<AsOfRow>, LogError> {
         let key = match &self.of {
-            Of::All { .. } => None,
-            Of::Key { key, .. } => Some(key),
+            AsOfScope::All { .. } => None,
+            AsOfScope::Key { key, .. } => Some(key),
         };
         let sql = format!(
             "select key, data::text from {} where ($1::text is null or key = $1) \
@@ -200,9 +200,9 @@ impl Past {
         let row = |row: &sqlx::postgres::PgRow| {
             let data = RawValue::from_string(row.try_get(1)?);
             let data = data.map_err(|error| sqlx::Error::Decode(error.into()))?;
-            Ok(PastRow { key: row.try_get(0)?, data })
+            Ok(AsOfRow { key: row.try_get(0)?, data })
         };
-        let rows: Vec<PastRow> = rows.iter().map(row).collect::<Result<_, sqlx::Error>>()?;
+        let rows: Vec<AsOfRow> = rows.iter().map(row).collect::<Result<_, sqlx::Error>>()?;
         self.given = rows.last().map(|row| row.key.clone()).or(self.given.take());
         Ok(rows)
     }

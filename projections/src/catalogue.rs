@@ -1,14 +1,14 @@
 //! The list of all projections, with their positions.
 use std::{marker::PhantomData, sync::Arc};
 
-use event_log::{SyncView, consumer};
+use event_log::{InlineProjection, consumer};
 use futures::future::BoxFuture;
 use sqlx::{PgConnection, Row};
 
 use crate::{
     Class,
-    fold::{Of, View},
-    ride::Riding,
+    fold::{DynProjection, Erased},
+    inline::InlineProjector,
     views::{
         apps::Apps, builds::Builds, components::Components, config_versions::ConfigVersions,
         enrolments::Enrolments, installs::Installs, job_queue::JobQueue, jobs::Jobs,
@@ -38,13 +38,13 @@ pub struct Status {
 }
 
 /// Inline projections, an option for opening the log.
-pub fn sync_views() -> Vec<Arc<dyn SyncView>> {
+pub fn inline_projections() -> Vec<Arc<dyn InlineProjection>> {
     vec![
-        Riding::<JobQueue>::boarded(),
-        Riding::<Timers>::boarded(),
-        Riding::<Principals>::boarded(),
-        Riding::<Tokens>::boarded(),
-        Riding::<Enrolments>::boarded(),
+        InlineProjector::<JobQueue>::new(),
+        InlineProjector::<Timers>::new(),
+        InlineProjector::<Principals>::new(),
+        InlineProjector::<Tokens>::new(),
+        InlineProjector::<Enrolments>::new(),
     ]
 }
 
@@ -74,25 +74,25 @@ async fn statuses(connection: &mut PgConnection) -> Result<Vec<Status>, sqlx::Er
     Ok(all)
 }
 
-pub(crate) fn views() -> Vec<Box<dyn View>> {
+pub(crate) fn views() -> Vec<Box<dyn DynProjection>> {
     vec![
-        Box::new(Of::<JobQueue>(PhantomData)),
-        Box::new(Of::<Timers>(PhantomData)),
-        Box::new(Of::<Principals>(PhantomData)),
-        Box::new(Of::<Tokens>(PhantomData)),
-        Box::new(Of::<Enrolments>(PhantomData)),
-        Box::new(Of::<Apps>(PhantomData)),
-        Box::new(Of::<ConfigVersions>(PhantomData)),
-        Box::new(Of::<Components>(PhantomData)),
-        Box::new(Of::<Builds>(PhantomData)),
-        Box::new(Of::<Installs>(PhantomData)),
-        Box::new(Of::<Runs>(PhantomData)),
-        Box::new(Of::<Jobs>(PhantomData)),
-        Box::new(Of::<Runners>(PhantomData)),
+        Box::new(Erased::<JobQueue>(PhantomData)),
+        Box::new(Erased::<Timers>(PhantomData)),
+        Box::new(Erased::<Principals>(PhantomData)),
+        Box::new(Erased::<Tokens>(PhantomData)),
+        Box::new(Erased::<Enrolments>(PhantomData)),
+        Box::new(Erased::<Apps>(PhantomData)),
+        Box::new(Erased::<ConfigVersions>(PhantomData)),
+        Box::new(Erased::<Components>(PhantomData)),
+        Box::new(Erased::<Builds>(PhantomData)),
+        Box::new(Erased::<Installs>(PhantomData)),
+        Box::new(Erased::<Runs>(PhantomData)),
+        Box::new(Erased::<Jobs>(PhantomData)),
+        Box::new(Erased::<Runners>(PhantomData)),
     ]
 }
 
-pub(crate) fn view(name: &str) -> Option<Box<dyn View>> {
+pub(crate) fn view(name: &str) -> Option<Box<dyn DynProjection>> {
     views().into_iter().find(|view| view.name() == name)
 }
 

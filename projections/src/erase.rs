@@ -4,9 +4,9 @@ use event_log::Source;
 use sqlx::{PgConnection, PgPool};
 
 use crate::{
+    as_of_table,
     catalogue::{PREVIOUS, SHADOW, views},
-    kept,
-    rebuild::{RebuildError, rebuild_all, remake},
+    rebuild::{RebuildError, rebuild_all, rebuild_streams},
     swap::is_locked,
 };
 
@@ -40,7 +40,7 @@ pub async fn erase_streams(
     for view in views() {
         let known = view.aggregates();
         if streams.iter().any(|(kind, _)| known.iter().any(|known| known == kind)) {
-            remake(&source, view, streams).await?;
+            rebuild_streams(&source, view, streams).await?;
         }
     }
     no_earlier_rows(&source.pool).await
@@ -61,8 +61,8 @@ async fn no_earlier_rows(pool: &PgPool) -> Result<(), RebuildError> {
     for view in views() {
         let (name, live) = (view.name(), view.table());
         let mut tx = pool.begin().await?;
-        for position in kept::positions(&mut tx, name).await? {
-            dropped(&mut tx, name, &kept::table(&live, position)).await?;
+        for position in as_of_table::positions(&mut tx, name).await? {
+            dropped(&mut tx, name, &as_of_table::table(&live, position)).await?;
         }
         dropped(&mut tx, name, &format!("{live}_previous")).await?;
         sqlx::query("delete from log_consumer where name = $1 and shard = $2")

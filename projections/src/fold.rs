@@ -6,41 +6,41 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 
 use crate::{
-    Class, Projection, Recorded,
+    Class, Projection, RecordedEvent,
     table::{Rows, load, write},
 };
 
 /// Maximum number of rows that are cached between pages.
-const KEPT: usize = 10_000;
+const MAX_CACHED_ROWS: usize = 10_000;
 
 /// A [`Projection`] without its row type, usable as a trait object.
-pub(crate) trait View: Send + Sync {
+pub(crate) trait DynProjection: Send + Sync {
     fn name(&self) -> &'static str;
     fn version(&self) -> i32;
     fn class(&self) -> Class;
     fn table(&self) -> String;
     fn aggregates(&self) -> &'static [&'static str];
     fn columns(&self) -> Vec<&'static str>;
-    fn folding(&self) -> Box<dyn Folding>;
+    fn folding(&self) -> Box<dyn RowWriter>;
 }
 
 /// Writes the rows of a projection and caches the rows that it wrote last.
-pub(crate) trait Folding: Send + Sync {
+pub(crate) trait RowWriter: Send + Sync {
     /// Applies events to the rows of a table. The events follow all events applied before.
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
         table: &'a str,
-        events: &'a [&'a Recorded],
+        events: &'a [&'a RecordedEvent],
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
     /// Clears the cache, because another process may have written or a transaction was rolled back.
     fn forget(&mut self);
 }
 
-pub(crate) struct Of<P>(pub std::marker::PhantomData<P>);
+pub(crate) struct Erased<P>(pub std::marker::PhantomData<P>);
 
-impl<P: Projection> View for Of<P> {
+impl<P: Projection> DynProjection for Erased<P> {
     fn name(&self) -> &'static str {
         P::NAME
     }
@@ -59,24 +59,24 @@ impl<P: Projection> View for Of<P> {
     fn columns(&self) -> Vec<&'static str> {
         P::COLUMNS.iter().map(|(name, _)| *name).collect()
     }
-    fn folding(&self) -> Box<dyn Folding> {
-        Box::new(Known::<P> { rows: HashMap::new() })
+    fn folding(&self) -> Box<dyn RowWriter> {
+        Box::new(RowCache::<P> { rows: HashMap::new() })
     }
 }
 
-struct Known<P: Projection> {
+struct RowCache<P: Projection> {
     rows: HashMap<String, Option<P::Row>>,
 }
 
-impl<P: Projection> Folding for Known<P> {
+impl<P: Projection> RowWriter for RowCache<P> {
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
         table: &'a str,
-        events: &'a [&'a Recorded],
+        events: &'a [&'a RecordedEvent],
     ) -> BoxFuture<'a, Result<(), LogError>> {
         Box::pin(async move {
-            if self.rows.len() > KEPT {
+            if self.rows.len() > MAX_CACHED_ROWS {
                 self.rows.clear();
             }
             let keyed = keyed::<P>(events.iter().copied());
@@ -99,13 +99,13 @@ impl<P: Projection> Folding for Known<P> {
 }
 
 /// The key of a row, with an event that may change it.
-pub(crate) type Keyed<'a> = (String, &'a Recorded);
+pub(crate) type Keyed<'a> = (String, &'a RecordedEvent);
 
 /// Pairs each event with the keys of the rows that it may change.
 pub(crate) fn keyed<'a, P: Projection>(
-    events: impl IntoIterator<Item = &'a Recorded>,
+    events: impl IntoIterator<Item = &'a RecordedEvent>,
 ) -> Vec<Keyed<'a>> {
-    let keys = |event: &'a Recorded| P::keys(event).into_iter().map(move |key| (key, event));
+    let keys = |event: &'a RecordedEvent| P::keys(event).into_iter().map(move |key| (key, event));
     events.into_iter().flat_map(keys).collect()
 }
 

@@ -11,22 +11,25 @@ use domain::{
 };
 use event_log::{EventLog, LogError};
 
-use crate::{Fact, Recorded, fact::streams};
+use crate::{DomainEvent, RecordedEvent, event::streams};
 
+mod builder;
 mod components;
 mod jobs;
+mod model;
 mod references;
-mod story;
 #[cfg(test)]
 mod tests;
-mod told;
+pub use model::{
+    ComponentHistory, EventSummary, History, Intervention, InterventionKind, JobHistory,
+    RunHistory, Version,
+};
 pub use references::references;
-pub use told::{ComponentHistory, Happened, History, JobHistory, RunHistory, Said, Version, Word};
 
 /// Maximum number of events of one kind in one response.
 pub const EVENTS: u32 = 10_000;
 /// Types of job events that are also read before the range: work, runner, result and resolution.
-const OF_JOBS: [&str; 7] = [
+const JOB_CONTEXT_EVENTS: [&str; 7] = [
     "job.queued",
     "job.claimed",
     "job.succeeded",
@@ -51,7 +54,7 @@ pub async fn of_install(
     let mut read = Read { log, from, until: to };
     let own = read.streams("install", &[install.to_string()], &[]).await?;
     let mut runs: Vec<RunId> = before.state.runs.keys().copied().collect();
-    runs.extend(own.iter().filter_map(story::admitted));
+    runs.extend(own.iter().filter_map(builder::admitted));
     if let Some(only) = only {
         runs = vec![only];
     }
@@ -62,17 +65,17 @@ pub async fn of_install(
     let (of_runs, cut) = all.whole("run", &ids).await?;
     read.until = cut;
     let jobs: Vec<String> =
-        of_runs.iter().filter_map(story::job).map(|id| id.to_string()).collect();
-    let of_jobs = read.streams("job", &jobs, &OF_JOBS).await?;
+        of_runs.iter().filter_map(builder::job).map(|id| id.to_string()).collect();
+    let of_jobs = read.streams("job", &jobs, &JOB_CONTEXT_EVENTS).await?;
     let mut events = [own, of_runs, of_jobs].concat();
     events.retain(|event| event.position <= read.until);
     events.sort_by_key(|event| event.position);
-    let mut history = story::tell(&before.state, from, &events);
+    let mut history = builder::build_history(&before.state, from, &events);
     if let Some(only) = only {
         history.runs.retain(|told| told.run == only);
-        history.others.clear();
+        history.other_events.clear();
     }
-    Ok(History { until: read.until, ..history })
+    Ok(History { complete_through: read.until, ..history })
 }
 
 /// Returns the history of a run, including its changes to the install.
@@ -87,7 +90,7 @@ pub async fn of_run(
     let state = log.load_as_of::<Run>(&run.to_string(), to).await?;
     match &state.state.request {
         Some(request) => of_install(log, request.install, (from, to), Some(run)).await,
-        None => Ok(History { runs: vec![], others: vec![], until: to }),
+        None => Ok(History { runs: vec![], other_events: vec![], complete_through: to }),
     }
 }
 
@@ -102,14 +105,14 @@ pub async fn of_stream(
 ) -> Result<History, LogError> {
     let mut read = Read { log, from, until: to };
     let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
-    let others = events.iter().map(story::happened).collect();
-    Ok(History { runs: vec![], others, until: read.until })
+    let others = events.iter().map(builder::happened).collect();
+    Ok(History { runs: vec![], other_events: others, complete_through: read.until })
 }
 
 /// Builds the history from all events of an install, its runs and jobs, ordered by position.
-pub fn of_events(events: &[Recorded]) -> History {
+pub fn of_events(events: &[RecordedEvent]) -> History {
     let until = events.last().map_or(0, |event| event.position);
-    History { until, ..story::tell(&Install::default(), 0, events) }
+    History { complete_through: until, ..builder::build_history(&Install::default(), 0, events) }
 }
 
 struct Read<'a> {
@@ -128,7 +131,7 @@ impl Read<'_> {
         aggregate: &str,
         ids: &[String],
         older: &[&str],
-    ) -> Result<Vec<Recorded>, LogError> {
+    ) -> Result<Vec<RecordedEvent>, LogError> {
         let mut connection = self.log.pool().acquire().await?;
         let (range, of) = ((self.from, self.until), (aggregate, ids));
         let found =
@@ -144,26 +147,26 @@ impl Read<'_> {
         mut self,
         aggregate: &str,
         ids: &[String],
-    ) -> Result<(Vec<Recorded>, u64), LogError> {
+    ) -> Result<(Vec<RecordedEvent>, u64), LogError> {
         let events = self.streams(aggregate, ids, &[]).await?;
         Ok((events, self.until))
     }
 }
 
 /// Reason in the event, if it has one.
-fn reason(fact: &Fact) -> Option<String> {
+fn reason(fact: &DomainEvent) -> Option<String> {
     let said = match fact {
-        Fact::Access(_, event) => serde_json::to_value(event),
-        Fact::App(_, event) => serde_json::to_value(event),
-        Fact::Build(_, event) => serde_json::to_value(event),
-        Fact::Component(_, event) => serde_json::to_value(event),
-        Fact::Enrolment(_, event) => serde_json::to_value(event),
-        Fact::Install(_, event) => serde_json::to_value(event),
-        Fact::Job(_, event) => serde_json::to_value(event),
-        Fact::Name(_, event) => serde_json::to_value(event),
-        Fact::Run(_, event) => serde_json::to_value(event),
-        Fact::Runner(_, event) => serde_json::to_value(event),
-        Fact::Subject(_, event) => serde_json::to_value(event),
+        DomainEvent::Access(_, event) => serde_json::to_value(event),
+        DomainEvent::App(_, event) => serde_json::to_value(event),
+        DomainEvent::Build(_, event) => serde_json::to_value(event),
+        DomainEvent::Component(_, event) => serde_json::to_value(event),
+        DomainEvent::Enrolment(_, event) => serde_json::to_value(event),
+        DomainEvent::Install(_, event) => serde_json::to_value(event),
+        DomainEvent::Job(_, event) => serde_json::to_value(event),
+        DomainEvent::Name(_, event) => serde_json::to_value(event),
+        DomainEvent::Run(_, event) => serde_json::to_value(event),
+        DomainEvent::Runner(_, event) => serde_json::to_value(event),
+        DomainEvent::Subject(_, event) => serde_json::to_value(event),
     };
     said.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

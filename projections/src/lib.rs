@@ -17,17 +17,17 @@
 extern crate self as projections;
 
 /// Decoded events.
-pub mod fact;
+pub mod event;
 /// Definition of a projection and its table.
 pub mod projection;
 
 mod fold;
 mod table;
 
+/// Inline projections.
+pub mod inline;
 /// Asynchronous projections.
 pub mod projector;
-/// Inline projections.
-pub mod ride;
 
 /// Rebuilds from the first event, while the server runs.
 pub mod rebuild;
@@ -37,25 +37,25 @@ pub mod verify;
 
 /// As-of queries.
 pub mod as_of;
-/// Differences between two JSON documents.
-pub mod differ;
+/// Permanent tables with rows as of a position.
+pub mod as_of_table;
 /// Erasure of a shredded subject's data.
 pub mod erase;
 /// History between two positions, by run.
 pub mod history;
-/// Permanent tables with rows as of a position.
-pub mod kept;
+/// Differences between two JSON documents.
+pub mod json_diff;
 
 /// List of all projections.
 pub mod catalogue;
 /// One projection per file, with its table and queries.
 pub mod views;
 
-pub use as_of::Past;
-pub use catalogue::{Status, list, sync_views};
-pub use fact::{Fact, Raw, Recorded};
+pub use as_of::AsOfQuery;
+pub use catalogue::{Status, inline_projections, list};
+pub use event::{DomainEvent, RawEvent, RecordedEvent};
 pub use projection::{Cell, Class, Projection, Type};
-pub use projector::{Behind, Projections};
+pub use projector::{ProjectionLag, Projections};
 pub use rebuild::{Progress, RebuildError, Rebuilt, rebuild, rebuild_all, rollback};
 pub use table::many;
 pub use verify::{Difference, EarlierRows, Verified, copies, verify, verify_copy};

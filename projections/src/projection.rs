@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use domain::decider::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::Recorded;
+use crate::RecordedEvent;
 
 /// A projection.
 ///
@@ -28,10 +28,10 @@ pub trait Projection: Sized + Send + Sync + 'static {
 
     /// Keys of the rows that an event may change. A key is the id of the event's stream, optionally
     /// followed by `/` and more. So a rebuild of one row needs that stream only.
-    fn keys(event: &Recorded) -> Vec<String>;
+    fn keys(event: &RecordedEvent) -> Vec<String>;
 
     /// Returns the row after the event, or `None` to delete it.
-    fn apply(key: &str, row: Option<Self::Row>, event: &Recorded) -> Option<Self::Row>;
+    fn apply(key: &str, row: Option<Self::Row>, event: &RecordedEvent) -> Option<Self::Row>;
 
     /// Values of the columns, copied from the row for queries.
     fn cells(row: &Self::Row) -> Vec<Cell>;

@@ -21,10 +21,10 @@ use tokio::sync::{Notify, watch};
 use tracing::{error, info, warn};
 
 use crate::{
-    Class, Recorded,
+    Class, RecordedEvent,
     catalogue::{LIVE, views},
-    fact,
-    fold::{Folding, View},
+    event,
+    fold::{DynProjection, RowWriter},
     rebuild,
 };
 
@@ -37,10 +37,10 @@ const PANICS_MOST: usize = 5;
 const PANICS_WITHIN: Duration = Duration::from_secs(300);
 /// Timeout of a page. The operating system may take a quarter of an hour to report a lost network
 /// connection.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout after which the database ends an idle transaction. Such a transaction locks the
 /// positions, and all other servers wait for them.
-const SILENCE: &str = "set local idle_in_transaction_session_timeout = '5s'";
+const IDLE_TIMEOUT: &str = "set local idle_in_transaction_session_timeout = '5s'";
 /// Time in which commits collect for one page. Otherwise each commit would have its own page,
 /// written while its callers receive their responses and continue. A caller that waits for a
 /// position ends this wait.
@@ -51,7 +51,7 @@ const LOOK: Duration = Duration::from_secs(5);
 /// The projections did not reach a position in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("projections are at position {at}, not yet at {wanted}; try again")]
-pub struct Behind {
+pub struct ProjectionLag {
     /// Position that they have reached.
     pub at: u64,
     /// Position that the caller requires.
@@ -72,7 +72,7 @@ impl Projections {
     /// # Errors
     /// [`rebuild::RebuildError`].
     pub async fn start(log: &EventLog) -> Result<Projections, rebuild::RebuildError> {
-        ready(log).await?;
+        prepare(log).await?;
         let (sender, reached) = watch::channel(0);
         let hurry = Arc::new(Notify::new());
         let following = views().into_iter().filter(|view| view.class() == Class::Asynchronous);
@@ -114,7 +114,7 @@ impl Projections {
     ///
     /// # Errors
     /// [`Behind`] after the timeout.
-    pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), Behind> {
+    pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {
             self.hurry.notify_one();
@@ -122,7 +122,7 @@ impl Projections {
         let there = tokio::time::timeout(timeout, reached.wait_for(|at| *at >= position)).await;
         match there {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Behind { at: self.position(), wanted: position }),
+            Ok(Err(_)) | Err(_) => Err(ProjectionLag { at: self.position(), wanted: position }),
         }
     }
 }
@@ -132,7 +132,7 @@ impl Projections {
 ///
 /// # Errors
 /// [`rebuild::RebuildError`].
-pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildError> {
+pub async fn prepare(source: impl Into<Source>) -> Result<(), rebuild::RebuildError> {
     let source = source.into();
     let pool = &source.pool;
     let mut again = vec![];
@@ -162,7 +162,7 @@ pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildErro
             info!(projection = name, version, "Building new projection of an existing log");
             again.push(name);
         } else {
-            rebuild::found(pool, name, version).await?;
+            rebuild::register(pool, name, version).await?;
         }
     }
     rebuild::rebuild_all(&source, &again, 1, |_| {}).await?;
@@ -172,14 +172,14 @@ pub async fn ready(source: impl Into<Source>) -> Result<(), rebuild::RebuildErro
 #[cfg(feature = "planted")]
 #[allow(clippy::panic, reason = "this is the injected fault")]
 fn injected_fault() {
-    if event_log::planted::has(event_log::planted::Bug::PanicInProjector) {
+    if event_log::fault_injection::has(event_log::fault_injection::Bug::PanicInProjector) {
         panic!("injected fault");
     }
 }
 
 struct Projector {
     source: Source,
-    views: Vec<(Box<dyn Folding>, Box<dyn View>)>,
+    views: Vec<(Box<dyn RowWriter>, Box<dyn DynProjection>)>,
     /// Consumer rows as this server last wrote them.
     known: HashMap<&'static str, At>,
     reached: watch::Sender<u64>,
@@ -223,7 +223,7 @@ impl Projector {
             injected_fault();
             positions.borrow_and_update();
             let late = |_| Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()).into());
-            match tokio::time::timeout(PATIENCE, self.page()).await.unwrap_or_else(late) {
+            match tokio::time::timeout(PAGE_TIMEOUT, self.page()).await.unwrap_or_else(late) {
                 Ok(true) => continue,
                 Ok(false) => {}
                 Err(error) => {
@@ -246,7 +246,7 @@ impl Projector {
     /// Applies one page. Returns true if there are more events.
     async fn page(&mut self) -> Result<bool, LogError> {
         let mut tx = self.source.pool.begin().await?;
-        sqlx::Executor::execute(&mut *tx, SILENCE).await?;
+        sqlx::Executor::execute(&mut *tx, IDLE_TIMEOUT).await?;
         let at = self.locked(&mut tx).await?;
         // Servers of other versions update every projection, so this server has nothing to do.
         let Some(from) = at.values().map(|at| at.position).min() else {
@@ -262,24 +262,27 @@ impl Projector {
         }
         let mut all: Vec<&str> = vec![];
         self.views.iter().for_each(|(_, view)| all.extend(view.aggregates()));
-        let events = fact::page(&mut tx, &self.source, (from, to), &all).await?;
+        let events = event::page(&mut tx, &self.source, (from, to), &all).await?;
         for (folding, view) in &mut self.views {
             // Another version of the program rebuilt this projection and updates it now.
             let Some(&after) = at.get(view.name()) else { continue };
             if self.known.get(view.name()) != Some(&after) {
                 folding.forget();
             }
-            let wanted = |event: &&Recorded| {
+            let wanted = |event: &&RecordedEvent| {
                 event.position > after.position && view.aggregates().contains(&event.aggregate())
             };
-            let ours: Vec<&Recorded> = events.iter().filter(wanted).collect();
+            let ours: Vec<&RecordedEvent> = events.iter().filter(wanted).collect();
             if !ours.is_empty() {
                 folding.project(&mut tx, &view.table(), &ours).await?;
             }
         }
         let names: Vec<&str> = at.keys().copied().collect();
         #[cfg(feature = "planted")]
-        let to = to + u64::from(event_log::planted::has(event_log::planted::Bug::ConsumerOffByOne));
+        let to = to
+            + u64::from(event_log::fault_injection::has(
+                event_log::fault_injection::Bug::ConsumerOffByOne,
+            ));
         sqlx::query(
             "update log_consumer set position = $1 where name = any($2) and shard = $3 \
              and position < $1",
@@ -314,7 +317,7 @@ impl Projector {
         let mut at = HashMap::new();
         for row in rows {
             let (name, version): (String, i32) = (row.try_get("name")?, row.try_get("version")?);
-            let ours = |view: &dyn View| view.name() == name && view.version() == version;
+            let ours = |view: &dyn DynProjection| view.name() == name && view.version() == version;
             if let Some((_, view)) = self.views.iter().find(|(_, view)| ours(&**view)) {
                 let position = u64::try_from(row.try_get::<i64, _>("position")?).unwrap_or(0);
                 let owner_epoch = row.try_get("owner_epoch")?;

@@ -15,17 +15,17 @@ use sqlx::{PgConnection, PgPool, Row};
 use crate::{
     Class,
     catalogue::{LIVE, view},
-    fold::{Folding, View},
+    fold::{DynProjection, RowWriter},
     swap::swap,
 };
 
 mod indexes;
-mod making;
 mod scan;
+mod shadow;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use making::{Making, Taken};
+pub(crate) use shadow::{AppliedPage, ShadowBuild};
 
 /// Maximum number of events in a page.
 pub(crate) const PAGE: u64 = 5_000;
@@ -54,13 +54,13 @@ pub enum RebuildError {
     Busy(&'static str),
     /// The table exists already.
     #[error("cannot create {table}: it exists already; drop it first, or read it")]
-    AlreadyKept {
+    TableExists {
         /// Name of the table.
         table: String,
     },
     /// There are no previous rows to restore.
     #[error("cannot roll back {0}: it has no previous rows; only a rebuild leaves previous rows")]
-    NothingKept(&'static str),
+    NoPreviousRows(&'static str),
     /// Another version of the program wrote the previous rows, and only that version can continue
     /// them.
     #[error(
@@ -154,10 +154,10 @@ pub fn rebuild_all<'a>(
     let source = source.into();
     Box::pin(async move {
         let pool = &source.pool;
-        let mut by_workers: BTreeMap<u32, Vec<Making>> = BTreeMap::new();
+        let mut by_workers: BTreeMap<u32, Vec<ShadowBuild>> = BTreeMap::new();
         for name in names {
             let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
-            let mut making = Making::of(view, &source);
+            let mut making = ShadowBuild::of(view, &source);
             making.begin(pool, parallel.clamp(1, WORKERS)).await?;
             by_workers.entry(making.workers).or_default().push(making);
         }
@@ -187,7 +187,7 @@ pub fn rollback<'a>(
     Box::pin(async move {
         let pool = &source.pool;
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut making = Making::of(view, &source);
+        let mut making = ShadowBuild::of(view, &source);
         making.take_up_previous(pool).await?;
         scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
         finish(pool, &mut making, &mut progress).await
@@ -195,14 +195,14 @@ pub fn rollback<'a>(
 }
 
 /// Rebuilds the rows of some streams (kind and id), without the rest of the log.
-pub(crate) fn remake<'a>(
+pub(crate) fn rebuild_streams<'a>(
     source: &'a Source,
-    view: Box<dyn View>,
+    view: Box<dyn DynProjection>,
     streams: &'a [(String, String)],
 ) -> BoxFuture<'a, Result<(), RebuildError>> {
     Box::pin(async move {
         let pool = &source.pool;
-        let mut making = Making::of(view, source);
+        let mut making = ShadowBuild::of(view, source);
         making.take_up_live(pool, streams).await?;
         let workers = making.workers;
         scan::scan(pool, std::slice::from_ref(&making), workers, &mut |_: Progress| {}).await?;
@@ -212,7 +212,7 @@ pub(crate) fn remake<'a>(
 
 async fn finish(
     pool: &PgPool,
-    making: &mut Making,
+    making: &mut ShadowBuild,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Rebuilt, RebuildError> {
     progress(Progress::Swapping);
@@ -230,12 +230,12 @@ pub(crate) async fn page(
     connection: &mut PgConnection,
     source: &Source,
     (before, last): (u64, u64),
-    view: &dyn View,
-    (folding, table): (&mut dyn Folding, &str),
+    view: &dyn DynProjection,
+    (folding, table): (&mut dyn RowWriter, &str),
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
     let events =
-        crate::fact::page(&mut *connection, source, (before, at), view.aggregates()).await?;
+        crate::event::page(&mut *connection, source, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
         folding.project(connection, table, &events).await?;
@@ -252,7 +252,7 @@ pub(crate) async fn head(connection: &mut PgConnection) -> Result<u64, sqlx::Err
 /// Last position that the live rows of a projection include.
 pub(crate) async fn live_position(
     connection: &mut PgConnection,
-    view: &dyn View,
+    view: &dyn DynProjection,
 ) -> Result<u64, sqlx::Error> {
     match view.class() {
         Class::Synchronous => head(connection).await,
@@ -264,7 +264,7 @@ pub(crate) async fn live_position(
 }
 
 /// Creates the consumer row of a projection that has no rows yet and starts from the first event.
-pub(crate) async fn found(pool: &PgPool, name: &str, version: i32) -> Result<(), sqlx::Error> {
+pub(crate) async fn register(pool: &PgPool, name: &str, version: i32) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into log_consumer (name, version, shard, position, owner_epoch) \
          values ($1, $2, $3, 0, 0) on conflict do nothing",

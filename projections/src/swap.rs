@@ -11,7 +11,7 @@ use sqlx::{PgConnection, PgPool, Row};
 use crate::{
     Class,
     catalogue::{LIVE, PREVIOUS, SHADOW},
-    rebuild::{Making, RebuildError, Taken, live_position},
+    rebuild::{AppliedPage, RebuildError, ShadowBuild, live_position},
 };
 
 /// Maximum time in milliseconds that one attempt stops appends.
@@ -25,7 +25,7 @@ const TRIES: u32 = 200;
 const NEAR: u64 = 200;
 
 /// Makes the shadow table live. Returns the position that it includes.
-pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, RebuildError> {
+pub(crate) async fn swap(pool: &PgPool, making: &mut ShadowBuild) -> Result<u64, RebuildError> {
     for _ in 0..TRIES {
         catch_up(pool, making).await?;
         let mut tx = pool.begin().await?;
@@ -53,10 +53,10 @@ pub(crate) async fn swap(pool: &PgPool, making: &mut Making) -> Result<u64, Rebu
     Err(RebuildError::Busy(making.view.name()))
 }
 
-async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
+async fn catch_up(pool: &PgPool, making: &mut ShadowBuild) -> Result<(), LogError> {
     loop {
         let mut tx = pool.begin().await?;
-        let Some(Taken { before, at }) = making.page(&mut tx).await? else { return Ok(()) };
+        let Some(AppliedPage { before, at }) = making.page(&mut tx).await? else { return Ok(()) };
         tx.commit().await?;
         if at.saturating_sub(before) < NEAR {
             return Ok(());
@@ -64,9 +64,12 @@ async fn catch_up(pool: &PgPool, making: &mut Making) -> Result<(), LogError> {
     }
 }
 
-async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Option<u64>, LogError> {
+async fn once(
+    connection: &mut PgConnection,
+    making: &mut ShadowBuild,
+) -> Result<Option<u64>, LogError> {
     #[cfg(feature = "planted")]
-    if event_log::planted::has(event_log::planted::Bug::HeadBeforeTables) {
+    if event_log::fault_injection::has(event_log::fault_injection::Bug::HeadBeforeTables) {
         sqlx::Executor::execute(&mut *connection, "select 1 from log_head for update").await?;
     }
     let lock = format!(
@@ -98,7 +101,7 @@ async fn once(connection: &mut PgConnection, making: &mut Making) -> Result<Opti
 /// position reached.
 async fn come_up(
     connection: &mut PgConnection,
-    making: &mut Making,
+    making: &mut ShadowBuild,
 ) -> Result<Option<u64>, LogError> {
     match making.view.class() {
         // The rows must match the head, which is locked, so no event can follow.
@@ -108,7 +111,7 @@ async fn come_up(
             loop {
                 match making.page(connection).await? {
                     None => return Ok(None),
-                    Some(Taken { before, at }) if at == before => return Ok(Some(at)),
+                    Some(AppliedPage { before, at }) if at == before => return Ok(Some(at)),
                     Some(_) => {}
                 }
             }
@@ -125,7 +128,7 @@ async fn come_up(
             loop {
                 match making.page(connection).await? {
                     None => return Ok(None),
-                    Some(Taken { at, .. }) if at >= live => return Ok(Some(at)),
+                    Some(AppliedPage { at, .. }) if at >= live => return Ok(Some(at)),
                     Some(_) => {}
                 }
             }
@@ -138,7 +141,7 @@ async fn come_up(
 /// rows that the projector cached are those of the old table.
 async fn arrive(
     connection: &mut PgConnection,
-    making: &Making,
+    making: &ShadowBuild,
     position: u64,
 ) -> Result<(), sqlx::Error> {
     let view = &*making.view;

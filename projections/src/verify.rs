@@ -1,15 +1,15 @@
 //! Verifies the rows of a projection: applies the log to a temporary table in one database
 //! snapshot, and compares the two tables.
-use event_log::{Source, archive::hold};
+use event_log::{Source, archive::block_discard};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use sqlx::{PgConnection, Row};
 
 use crate::{
+    as_of_table,
     catalogue::{PREVIOUS, view},
-    differ::{FieldChange, differences},
-    fold::View,
-    kept,
+    fold::DynProjection,
+    json_diff::{FieldChange, differences},
     rebuild::{Progress, RebuildError, head, live_position, page},
 };
 
@@ -38,7 +38,7 @@ pub enum Difference {
     Extra { key: String },
     /// The row has other values.
     #[error("{key}: {what}")]
-    Other {
+    Changed {
         key: String,
         /// Values that differ, with those according to the log.
         what: String,
@@ -51,7 +51,7 @@ impl Difference {
         match self {
             Difference::Missing { key }
             | Difference::Extra { key }
-            | Difference::Other { key, .. } => key,
+            | Difference::Changed { key, .. } => key,
         }
     }
 }
@@ -89,9 +89,9 @@ pub async fn copies(
 ) -> Result<Vec<EarlierRows>, sqlx::Error> {
     let Some(view) = view(name) else { return Ok(vec![]) };
     let live = view.table();
-    let positions = kept::positions(&mut *connection, name).await?.into_iter();
+    let positions = as_of_table::positions(&mut *connection, name).await?.into_iter();
     let mut copies: Vec<EarlierRows> = positions
-        .map(|position| EarlierRows { table: kept::table(&live, position), position })
+        .map(|position| EarlierRows { table: as_of_table::table(&live, position), position })
         .collect();
     let table = format!("{live}_previous");
     let previous = "select position from log_consumer where name = $1 and version = $2 and shard = $3 \
@@ -133,7 +133,7 @@ fn compared<'a>(
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
         // Taken before the snapshot, so that no archived rows that the snapshot includes are
         // deleted meanwhile.
-        hold(&mut tx).await?;
+        block_discard(&mut tx).await?;
         let (there, table) = match copy {
             Some(copy) => (copy.position, copy.table.clone()),
             None => (live_position(&mut tx, &*view).await?, view.table()),
@@ -159,7 +159,7 @@ fn compared<'a>(
             let what = format!(
                 "the projection is at position {there}, but the log ends at {head}: it would skip the next events; rebuild it"
             );
-            differences.insert(0, Difference::Other { key: "position".into(), what });
+            differences.insert(0, Difference::Changed { key: "position".into(), what });
         }
         tx.rollback().await?;
         Ok(Verified { rows: u64::try_from(rows).unwrap_or(0), position, differences })
@@ -168,7 +168,7 @@ fn compared<'a>(
 
 async fn compare(
     connection: &mut PgConnection,
-    view: &dyn View,
+    view: &dyn DynProjection,
     live: &str,
     again: &str,
 ) -> Result<Vec<Difference>, sqlx::Error> {
@@ -197,7 +197,7 @@ async fn compare(
                 (None, _) => Difference::Missing { key },
                 (Some(_), None) => Difference::Extra { key },
                 (Some(there), Some(said)) => {
-                    Difference::Other { key, what: explained(&there, &said, &columns) }
+                    Difference::Changed { key, what: explained(&there, &said, &columns) }
                 }
             })
         })

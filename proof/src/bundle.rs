@@ -21,18 +21,18 @@ use crate::Hash;
 mod base64;
 mod check;
 mod complete;
-mod fault;
+mod error;
 mod note;
 mod streams;
 mod text;
 
 pub use self::{
     base64::Base64,
-    check::Proven,
+    check::VerifiedBundle,
     complete::Complete,
-    fault::{BundleError, Wrong},
+    error::{BundleError, PositionError},
     streams::StreamProven,
-    text::{Text, spelled},
+    text::{BundleEncoder, check_canonical},
 };
 pub(crate) use self::{
     complete::meets,

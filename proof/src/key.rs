@@ -20,7 +20,7 @@ pub struct VerifierKey {
 
 /// Trusted key, in any of its text forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Believed {
+pub enum TrustedKey {
     /// Verifier key. It is valid for one log only.
     Verifier(VerifierKey),
     /// Public key alone, 64 hexadecimal digits.
@@ -76,43 +76,43 @@ impl FromStr for VerifierKey {
     }
 }
 
-impl Believed {
+impl TrustedKey {
     /// Returns whether this identifies `key`.
     pub fn is(&self, key: &VerifierKey) -> bool {
         match self {
-            Believed::Verifier(believed) => believed == key,
-            Believed::Bare(believed) => *believed == key.key,
-            Believed::Fingerprint(believed) => *believed == sha256(key.key.as_bytes()),
+            TrustedKey::Verifier(believed) => believed == key,
+            TrustedKey::Bare(believed) => *believed == key.key,
+            TrustedKey::Fingerprint(believed) => *believed == sha256(key.key.as_bytes()),
         }
     }
 
     /// Returns the key to verify checkpoints of this log. A fingerprint has no key.
     pub fn key_for(&self, name: &str) -> Option<VerifyingKey> {
         match self {
-            Believed::Verifier(believed) => (believed.name == name).then_some(believed.key),
-            Believed::Bare(believed) => Some(*believed),
-            Believed::Fingerprint(_) => None,
+            TrustedKey::Verifier(believed) => (believed.name == name).then_some(believed.key),
+            TrustedKey::Bare(believed) => Some(*believed),
+            TrustedKey::Fingerprint(_) => None,
         }
     }
 }
 
-impl FromStr for Believed {
+impl FromStr for TrustedKey {
     type Err = KeyError;
 
-    fn from_str(text: &str) -> Result<Believed, KeyError> {
+    fn from_str(text: &str) -> Result<TrustedKey, KeyError> {
         let bytes = |digits: &str| -> Option<Hash> { hex::decode(digits).ok()?.try_into().ok() };
         if text.contains('+') {
-            return text.parse().map(Believed::Verifier);
+            return text.parse().map(TrustedKey::Verifier);
         }
         let no = |why| KeyError { text: text.into(), why };
         if let Some(digits) = text.strip_prefix("sha256:") {
             let hash =
                 bytes(digits).ok_or_else(|| no("a fingerprint must have 64 hexadecimal digits"))?;
-            return Ok(Believed::Fingerprint(hash));
+            return Ok(TrustedKey::Fingerprint(hash));
         }
         let key = bytes(text).and_then(|bytes| public(&bytes));
         let why = "expected a verifier key (<name>+<hash>+<base64>), 64 hexadecimal digits, or sha256:<fingerprint>";
-        key.map(Believed::Bare).ok_or_else(|| no(why))
+        key.map(TrustedKey::Bare).ok_or_else(|| no(why))
     }
 }
 

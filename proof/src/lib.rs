@@ -50,7 +50,7 @@ pub mod journal;
 
 /// Fault injection for tests.
 #[cfg(feature = "planted")]
-pub mod planted;
+pub mod fault_injection;
 
 use sha2::{Digest, Sha256};
 

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Hash,
-    bundle::{self, Base64, BundleError, Wrong},
+    bundle::{self, Base64, BundleError, PositionError},
     chain,
     checkpoint::Checkpoint,
-    key::{Believed, VerifierKey},
+    key::{TrustedKey, VerifierKey},
     leaf::Leaf,
     tree::{Edge, TreeError, verify_consistency},
 };
@@ -57,7 +57,7 @@ pub struct Range {
 
 /// Facts that a range proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proven {
+pub struct VerifiedRange {
     /// First position.
     pub from: u64,
     /// Last position.
@@ -84,7 +84,7 @@ impl Head {
             let other = format!("its format is {:?}, not {FORMAT:?}", head.format);
             return Err(BundleError::Unreadable(other));
         }
-        bundle::spelled(line, &head)?;
+        bundle::check_canonical(line, &head)?;
         Ok(head)
     }
 
@@ -99,7 +99,11 @@ impl Range {
     ///
     /// # Errors
     /// [`BundleError`].
-    pub fn begin(head: Head, keys: &[Believed], kept: Option<&str>) -> Result<Range, BundleError> {
+    pub fn begin(
+        head: Head,
+        keys: &[TrustedKey],
+        kept: Option<&str>,
+    ) -> Result<Range, BundleError> {
         let (checkpoint, signer, other_signatures) =
             bundle::opened(&head.checkpoint, &head.signer, keys)?;
         let (from, to, size) = (head.from, head.to, checkpoint.size);
@@ -113,7 +117,7 @@ impl Range {
         let edge = Edge::of(from - 1, before).ok_or(BundleError::Root { from, to })?;
         let chain = head.chain.0;
         if from == 1 && chain != chain::genesis(&checkpoint.log_id) {
-            return Err(BundleError::at(1, Wrong::Chain));
+            return Err(BundleError::at(1, PositionError::Chain));
         }
         let met = bundle::meets(&edge, kept.as_ref());
         let time = i64::MIN;
@@ -142,17 +146,17 @@ impl Range {
         }
         let wrong = |wrong| BundleError::at(position, wrong);
         if leaf.position != position {
-            return Err(wrong(Wrong::Missing(leaf.position)));
+            return Err(wrong(PositionError::Missing(leaf.position)));
         }
         if leaf.hash() != *hash {
-            return Err(wrong(Wrong::Leaf));
+            return Err(wrong(PositionError::Leaf));
         }
         self.chain = chain::next(&self.chain, hash);
         if self.chain != *link {
-            return Err(wrong(Wrong::Chain));
+            return Err(wrong(PositionError::Chain));
         }
         if leaf.recorded_at_us < self.time {
-            return Err(wrong(Wrong::Time));
+            return Err(wrong(PositionError::Time));
         }
         self.time = leaf.recorded_at_us;
         self.edge.push(*hash, |_, _| {});
@@ -164,7 +168,7 @@ impl Range {
     ///
     /// # Errors
     /// [`BundleError`].
-    pub fn end(self) -> Result<Proven, BundleError> {
+    pub fn end(self) -> Result<VerifiedRange, BundleError> {
         let (from, to, size) = (self.head.from, self.head.to, self.checkpoint.size);
         let found = self.edge.size() + 1 - from;
         let expected = self.head.count();
@@ -189,6 +193,6 @@ impl Range {
             }
         }
         let Range { checkpoint, signer, other_signatures, kept, .. } = self;
-        Ok(Proven { from, to, checkpoint, signer, other_signatures, kept })
+        Ok(VerifiedRange { from, to, checkpoint, signer, other_signatures, kept })
     }
 }

@@ -12,21 +12,21 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-mod known;
 mod reports;
 mod signature;
+mod state;
 #[cfg(test)]
 mod tests;
 
-pub use reports::{Reports, Tally};
-pub use signature::{Signature, Wrong};
+pub use reports::{ReportCounts, Reports};
+pub use signature::{ReportError, Signature};
 
 /// DSSE payload type of a signed execution statement.
 pub const STATEMENT: &str = "application/vnd.stead.execution.v1+json";
 
 /// Event that concerns runner reports.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fact {
+pub struct ReportEvent {
     /// Id of the runner or job.
     of: String,
     kind: Kind,
@@ -42,8 +42,8 @@ enum Kind {
     Queued(String),
     Claimed(Claimed),
     /// The job is queued again after an execution.
-    Requeued(Over),
-    Lost(Over),
+    Requeued(EndedExecution),
+    Lost(EndedExecution),
     Resolved(Resolved),
     Outputs(Outputs),
     Planned(Box<Planned>),
@@ -71,7 +71,7 @@ struct Claimed {
 
 /// Execution that is over.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-struct Over {
+struct EndedExecution {
     execution: String,
 }
 
@@ -136,14 +136,14 @@ struct LogFinalized {
     complete: bool,
 }
 
-impl Fact {
+impl ReportEvent {
     /// Parses a stored event. Returns `None` if it does not concern reports. Only the outputs can
     /// be encrypted.
     pub fn read(
         (aggregate_type, aggregate_id): (&str, &str),
         event_type: &str,
         payload: &[u8],
-    ) -> Option<Fact> {
+    ) -> Option<ReportEvent> {
         let kind = match (aggregate_type, event_type) {
             ("runner", "runner.enrolled" | "runner.rekeyed") => {
                 Kind::Key(json::<Enrolled>(payload)?.identity_key)
@@ -166,7 +166,7 @@ impl Fact {
             ("job", "job.log_finalized") => Kind::LogFinalized(json(payload)?),
             _ => return None,
         };
-        Some(Fact { of: aggregate_id.to_owned(), kind })
+        Some(ReportEvent { of: aggregate_id.to_owned(), kind })
     }
 }
 

@@ -10,15 +10,15 @@ use domain::ids::{ExecutionId, JobId};
 
 use self::{journal::JournalArgs, state::StateCommand};
 use crate::{
-    ask::{self, Answer},
+    approval::{self, ApprovalDecision},
     budgets::Budgets,
     data::Data,
-    enrol,
-    journal::{Fact, Journal},
+    disable, enrol,
+    journal::{Journal, JournalEvent},
     keys::Keys,
     policy::Choice,
     shim::hide,
-    show, start, switch,
+    show, start,
     witness::Witness,
 };
 
@@ -309,19 +309,19 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             show::said(&format!("{}\n", identity.runner))
         }
         Some(Command::Disable { reason, stop_jobs }) => {
-            switch::disable(&open()?, &reason, stop_jobs)?;
+            disable::disable(&open()?, &reason, stop_jobs)?;
             show::said("Disabled: no job is accepted until `stead-runner enable`\n")
         }
         Some(Command::Enable) => {
-            switch::enable(&open()?)?;
+            disable::enable(&open()?)?;
             show::said("Enabled\n")
         }
         Some(Command::Approvals) => show::approvals(&look()?),
         Some(Command::Approve { execution, reason }) => {
-            answer(&look()?, execution, &Answer { yes: true, reason })
+            answer(&look()?, execution, &ApprovalDecision { yes: true, reason })
         }
         Some(Command::Deny { execution, reason }) => {
-            answer(&look()?, execution, &Answer { yes: false, reason })
+            answer(&look()?, execution, &ApprovalDecision { yes: false, reason })
         }
         Some(Command::Policy { command }) => choose_policy(&look()?, command),
         Some(Command::Status) => show::status(&look()?),
@@ -344,7 +344,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 );
             }
             Witness::of(&data).accept(epoch)?;
-            Journal::open(&data)?.write(Fact::EpochAccepted { epoch })?;
+            Journal::open(&data)?.write(JournalEvent::EpochAccepted { epoch })?;
             show::said(&format!("Accepted epoch {epoch}\n"))
         }
         Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
@@ -371,8 +371,12 @@ fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<
     show::said(&format!("{}\n", show::standing::policy(data)))
 }
 
-fn answer(data: &Data, execution: ExecutionId, word: &Answer) -> anyhow::Result<ExitCode> {
-    if !ask::answer(data, execution, word)? {
+fn answer(
+    data: &Data,
+    execution: ExecutionId,
+    word: &ApprovalDecision,
+) -> anyhow::Result<ExitCode> {
+    if !approval::answer(data, execution, word)? {
         bail!(
             "{execution} does not wait for an approval: `stead-runner approvals` lists the jobs that do"
         );

@@ -39,7 +39,7 @@ use domain::ids::ExecutionId;
 pub use self::{
     examine::{Chain, Examined, Wrong, examine, examine_all, examine_current},
     export::{Exported, export, verify},
-    fact::{Entry, Fact, Stop},
+    fact::{Entry, JournalEvent, Stop},
     frame::Link,
     head::{Heads, open as open_head, sign as sign_head},
     position::Position,
@@ -78,7 +78,7 @@ impl Journal {
         if data::append(&journal.path)?.seek(SeekFrom::End(0))? == 0 {
             let journal_id = ulid::Ulid::new().to_string();
             let genesis = Link::genesis(&journal_id);
-            let first = Entry { at: host::now(), fact: Fact::Opened { journal_id } };
+            let first = Entry { at: host::now(), fact: JournalEvent::Opened { journal_id } };
             journal.append(&frame::seal(&first, &genesis)?.0)?;
             data::sync_parent(&journal.path)?;
         }
@@ -87,7 +87,7 @@ impl Journal {
     }
 
     /// Rotates a long journal file. `carried` selects the entries with which the new file begins.
-    pub fn turn(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<Fact>) -> io::Result<()> {
+    pub fn turn(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<JournalEvent>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < LONG {
             return Ok(());
@@ -97,7 +97,7 @@ impl Journal {
         if !lines.is_empty() {
             self.append(&lines.join(&b'\n'))?;
         }
-        let first = Fact::Opened { journal_id: self.id()? };
+        let first = JournalEvent::Opened { journal_id: self.id()? };
         let (mut text, mut link) = (Vec::new(), last);
         for fact in [first].into_iter().chain(carried(self.read()?)) {
             let (line, next) = frame::seal(&Entry { at: host::now(), fact }, &link)?;
@@ -118,7 +118,7 @@ impl Journal {
     }
 
     /// Writes an entry. When this returns, the entry survives a crash.
-    pub fn write(&self, fact: Fact) -> io::Result<()> {
+    pub fn write(&self, fact: JournalEvent) -> io::Result<()> {
         let written = self.write_next(&Entry { at: host::now(), fact });
         self.broken.store(written.is_err(), Ordering::Relaxed);
         written
@@ -253,7 +253,9 @@ impl Journal {
     pub fn gave_up(&self, wanted: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
-            let Fact::Claimed { execution, claim_id, .. } = &entry.fact else { return None };
+            let JournalEvent::Claimed { execution, claim_id, .. } = &entry.fact else {
+                return None;
+            };
             (*execution == wanted).then_some(claim_id)
         });
         if claim.is_none() && read::files(&self.data)?.len() > 1 {
@@ -261,7 +263,7 @@ impl Journal {
             return Ok(true);
         }
         Ok(entries.iter().any(|entry| {
-            matches!(&entry.fact, Fact::Abandoned { claim_id, .. } if Some(claim_id) == claim)
+            matches!(&entry.fact, JournalEvent::Abandoned { claim_id, .. } if Some(claim_id) == claim)
         }))
     }
 
@@ -273,7 +275,11 @@ impl Journal {
     /// Returns the journal id, which is in the first line.
     pub fn id(&self) -> io::Result<String> {
         let named = self.read()?.into_iter().find_map(|entry| {
-            if let Fact::Opened { journal_id } = entry.fact { Some(journal_id) } else { None }
+            if let JournalEvent::Opened { journal_id } = entry.fact {
+                Some(journal_id)
+            } else {
+                None
+            }
         });
         named.ok_or_else(|| {
             io::Error::other("cannot read the journal id: the first line is missing")

@@ -44,7 +44,7 @@ use crate::{
     client::Client,
     data::{Data, JobDir},
     host::Process,
-    journal::{Fact, Journal},
+    journal::{Journal, JournalEvent},
     plugins::{self, JobContext, PluginError, Registry},
     processes, program,
     state::{self, KnownState},
@@ -66,7 +66,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
-    journal.write(Fact::Spawned { job, execution, process })?;
+    journal.write(JournalEvent::Spawned { job, execution, process })?;
     if journal.gave_up(execution)? {
         // Too late: the agent reported an unknown outcome, and another execution may do the work.
         anyhow::bail!("cannot start {execution}: the agent abandoned it before the shim started");
@@ -92,7 +92,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
             }
             let reason = Some(FailureReason::SpawnFailed);
             let exit = Exit { outcome: Outcome::Failed, code: None, signal: None, reason };
-            journal.write(Fact::Exited { job, execution, exit })?;
+            journal.write(JournalEvent::Exited { job, execution, exit })?;
             return Err(anyhow::Error::new(error).context("cannot create the log"));
         }
     };

@@ -1,5 +1,5 @@
 //! Output of the commands for the customer. They need no server.
-mod approval;
+mod approval_screen;
 pub(crate) mod standing;
 mod story;
 
@@ -9,15 +9,14 @@ use std::{
 };
 
 use domain::ids::JobId;
-use schemas::{harmless::harmless, moment, runner::ExecutionState};
+use schemas::{moment, runner::ExecutionState, sanitize::sanitize};
 
 use crate::{
-    ask,
+    approval,
     cli::Output,
     data::Data,
-    enrol, journal,
+    disable, enrol, journal,
     supervisor::adopt,
-    switch,
     witness::{Kept, Witness},
 };
 
@@ -36,7 +35,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     writeln!(out, "data      {}", data.root().display())?;
     let agent = if data.lock()?.is_none() { "running" } else { "not running" };
     writeln!(out, "agent     {agent}")?;
-    match switch::off(data) {
+    match disable::off(data) {
         Some(off) => {
             writeln!(out, "disabled  since {}: {}", moment::text(&off.at), off.reason)?;
         }
@@ -50,7 +49,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     }
     let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     let waiting: Vec<_> =
-        ask::waiting(data)?.into_iter().map(|question| Some(question.execution)).collect();
+        approval::waiting(data)?.into_iter().map(|question| Some(question.execution)).collect();
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {
         let state = match known.state(data)? {
@@ -93,12 +92,12 @@ pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
 
 /// Prints the jobs that wait for an approval on this host.
 pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
-    let questions = ask::waiting(data)?;
+    let questions = approval::waiting(data)?;
     if questions.is_empty() {
         // Standard output has the approval requests only.
         eprintln!("no job waits for your approval");
     }
-    said(&questions.iter().map(approval::screen).collect::<String>())
+    said(&questions.iter().map(approval_screen::screen).collect::<String>())
 }
 
 /// Prints the newest verified head, and a later rejection on standard error.
@@ -117,8 +116,8 @@ pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
 pub(crate) fn sanitized(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
-            Some(line) => harmless(line) + "\n",
-            None => harmless(line),
+            Some(line) => sanitize(line) + "\n",
+            None => sanitize(line),
         })
         .collect()
 }
@@ -138,8 +137,8 @@ pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> 
             Output::Json => writeln!(out, "{}", serde_json::to_string(&evidence)?)?,
             Output::Table => {
                 let at = moment::text(&evidence.at);
-                writeln!(out, "{at}  {}  {}", evidence.job, harmless(&evidence.rule))?;
-                writeln!(out, "    {}", harmless(&evidence.explanation))?;
+                writeln!(out, "{at}  {}  {}", evidence.job, sanitize(&evidence.rule))?;
+                writeln!(out, "    {}", sanitize(&evidence.explanation))?;
                 writeln!(out, "    both heads and the proofs: {}", path.display())?;
             }
         }

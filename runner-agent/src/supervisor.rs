@@ -50,7 +50,7 @@ use crate::{
     data::{self, Data},
     enrol::Identity,
     host::{self, Process},
-    journal::{self, Fact, Journal},
+    journal::{self, Journal, JournalEvent},
     keys::Keys,
     processes, program,
     shim::{
@@ -208,7 +208,7 @@ impl Agent {
         let stays = *self.stopping.borrow() == Stopping::No && !state.draining;
         // A job that cannot be journalled must not start, and a requested session comes first.
         let able = self.journal.is_writable() && !state.anew.is_asked() && self.has_room();
-        if stays && able && crate::switch::off(&self.data).is_none() {
+        if stays && able && crate::disable::off(&self.data).is_none() {
             let taken = u32::try_from(state.running.len()).unwrap_or(u32::MAX);
             self.settings.slots.saturating_sub(taken)
         } else {
@@ -232,7 +232,7 @@ impl Agent {
     }
 
     fn keep_switch_reserve(&self) {
-        if let Err(error) = crate::switch::keep_reserve(&self.data) {
+        if let Err(error) = crate::disable::keep_reserve(&self.data) {
             warn!(%error, "Cannot reserve disk space for the disable file");
         }
     }
@@ -315,7 +315,9 @@ impl Agent {
             warn!(execution.id = %execution, %error, "Cannot write the cancel order, signalling the shim");
             self.signal_shim(execution);
         }
-        if let Err(error) = self.journal.write(Fact::Cancelling { execution, reason, force }) {
+        if let Err(error) =
+            self.journal.write(JournalEvent::Cancelling { execution, reason, force })
+        {
             warn!(execution.id = %execution, %error, "Cannot journal a cancellation");
         }
     }

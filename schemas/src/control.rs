@@ -43,7 +43,7 @@ impl<T> Page<T> {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Listing {
+pub struct PageQuery {
     /// Maximum number of items, 1 to 200. Default: 50.
     #[param(minimum = 1, maximum = 200)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct Listing {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, IntoParams)]
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Fresh {
+pub struct MinPositionQuery {
     /// Position that the response must include. The server waits for it for at most 5 s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_position: Option<u64>,
@@ -68,7 +68,7 @@ pub struct Fresh {
 
 /// Result of an idempotent change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Done {
+pub struct ChangeResult {
     /// Position after which reads include the change.
     pub position: u64,
     /// True if the request changed anything. False if the state was already as requested.

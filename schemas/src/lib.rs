@@ -12,10 +12,10 @@
 //!
 //! Readers ignore unknown members, so that the two ends may differ by one version. An absent member is not null.
 pub mod control;
-pub mod harmless;
 pub mod keys;
 pub mod manifest;
 pub mod moment;
 pub mod problem;
 pub mod runner;
+pub mod sanitize;
 pub mod token;

@@ -19,11 +19,11 @@ pub use self::{
     identity::{Enrol, Enrolled, RekeyRequest, Rekeyed, TokenRequest, TokenResponse},
     log::{LogRecord, LogResponse, LogSettings, LogStream},
     session::{
-        Directive, ExecutionState, Exit, JournalEntry, Lease, Next, OpenSession, Poll,
-        PollResponse, Pressure, ProtocolRange, Resume, ResumeAction, Running, SentDirective,
+        Directive, DiskUsage, ExecutionState, Exit, JournalEntry, Lease, OpenSession, Poll,
+        PollResponse, PollTiming, ProtocolRange, Resume, ResumeAction, Running, SentDirective,
         SessionOpened,
     },
-    signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, StatedLog, Statement},
+    signed::{JOURNAL_HEAD_TYPE, JournalHead, STATEMENT_TYPE, SignedLog, Statement},
     work::{
         Claim, Claimed, Consistency, Finished, Inclusion, NOT_ENDED, OUTPUTS_BYTES, Outcome,
         PendingCancel, Report, ReportBody, ReportResponse, SignedEnd,

@@ -21,7 +21,7 @@ const HEADER: &str = r#"{"alg":"EdDSA","typ":"JWT"}"#;
 
 /// Assertion that a runner signs with its identity key. It is valid for 60 s and for one use.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Assertion {
+pub struct TokenAssertion {
     /// Id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_TOKEN`].
@@ -41,7 +41,7 @@ pub struct Assertion {
 /// An access token does not open a session, so a stolen one does not let an attacker replace the
 /// runner. A repeated request with the same session id returns the same session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Opening {
+pub struct SessionAssertion {
     /// Id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_SESSION`].
@@ -65,7 +65,7 @@ pub struct Opening {
 /// Assertion that replaces the identity key. The runner signs it with the old key and with the new
 /// key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Rekey {
+pub struct RekeyAssertion {
     /// Id of the runner.
     pub sub: RunnerId,
     /// Audience, [`AUD_REKEY`].
@@ -161,7 +161,7 @@ pub fn verify<C: DeserializeOwned>(token: &str, keys: &[VerifyingKey]) -> Result
 
 /// Returns the claims of a token without verification. Use them for display only, never for a
 /// decision.
-pub fn peek<C: DeserializeOwned>(token: &str) -> Option<C> {
+pub fn claims_unverified<C: DeserializeOwned>(token: &str) -> Option<C> {
     serde_json::from_slice(&URL.decode(token.split('.').nth(1)?).ok()?).ok()
 }
 
@@ -169,9 +169,16 @@ pub fn peek<C: DeserializeOwned>(token: &str) -> Option<C> {
 mod tests {
     use super::*;
 
-    fn claims() -> Assertion {
+    fn claims() -> TokenAssertion {
         let sub = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        Assertion { sub, aud: AUD_TOKEN.into(), jti: "x".into(), iat: 1, exp: 61, generation: 1 }
+        TokenAssertion {
+            sub,
+            aud: AUD_TOKEN.into(),
+            jti: "x".into(),
+            iat: 1,
+            exp: 61,
+            generation: 1,
+        }
     }
 
     #[test]
@@ -179,8 +186,8 @@ mod tests {
         let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
         let token = sign(&claims(), &ours).unwrap();
         let both = [other.verifying_key(), ours.verifying_key()];
-        assert_eq!(verify::<Assertion>(&token, &both).unwrap(), claims());
-        assert_eq!(verify::<Assertion>(&token, &both[..1]), Err(TokenError::Signature));
+        assert_eq!(verify::<TokenAssertion>(&token, &both).unwrap(), claims());
+        assert_eq!(verify::<TokenAssertion>(&token, &both[..1]), Err(TokenError::Signature));
     }
 
     #[test]
@@ -189,9 +196,12 @@ mod tests {
         let token = sign(&claims(), &key).unwrap();
         let (_, rest) = token.split_once('.').unwrap();
         let none = format!("{}.{rest}", URL.encode(r#"{"alg":"none","typ":"JWT"}"#));
-        assert_eq!(verify::<Assertion>(&none, &[key.verifying_key()]), Err(TokenError::Malformed));
+        assert_eq!(
+            verify::<TokenAssertion>(&none, &[key.verifying_key()]),
+            Err(TokenError::Malformed)
+        );
         for broken in ["", "a.b", "a.b.c", &token[..token.len() - 4]] {
-            assert!(verify::<Assertion>(broken, &[key.verifying_key()]).is_err(), "{broken}");
+            assert!(verify::<TokenAssertion>(broken, &[key.verifying_key()]).is_err(), "{broken}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tests::{
-    Answer, Runner, Server, call, edge_api, position, settled, step, terraform_or_skip, until,
+    HttpResponse, Runner, Server, call, edge_api, position, settled, step, terraform_or_skip, until,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -134,7 +134,7 @@ fn authorized(server: &Server) -> String {
     format!("Bearer {}", server.owner_token())
 }
 
-fn post(server: &Server, path: &str, kind: &str, body: &[u8]) -> Answer {
+fn post(server: &Server, path: &str, kind: &str, body: &[u8]) -> HttpResponse {
     let (url, token) = (format!("{}{path}", server.control()), authorized(server));
     call("POST", &url, &[("Authorization", &token), ("Content-Type", kind)], body)
 }

@@ -12,7 +12,9 @@ use std::{
 };
 
 use serde_json::Value;
-use tests::{Customer, Runner, Server, Stranger, finish, notes_files, program, until, until_some};
+use tests::{
+    Customer, InterceptingProxy, Runner, Server, finish, notes_files, program, until, until_some,
+};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -134,7 +136,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     let (server, token) = installed("acme");
     let lost = Arc::new(AtomicBool::new(true));
     let loses = Arc::clone(&lost);
-    let stranger = Stranger::before(server.runner(), move |call| {
+    let stranger = InterceptingProxy::before(server.runner(), move |call| {
         let answer = call.path.ends_with("/rekey") && loses.load(Ordering::Relaxed);
         answer.then(|| b"<html>Please log in</html>".to_vec())
     });

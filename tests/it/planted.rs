@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use domain::actor::Actor;
 use event_log::{
     AppendError, Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
-    planted::{Bug, has, plant},
+    fault_injection::{Bug, has, plant},
     testing::{
         Database, fresh_database,
         proxy::{Fault, Proxy},
     },
 };
 use projections::Projections;
-use tests::oracle::{self, Heard, Told};
+use tests::oracle::{self, CallerWrite, WriteResult};
 use tokio::sync::Mutex;
 use ulid::Ulid;
 
@@ -22,7 +22,11 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
 /// Checks that the oracle reports nothing for this load, and reports a finding with this prefix
 /// once the fault is active.
-async fn found<F: Future<Output = (Database, Vec<Heard>)>>(bug: Bug, load: fn() -> F, what: &str) {
+async fn found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
+    bug: Bug,
+    load: fn() -> F,
+    what: &str,
+) {
     let _alone = ONE_AT_A_TIME.lock().await;
     let (database, heard) = load().await;
     assert_eq!(oracle::everything(&database.pool, &heard).await, [] as [String; 0]);
@@ -37,9 +41,9 @@ async fn found<F: Future<Output = (Database, Vec<Heard>)>>(bug: Bug, load: fn() 
 /// Opens a server's log that reads other servers' writes only when it must.
 async fn server(url: &str) -> EventLog {
     let options = Options {
-        watch_others: None,
-        answer: Duration::from_secs(2),
-        sync_views: projections::sync_views(),
+        poll_interval: None,
+        query_timeout: Duration::from_secs(2),
+        inline_projections: projections::inline_projections(),
         ..Options::default()
     };
     EventLog::open(event_log::connect(url, 2).await.unwrap(), options).await.unwrap()
@@ -63,17 +67,19 @@ fn queued(number: u128, expected: u64) -> Commit {
     Commit::of(Meta::new(Actor::System, "cmd"), vec![write])
 }
 
-async fn queue(log: &EventLog, number: u128, expected: u64) -> Heard {
+async fn queue(log: &EventLog, number: u128, expected: u64) -> CallerWrite {
     let told = match log.append(queued(number, expected)).await {
-        Ok(Appended { last, .. }) => Told::Written { event: "job.queued".into(), position: last },
-        Err(AppendError::Conflict { .. }) => Told::Refused,
+        Ok(Appended { last, .. }) => {
+            WriteResult::Written { event: "job.queued".into(), position: last }
+        }
+        Err(AppendError::Conflict { .. }) => WriteResult::Refused,
         Err(other) => panic!("{other}"),
     };
-    Heard { stream: stream(number).to_string(), told }
+    CallerWrite { stream: stream(number).to_string(), told }
 }
 
 /// Runs two servers whose callers write the same streams.
-async fn two_servers() -> (Database, Vec<Heard>) {
+async fn two_servers() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let (one, two) = (server(&database.url).await, server(&database.url).await);
     let calls = (1..40).flat_map(|number| [queue(&one, number, 0), queue(&two, number, 0)]);
@@ -87,7 +93,7 @@ async fn an_answer_before_the_commit_is_found() {
 }
 
 /// Runs a server whose connections to the database lose their results.
-async fn lost_answers() -> (Database, Vec<Heard>) {
+async fn lost_answers() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let proxy = Proxy::before(&database.url);
     let log = server(&proxy.url(&database.url)).await;
@@ -107,7 +113,7 @@ async fn a_retry_that_settled_no_doubt_is_found() {
 }
 
 /// Runs a server that appends at a version of a stream that does not exist.
-async fn absent_streams() -> (Database, Vec<Heard>) {
+async fn absent_streams() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;
     let mut heard = vec![queue(&log, 1, 0).await];
@@ -122,7 +128,7 @@ async fn a_guard_without_the_absent_stream_is_found() {
 }
 
 /// Swaps projections while two servers write them.
-async fn swaps() -> (Database, Vec<Heard>) {
+async fn swaps() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     // Deadlock detection must run before the swap releases its lock, which is soon.
     let soon = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
@@ -167,7 +173,7 @@ async fn a_swap_that_locks_the_head_first_is_found() {
 }
 
 /// Runs a projection that follows the log, a few events at a time.
-async fn a_view_that_follows() -> (Database, Vec<Heard>) {
+async fn a_view_that_follows() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;
     let views = Projections::start(&log).await.unwrap();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use event_log::migrate::FORMAT;
-use tests::{Answer, Balancer, Callers, Server, call, oracle, program, stdout_of, until};
+use tests::{Balancer, Callers, HttpResponse, Server, call, oracle, program, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(30);
 /// Environment variable that makes a process act as the next version.
@@ -19,7 +19,7 @@ fn goes_on(callers: &Callers) {
     until("calls to be answered", SOON, || callers.heard().len() > before + 30);
 }
 
-fn get(server: &Server, path: &str) -> Answer {
+fn get(server: &Server, path: &str) -> HttpResponse {
     let token = format!("Bearer {}", server_token(server));
     call("GET", &format!("{}{path}", server.control()), &[("authorization", &token)], b"")
 }

@@ -10,8 +10,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tests::{
-    Answer, Customer, Passed, Runner, Server, Stranger, call, notes_files, position, program,
-    settled, until_some,
+    Customer, HttpResponse, InterceptingProxy, RecordedCall, Runner, Server, call, notes_files,
+    position, program, settled, until_some,
 };
 
 const SOON: Duration = Duration::from_secs(60);
@@ -40,21 +40,27 @@ fn plugins(server: &Server) -> String {
 }
 
 /// Starts a runner that calls through an intercepting proxy.
-fn runner(server: &Server, stranger: &Stranger, name: &str) -> Runner {
+fn runner(server: &Server, stranger: &InterceptingProxy, name: &str) -> Runner {
     let (token, plugins) = (install(server, name), plugins(server));
     let more = ["--plugin-dir", plugins.as_str()];
     Customer::new(server, name).calls(stranger.url()).with(&more).start(server, &token)
 }
 
 /// Returns the first claim that passed, and its response.
-fn claimed(stranger: &Stranger) -> (Passed, Value) {
+fn claimed(stranger: &InterceptingProxy) -> (RecordedCall, Value) {
     let claim = until_some("a claim", SOON, || stranger.passed("/claim").into_iter().next());
     let answer = serde_json::from_slice(&claim.answer).unwrap();
     (claim, answer)
 }
 
 /// Repeats a call with another body and other headers, as the same runner.
-fn again(server: &Server, of: &Passed, path: &str, more: &[(&str, &str)], body: &[u8]) -> Answer {
+fn again(
+    server: &Server,
+    of: &RecordedCall,
+    path: &str,
+    more: &[(&str, &str)],
+    body: &[u8],
+) -> HttpResponse {
     let token = of.header("authorization").to_string();
     let mut headers = vec![("Authorization", token.as_str())];
     headers.extend(more);
@@ -64,8 +70,10 @@ fn again(server: &Server, of: &Passed, path: &str, more: &[(&str, &str)], body: 
 #[test]
 fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
     let server = published();
-    let (one, two) =
-        (Stranger::before(server.runner(), |_| None), Stranger::before(server.runner(), |_| None));
+    let (one, two) = (
+        InterceptingProxy::before(server.runner(), |_| None),
+        InterceptingProxy::before(server.runner(), |_| None),
+    );
     let (_a, _b) = (runner(&server, &one, "acme"), runner(&server, &two, "beta"));
     let (mine, answer) = claimed(&one);
     let (theirs, _) = claimed(&two);
@@ -78,7 +86,7 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
         });
     }
     let before = settled(&server);
-    let refused = |answer: Answer, wanted: &[(u16, &str)]| {
+    let refused = |answer: HttpResponse, wanted: &[(u16, &str)]| {
         assert!(wanted.contains(&(answer.status, answer.code().as_str())), "{answer:?}");
     };
     let json = ("Content-Type", "application/json");
@@ -93,8 +101,8 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
 
     // Log calls: after the end of the job, with an unknown execution, and from the other runner.
     let log = mine.path.replace("/claim", "/log");
-    let patch = Passed { method: "PATCH".into(), ..mine.clone() };
-    let other = Passed { method: "PATCH".into(), ..theirs.clone() };
+    let patch = RecordedCall { method: "PATCH".into(), ..mine.clone() };
+    let other = RecordedCall { method: "PATCH".into(), ..theirs.clone() };
     let chunk = vec![b'x'; 1024];
     let range = format!("bytes 0-{}/*", chunk.len() - 1);
     let digest = "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:";
@@ -113,8 +121,8 @@ fn a_call_that_is_not_the_runners_to_make_is_refused_and_changes_nothing() {
 
     // Reports with an unknown execution, and from the other runner.
     let events = mine.path.replace("/claim", "/events");
-    let post = Passed { method: "POST".into(), ..mine.clone() };
-    let other = Passed { method: "POST".into(), ..theirs };
+    let post = RecordedCall { method: "POST".into(), ..mine.clone() };
+    let other = RecordedCall { method: "POST".into(), ..theirs };
     let report = |execution: &str| {
         json!({"execution": execution, "seq": 1, "type": "started", "payload": {}, "log_len": 0})
             .to_string()
@@ -153,7 +161,7 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
     let (claimed, first) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let waits = Mutex::new(Some((claimed, released)));
-    let stranger = Stranger::before(server.runner(), move |call| {
+    let stranger = InterceptingProxy::before(server.runner(), move |call| {
         if call.path.ends_with("/claim") {
             let first = waits.lock().unwrap().take();
             if let Some((claimed, released)) = first {
@@ -164,11 +172,11 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
         None
     });
     let _runner = runner(&server, &stranger, "acme");
-    let claim: Passed = first.recv_timeout(SOON).unwrap();
+    let claim: RecordedCall = first.recv_timeout(SOON).unwrap();
     let answer: Value = serde_json::from_slice(&claim.answer).unwrap();
     let execution = answer["execution"].as_str().unwrap();
     let before = settled(&server);
-    let patch = Passed { method: "PATCH".into(), ..claim.clone() };
+    let patch = RecordedCall { method: "PATCH".into(), ..claim.clone() };
     let path = claim.path.replace("/claim", "/log");
     let send = |bytes: &[u8], packed: bool| {
         let range = format!("bytes 0-{}/*", bytes.len() - 1);
@@ -211,7 +219,7 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
 }
 
 /// Changes one character in the middle of an envelope's payload in the response to a claim.
-fn tampered(call: &Passed, envelope: &str) -> Option<Vec<u8>> {
+fn tampered(call: &RecordedCall, envelope: &str) -> Option<Vec<u8>> {
     if !call.path.ends_with("/claim") {
         return None;
     }
@@ -229,7 +237,8 @@ fn tampered(call: &Passed, envelope: &str) -> Option<Vec<u8>> {
 fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_sees_it() {
     let server = published();
     for envelope in ["manifest", "grant"] {
-        let stranger = Stranger::before(server.runner(), move |call| tampered(call, envelope));
+        let stranger =
+            InterceptingProxy::before(server.runner(), move |call| tampered(call, envelope));
         let runner = runner(&server, &stranger, envelope);
         let rule = format!("{envelope}_signature");
         let refusal = until_some("the refusal", SOON, || {
@@ -248,7 +257,7 @@ fn a_manifest_or_grant_that_was_changed_on_its_way_is_refused_and_the_vendor_see
 fn an_answer_that_was_given_before_is_not_taken_again() {
     let server = published();
     let first = Mutex::new(None);
-    let stranger = Stranger::before(server.runner(), move |call| {
+    let stranger = InterceptingProxy::before(server.runner(), move |call| {
         if !call.path.ends_with("/claim") {
             return None;
         }

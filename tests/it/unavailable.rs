@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::json;
-use tests::{Answer, Server, call, position, program, settled, stdout_of, until};
+use tests::{HttpResponse, Server, call, position, program, settled, stdout_of, until};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -98,13 +98,13 @@ impl Drop for Stopped {
     }
 }
 
-fn get(server: &str, path: &str, token: &str) -> Answer {
+fn get(server: &str, path: &str, token: &str) -> HttpResponse {
     let authorization = format!("Bearer {token}");
     call("GET", &format!("{server}{path}"), &[("Authorization", &authorization)], b"")
 }
 
 #[track_caller]
-fn unavailable(answer: &Answer) {
+fn unavailable(answer: &HttpResponse) {
     assert_eq!((answer.status, answer.code().as_str()), (503, "unavailable"), "{answer:?}");
     assert!(answer.headers.to_lowercase().contains("retry-after"), "{answer:?}");
 }

@@ -19,7 +19,7 @@ use tokio::{
 };
 use ulid::Ulid;
 
-use crate::oracle::{Heard, Told};
+use crate::oracle::{CallerWrite, WriteResult};
 
 /// Timeout of one call before it is repeated.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -38,7 +38,7 @@ struct Shared {
     /// Shared address first, then each server's own.
     addresses: Vec<String>,
     token: String,
-    heard: Mutex<Vec<Heard>>,
+    heard: Mutex<Vec<CallerWrite>>,
     again: AtomicU64,
     stopped: AtomicBool,
     /// Lock that each change holds until its response.
@@ -78,7 +78,7 @@ impl Callers {
     }
 
     /// Returns the responses so far.
-    pub fn heard(&self) -> Vec<Heard> {
+    pub fn heard(&self) -> Vec<CallerWrite> {
         self.shared.heard.lock().unwrap().clone()
     }
 
@@ -108,7 +108,7 @@ impl Caller {
             let (principal, position) = (text(&made, "principal"), number(&made));
             let all = ["access.principal_added", GRANTED, "access.token_issued"];
             for (event, position) in all.into_iter().zip(position - 2..) {
-                shared.hear(&principal, Told::Written { event: event.into(), position });
+                shared.hear(&principal, WriteResult::Written { event: event.into(), position });
             }
             principal
         };
@@ -123,10 +123,12 @@ impl Caller {
             let done = self.until_answered(method, &path, &Value::Null).await;
             let (event, position) = (event.to_string(), number(&done));
             let told = match done["changed"].as_bool().unwrap() {
-                true => Told::Written { event, position },
-                false => {
-                    Told::Already { event, among: vec![GRANTED.into(), REVOKED.into()], position }
-                }
+                true => WriteResult::Written { event, position },
+                false => WriteResult::Already {
+                    event,
+                    among: vec![GRANTED.into(), REVOKED.into()],
+                    position,
+                },
             };
             shared.hear(&made, told);
             drop(under_way);
@@ -164,9 +166,9 @@ impl Caller {
 }
 
 impl Shared {
-    fn hear(&self, principal: &str, told: Told) {
+    fn hear(&self, principal: &str, told: WriteResult) {
         let stream = format!("access/{principal}");
-        self.heard.lock().unwrap().push(Heard { stream, told });
+        self.heard.lock().unwrap().push(CallerWrite { stream, told });
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 /// Response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     /// Status. 0 without a response.
     pub status: u16,
     /// Header lines of the response, unparsed.
@@ -19,7 +19,7 @@ pub struct Answer {
     pub body: String,
 }
 
-impl Answer {
+impl HttpResponse {
     /// Returns the body as JSON, or null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_default()
@@ -33,7 +33,7 @@ impl Answer {
 
 /// Sends one request without TLS. `url` is `http://host:port/path`.
 #[track_caller]
-pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
+pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> HttpResponse {
     let (host, head) = head(method, url, headers, body);
     let mut stream = TcpStream::connect(host).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -53,7 +53,7 @@ pub(crate) fn call_through(
     url: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Answer {
+) -> HttpResponse {
     let (host, head) = head(method, url, headers, body);
     let (host, port) = host.split_once(':').unwrap();
     let talk = "exec 3<>/dev/tcp/$0/$1; cat >&3; exec cat <&3";
@@ -90,9 +90,9 @@ fn head<'u>(
     (host, head)
 }
 
-fn answer(bytes: &[u8]) -> Option<Answer> {
+fn answer(bytes: &[u8]) -> Option<HttpResponse> {
     let text = String::from_utf8_lossy(bytes);
     let (headers, body) = text.split_once("\r\n\r\n")?;
     let status = headers.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
-    Some(Answer { status, headers: headers.to_string(), body: body.to_string() })
+    Some(HttpResponse { status, headers: headers.to_string(), body: body.to_string() })
 }

@@ -21,10 +21,10 @@ pub mod oracle;
 mod outcome;
 mod programs;
 mod provider;
+mod proxy;
 mod run;
 mod runner;
 mod server;
-mod stranger;
 mod wait;
 
 pub use balancer::Balancer;
@@ -34,7 +34,7 @@ pub use certificates::Certificates;
 pub use customer::Customer;
 pub use database::Postgres;
 pub use example::{edge_api, edge_api_v2, notes_files, notes_files_v2};
-pub use http::{Answer, call};
+pub use http::{HttpResponse, call};
 pub use moto::Moto;
 pub use namespace::{Namespace, Sockets};
 pub use outcome::{
@@ -42,8 +42,8 @@ pub use outcome::{
 };
 pub use programs::{in_ci, program, stdout_of, terraform_or_skip};
 pub use provider::{for_customers, provider_config_for_customers_or_skip, provider_config_or_skip};
+pub use proxy::{InterceptingProxy, RecordedCall};
 pub use run::finish;
 pub use runner::Runner;
 pub use server::Server;
-pub use stranger::{Passed, Stranger};
 pub use wait::{until, until_some};

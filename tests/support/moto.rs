@@ -3,7 +3,7 @@ use std::{net::TcpListener, path::PathBuf, process::Child, process::Command, tim
 
 use tempfile::TempDir;
 
-use crate::{Answer, Namespace, call, http::call_through, in_ci, launch::Launch, until};
+use crate::{HttpResponse, Namespace, call, http::call_through, in_ci, launch::Launch, until};
 
 const REGION: &str = "us-east-1";
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -72,7 +72,7 @@ impl Moto {
 
     /// Sends a request as an account holder. The emulator checks the service in the signature, not
     /// the signer.
-    pub fn ask(&self, service: &str, method: &str, path: &str, body: &str) -> Answer {
+    pub fn ask(&self, service: &str, method: &str, path: &str, body: &str) -> HttpResponse {
         let scope = format!("AKIAEXAMPLE/20260101/{REGION}/{service}/aws4_request");
         let signed = "SignedHeaders=host, Signature=0";
         let authorization = format!("AWS4-HMAC-SHA256 Credential={scope}, {signed}");

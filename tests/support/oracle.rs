@@ -3,7 +3,7 @@
 //! that it detects them.
 use std::collections::{BTreeMap, BTreeSet};
 
-use event_log::{Source, Stored, read::read, verify::verify};
+use event_log::{Source, StoredEvent, read::read, verify::verify};
 use sha2::{Digest as _, Sha256};
 use sqlx::PgPool;
 
@@ -14,16 +14,16 @@ const PAGE: u32 = 10_000;
 
 /// Response that a caller got to one write.
 #[derive(Debug, Clone)]
-pub struct Heard {
+pub struct CallerWrite {
     /// Stream, `type/id`. If a stream has a recorded response, every event of it has one.
     pub stream: String,
     /// Response.
-    pub told: Told,
+    pub told: WriteResult,
 }
 
 /// Result in a response to a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum WriteResult {
     /// An event of this type was written at this position.
     Written { event: String, position: u64 },
     /// The state was already as requested at this position: this event was the last of `among` up
@@ -34,7 +34,7 @@ pub enum Told {
 }
 
 /// Returns every violation in the log, its projections and the callers' responses.
-pub async fn everything(source: impl Into<Source>, heard: &[Heard]) -> Vec<String> {
+pub async fn everything(source: impl Into<Source>, heard: &[CallerWrite]) -> Vec<String> {
     let source = source.into();
     let pool = &source.pool;
     let mut wrong = whole(pool).await;
@@ -96,18 +96,18 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
 
 /// Compares the callers' responses with the log. No acknowledged event is missing or doubled, their
 /// streams have no other events, and each "already so" was true.
-pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
+pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
         let stream = log.entry(event.stream.to_string()).or_default();
         stream.insert(event.position, event.event_type.into_owned());
     }
     let (mut wrong, mut told) = (Vec::new(), BTreeMap::<&str, BTreeSet<u64>>::new());
-    for Heard { stream, told: answer } in heard {
+    for CallerWrite { stream, told: answer } in heard {
         let (there, known) =
             (log.entry(stream.clone()).or_default(), told.entry(stream).or_default());
         match answer {
-            Told::Written { event, position } => {
+            WriteResult::Written { event, position } => {
                 if there.get(position) != Some(event) {
                     wrong.push(format!(
                         "{stream}: {event} was acknowledged at {position} and is not there"
@@ -117,7 +117,7 @@ pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
                     wrong.push(format!("{stream}: two writes were acknowledged at {position}"));
                 }
             }
-            Told::Already { event, among, position } => {
+            WriteResult::Already { event, among, position } => {
                 let mut before = there.range(..=*position).rev().map(|(_, name)| name);
                 let last = before.find(|name| among.contains(name));
                 if last != Some(event) {
@@ -126,7 +126,7 @@ pub async fn answers(pool: &PgPool, heard: &[Heard]) -> Vec<String> {
                     ));
                 }
             }
-            Told::Refused => {}
+            WriteResult::Refused => {}
         }
     }
     for (stream, known) in told {
@@ -163,8 +163,8 @@ pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
 }
 
 /// Returns all events, in order.
-async fn events(pool: &PgPool) -> Vec<Stored> {
-    let mut all: Vec<Stored> = Vec::new();
+async fn events(pool: &PgPool) -> Vec<StoredEvent> {
+    let mut all: Vec<StoredEvent> = Vec::new();
     loop {
         let after = all.last().map_or(0, |event| event.position);
         let page = read(pool, after, PAGE).await.unwrap();

@@ -11,28 +11,28 @@ use crate::problem::{Code, Problem};
 
 /// Error response of the registry.
 #[derive(Debug)]
-pub(super) struct Refusal(pub(super) Problem);
+pub(super) struct RegistryProblem(pub(super) Problem);
 
-impl From<Problem> for Refusal {
+impl From<Problem> for RegistryProblem {
     fn from(problem: Problem) -> Self {
-        Refusal(problem)
+        RegistryProblem(problem)
     }
 }
 
-impl From<ArtifactError> for Refusal {
+impl From<ArtifactError> for RegistryProblem {
     fn from(error: ArtifactError) -> Self {
         let said = error.to_string();
-        Refusal(match error {
+        RegistryProblem(match error {
             ArtifactError::Io { .. } => Problem::internal(said),
             ArtifactError::TooLarge { .. } => Problem::new(Code::TooLarge, said),
             ArtifactError::Digest { .. } => Problem::new(Code::DigestMismatch, said),
-            ArtifactError::Cut(_) => Problem::new(Code::BadRequest, said),
+            ArtifactError::BodyEnded(_) => Problem::new(Code::BadRequest, said),
             ArtifactError::Manifest(_) => Problem::new(Code::Invalid, said),
         })
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for RegistryProblem {
     fn into_response(self) -> Response {
         let status = self.0.code.status();
         // OCI error codes.

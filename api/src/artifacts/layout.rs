@@ -40,7 +40,7 @@ pub enum ArtifactError {
     Digest { expected: String, found: String },
     /// The connection was closed.
     #[error("the request body ended early: {0}")]
-    Cut(String),
+    BodyEnded(String),
     /// The content is not an image manifest.
     #[error("invalid image manifest: {0}")]
     Manifest(String),
@@ -154,7 +154,7 @@ impl Registry {
         let (mut hasher, mut length) = (Sha256::new(), 0_u64);
         let mut chunks = body.into_data_stream();
         while let Some(chunk) = chunks.next().await {
-            let chunk = chunk.map_err(|why| ArtifactError::Cut(why.to_string()))?;
+            let chunk = chunk.map_err(|why| ArtifactError::BodyEnded(why.to_string()))?;
             length += chunk.len() as u64;
             if length > self.max_blob_bytes {
                 return Err(ArtifactError::TooLarge { limit: self.max_blob_bytes });

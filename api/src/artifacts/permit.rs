@@ -9,15 +9,15 @@ use domain::{digest::Digest, job::Job};
 use schemas::{manifest::Manifest, runner::JobKind};
 use serde_json::Value;
 
-use super::{Repository, answer::Refusal};
+use super::{Repository, answer::RegistryProblem};
 use crate::{
-    auth::JobCall,
+    auth::JobCaller,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Maximum number of cached manifests. They never change.
-const REMEMBERED: usize = 1_024;
+const MAX_CACHED: usize = 1_024;
 
 /// Cache of manifests by digest, so that pulling many blobs reads the manifest once.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Manifests {
         let manifest = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
         let manifest = Arc::new(manifest);
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= REMEMBERED {
+        if known.len() >= MAX_CACHED {
             known.clear();
         }
         known.insert(digest.clone(), Arc::clone(&manifest));
@@ -51,10 +51,10 @@ pub(super) struct Permit {
 }
 
 impl FromRequestParts<App> for Permit {
-    type Rejection = Refusal;
+    type Rejection = RegistryProblem;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
-        let call = JobCall::from_request_parts(parts, app).await?;
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, RegistryProblem> {
+        let call = JobCaller::from_request_parts(parts, app).await?;
         // The cache may be outdated, and an execution that lost the job must not push.
         let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
         let manifest = held(&job.state, &call).ok_or_else(|| {
@@ -66,7 +66,7 @@ impl FromRequestParts<App> for Permit {
 }
 
 /// Digest of the job's manifest, if this execution holds the job.
-fn held(job: &Job, call: &JobCall) -> Option<Digest> {
+fn held(job: &Job, call: &JobCaller) -> Option<Digest> {
     let current = job.execution()?;
     let ours = current.id == call.execution && current.runner == call.runner;
     job.work.as_ref().filter(|_| ours).map(|work| work.manifest.clone())
@@ -95,7 +95,7 @@ impl Permit {
     }
 
     /// Returns the repository if this job may push to it.
-    pub(super) fn own(&self, repository: Repository) -> Result<Repository, Refusal> {
+    pub(super) fn own(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
         if self.pushes_to(&repository) { Ok(repository) } else { Err(nothing(&repository).into()) }
     }
 }

@@ -12,7 +12,7 @@ use tokio_util::io::ReaderStream;
 
 use super::{
     Repository,
-    answer::Refusal,
+    answer::RegistryProblem,
     image::IMAGE_TYPE,
     permit::{Permit, nothing},
 };
@@ -32,7 +32,7 @@ pub(super) async fn manifest(
     permit: Permit,
     method: Method,
     Path((name, component, reference)): Path<(String, String, String)>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let (repository, digest) = place(&name, &component, &reference)?;
     let named = permit.images(&repository).any(|known| *known == digest);
     let pushed = method == Method::HEAD && permit.pushes_to(&repository);
@@ -48,7 +48,7 @@ pub(super) async fn blob(
     permit: Permit,
     method: Method,
     Path((name, component, reference)): Path<(String, String, String)>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let (repository, digest) = place(&name, &component, &reference)?;
     // A packed source has the digest of its source, which is stored elsewhere. HEAD must report
     // only the registry's own blobs. Otherwise the packed source would never be pushed.
@@ -67,7 +67,7 @@ pub(super) async fn blob(
     send(&app, &repository, &digest, "application/octet-stream").await
 }
 
-async fn source(app: &App, digest: &Digest) -> Result<Response, Refusal> {
+async fn source(app: &App, digest: &Digest) -> Result<Response, RegistryProblem> {
     let bytes = event_log::blob::get(&app.pool, digest).await.map_err(Problem::from)?;
     let bytes = bytes.ok_or_else(|| nothing(format!("source {digest}")))?;
     let kind = (header::CONTENT_TYPE, "application/x-tar".to_string());
@@ -79,7 +79,7 @@ async fn send(
     repository: &Repository,
     digest: &Digest,
     kind: &str,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let found = app.registry.read(repository, digest).await?;
     let (file, length) = found.ok_or_else(|| nothing(format!("blob {digest} in {repository}")))?;
     let headers = [

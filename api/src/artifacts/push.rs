@@ -12,7 +12,7 @@ use ulid::Ulid;
 
 use super::{
     Repository,
-    answer::Refusal,
+    answer::RegistryProblem,
     layout,
     permit::{Permit, nothing},
     pull::{CONTENT_DIGEST, place},
@@ -39,7 +39,7 @@ pub(super) async fn begin(
     Path((name, component)): Path<(String, String)>,
     Query(upload): Query<Upload>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let repository = permit.own(repository(&name, &component)?)?;
     if upload.digest.is_some() {
         return receive(&app, &repository, &upload, body).await;
@@ -56,7 +56,7 @@ pub(super) async fn finish(
     Path((name, component, _)): Path<(String, String, String)>,
     Query(upload): Query<Upload>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let repository = permit.own(repository(&name, &component)?)?;
     receive(&app, &repository, &upload, body).await
 }
@@ -67,7 +67,7 @@ pub(super) async fn manifest(
     permit: Permit,
     Path((name, component, reference)): Path<(String, String, String)>,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let (repository, digest) = place(&name, &component, &reference)?;
     let repository = permit.own(repository)?;
     let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
@@ -97,7 +97,7 @@ async fn receive(
     repository: &Repository,
     upload: &Upload,
     body: Body,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RegistryProblem> {
     let digest: Digest = match upload.digest.as_deref().map(str::parse) {
         Some(Ok(digest)) => digest,
         Some(Err(_)) | None => {

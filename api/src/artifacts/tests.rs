@@ -9,7 +9,7 @@ use schemas::manifest::ArtifactRef;
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use crate::server::testing::{Held, Started, build_inputs, tell};
+use crate::server::testing::{ClaimedJob, Started, build_inputs, tell};
 
 const REPOSITORY: &str = "shop/store";
 const LAYER: &[u8] = b"the layer";
@@ -32,15 +32,15 @@ fn image() -> Vec<u8> {
 }
 
 impl Started {
-    fn v2(&self, held: &Held, method: Method, path: &str) -> RequestBuilder {
+    fn v2(&self, held: &ClaimedJob, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, self.runner(&format!("/v2/{path}"))).bearer_auth(&held.token)
     }
 
-    async fn status(&self, held: &Held, method: Method, path: &str) -> StatusCode {
+    async fn status(&self, held: &ClaimedJob, method: Method, path: &str) -> StatusCode {
         self.v2(held, method, path).send().await.unwrap().status()
     }
 
-    async fn upload(&self, held: &Held, named: &Digest, bytes: Vec<u8>) -> StatusCode {
+    async fn upload(&self, held: &ClaimedJob, named: &Digest, bytes: Vec<u8>) -> StatusCode {
         let begun = self.v2(held, Method::POST, &format!("{REPOSITORY}/blobs/uploads/"));
         let begun = begun.send().await.unwrap();
         assert_eq!(begun.status(), StatusCode::ACCEPTED);
@@ -49,7 +49,7 @@ impl Started {
         put.bearer_auth(&held.token).body(bytes).send().await.unwrap().status()
     }
 
-    async fn push(&self, held: &Held) -> Digest {
+    async fn push(&self, held: &ClaimedJob) -> Digest {
         for blob in [CONFIG, LAYER] {
             assert_eq!(self.upload(held, &digest(blob), blob.into()).await, StatusCode::CREATED);
         }
@@ -59,7 +59,7 @@ impl Started {
         digest
     }
 
-    async fn build(&self) -> Held {
+    async fn build(&self) -> ClaimedJob {
         let source = event_log::blob::put(&self.app().pool, b"the source").await.unwrap();
         self.held(JobKind::Build, build_inputs(REPOSITORY, &source), vec![]).await
     }

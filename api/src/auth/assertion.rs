@@ -10,22 +10,25 @@ use ed25519_dalek::VerifyingKey;
 use schemas::{
     moment,
     runner::RekeyRequest,
-    token::{AUD_REKEY, AUD_SESSION, AUD_TOKEN, Assertion, Opening, Rekey, peek, verify},
+    token::{
+        AUD_REKEY, AUD_SESSION, AUD_TOKEN, RekeyAssertion, SessionAssertion, TokenAssertion,
+        claims_unverified, verify,
+    },
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::problem::{Code, Problem};
 
 /// Maximum difference between the clocks of a runner and the server, in seconds.
-const SKEW: i64 = 5 * 60;
+const MAX_SKEW: i64 = 5 * 60;
 /// Maximum lifetime of an assertion, in seconds.
-const LIFE: i64 = 60;
+const MAX_LIFETIME: i64 = 60;
 /// Time that a used assertion is remembered, in seconds: longer than it can be accepted.
-const MEMORY: i64 = 2 * SKEW + 60;
+const REMEMBER: i64 = 2 * MAX_SKEW + 60;
 
 /// Unverified claim of the runner id.
 #[derive(Deserialize)]
-struct Subject {
+struct UnverifiedSubject {
     sub: RunnerId,
 }
 
@@ -40,7 +43,7 @@ impl Assertions {
     /// # Errors
     /// 401.
     pub fn subject(assertion: &str) -> Result<RunnerId, Problem> {
-        let read: Option<Subject> = peek(assertion);
+        let read: Option<UnverifiedSubject> = claims_unverified(assertion);
         read.map(|claims| claims.sub).ok_or_else(|| invalid("it cannot be parsed"))
     }
 
@@ -54,13 +57,13 @@ impl Assertions {
         assertion: &str,
         identity_key: &str,
         now: Timestamp,
-    ) -> Result<Assertion, Problem> {
-        let claims: Assertion = signed(assertion, identity_key)?;
-        purpose(&claims.aud, AUD_TOKEN)?;
+    ) -> Result<TokenAssertion, Problem> {
+        let claims: TokenAssertion = verify_signature(assertion, identity_key)?;
+        check_audience(&claims.aud, AUD_TOKEN)?;
         if claims.jti.is_empty() || claims.jti.len() > 64 {
             return Err(invalid("its jti must have 1 to 64 characters"));
         }
-        timely(claims.iat, claims.exp, now)?;
+        check_time(claims.iat, claims.exp, now)?;
         if self.was_used(claims.sub, &claims.jti, now) {
             let detail = "the assertion was used before; sign a new one for each token";
             return Err(Problem::new(Code::AssertionReplayed, detail));
@@ -73,14 +76,14 @@ impl Assertions {
     ///
     /// # Errors
     /// 401, with `server_time` if only the clock differs.
-    pub fn opening(
+    pub fn verify_opening(
         assertion: &str,
         identity_key: &str,
         now: Timestamp,
-    ) -> Result<Opening, Problem> {
-        let claims: Opening = signed(assertion, identity_key)?;
-        purpose(&claims.aud, AUD_SESSION)?;
-        timely(claims.iat, claims.exp, now)?;
+    ) -> Result<SessionAssertion, Problem> {
+        let claims: SessionAssertion = verify_signature(assertion, identity_key)?;
+        check_audience(&claims.aud, AUD_SESSION)?;
+        check_time(claims.iat, claims.exp, now)?;
         Ok(claims)
     }
 
@@ -90,21 +93,22 @@ impl Assertions {
     ///
     /// # Errors
     /// 401, with `server_time` if only the clock differs.
-    pub fn new_key(
+    pub fn verify_rekey(
         ask: &RekeyRequest,
         identity_key: &str,
         now: Timestamp,
     ) -> Result<String, Problem> {
-        let said: Rekey = peek(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
-        let proven: Rekey = signed(&ask.proof, &said.identity_key)?;
+        let said: RekeyAssertion =
+            claims_unverified(&ask.proof).ok_or_else(|| invalid("it cannot be parsed"))?;
+        let proven: RekeyAssertion = verify_signature(&ask.proof, &said.identity_key)?;
         if proven.identity_key != identity_key {
-            let vouched: Rekey = signed(&ask.assertion, identity_key)?;
+            let vouched: RekeyAssertion = verify_signature(&ask.assertion, identity_key)?;
             if vouched != proven {
                 return Err(invalid("the claims signed by the two keys differ"));
             }
         }
-        purpose(&proven.aud, AUD_REKEY)?;
-        timely(proven.iat, proven.exp, now)?;
+        check_audience(&proven.aud, AUD_REKEY)?;
+        check_time(proven.iat, proven.exp, now)?;
         let canonical = proven.identity_key.to_lowercase() == proven.identity_key;
         canonical
             .then_some(proven.identity_key)
@@ -114,28 +118,31 @@ impl Assertions {
     fn was_used(&self, runner: RunnerId, name: &str, now: Timestamp) -> bool {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, forget_at| *forget_at > now.timestamp());
-        used.insert((runner, name.to_owned()), now.timestamp() + MEMORY).is_some()
+        used.insert((runner, name.to_owned()), now.timestamp() + REMEMBER).is_some()
     }
 }
 
-fn signed<C: DeserializeOwned>(assertion: &str, identity_key: &str) -> Result<C, Problem> {
+fn verify_signature<C: DeserializeOwned>(
+    assertion: &str,
+    identity_key: &str,
+) -> Result<C, Problem> {
     let key = hex::decode(identity_key).ok().and_then(|bytes| bytes.try_into().ok());
     let key = key.and_then(|bytes: [u8; 32]| VerifyingKey::from_bytes(&bytes).ok());
     let key = key.ok_or_else(|| invalid("the runner's key is not a valid public key"))?;
     verify(assertion, &[key]).map_err(|reason| invalid(&reason.to_string()))
 }
 
-fn purpose(aud: &str, ours: &str) -> Result<(), Problem> {
+fn check_audience(aud: &str, ours: &str) -> Result<(), Problem> {
     if aud == ours { Ok(()) } else { Err(invalid("it has another audience")) }
 }
 
 /// Checks the issue time and the lifetime.
-fn timely(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
-    if iat.abs_diff(now.timestamp()) > SKEW.unsigned_abs() {
+fn check_time(iat: i64, exp: i64, now: Timestamp) -> Result<(), Problem> {
+    if iat.abs_diff(now.timestamp()) > MAX_SKEW.unsigned_abs() {
         let detail = "the runner's clock differs by more than 5 min; sign again with server_time";
         return Err(Problem::new(Code::ClockSkew, detail).with("server_time", moment::text(&now)));
     }
-    if !(0..=LIFE).contains(&exp.saturating_sub(iat)) {
+    if !(0..=MAX_LIFETIME).contains(&exp.saturating_sub(iat)) {
         return Err(invalid("its exp must be at most 60 s after its iat"));
     }
     if exp <= now.timestamp() {
@@ -161,12 +168,12 @@ mod tests {
 
     fn by(sub: RunnerId, aud: &str, jti: &str, iat: i64, key: u8) -> String {
         let (exp, generation) = (iat.saturating_add(60), 1);
-        let claims = Assertion { sub, aud: aud.into(), jti: jti.into(), iat, exp, generation };
+        let claims = TokenAssertion { sub, aud: aud.into(), jti: jti.into(), iat, exp, generation };
         sign(&claims, &SigningKey::from_bytes(&[key; 32])).unwrap()
     }
 
     #[test]
-    fn an_assertion_is_taken_once_from_its_signer_around_now() {
+    fn assertion_is_accepted_once_from_its_signer_within_the_skew() {
         let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
         let key = hex::encode(SigningKey::from_bytes(&[1; 32]).verifying_key().as_bytes());
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
@@ -190,24 +197,24 @@ mod tests {
     #[test]
     fn pentest_an_assertion_is_rejected_from_its_exp_on() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
-        timely(NOW - 59, NOW + 1, now).unwrap();
+        check_time(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
-            let problem = timely(iat, exp, now).unwrap_err();
+            let problem = check_time(iat, exp, now).unwrap_err();
             // After a rejection because of a slow clock, the runner signs again with the server's time.
-            assert_eq!((problem.code, problem.more.len()), (Code::ClockSkew, 1), "{iat} {exp}");
+            assert_eq!((problem.code, problem.members.len()), (Code::ClockSkew, 1), "{iat} {exp}");
         }
     }
 
     #[test]
-    fn an_assertion_lives_for_a_minute_at_most() {
+    fn assertion_lifetime_is_limited_to_a_minute() {
         let now = Timestamp::from_timestamp(NOW, 0).unwrap();
         for (exp, taken) in [(NOW + 60, true), (NOW + 61, false), (NOW - 1, false)] {
-            assert_eq!(timely(NOW, exp, now).is_ok(), taken, "{exp}");
+            assert_eq!(check_time(NOW, exp, now).is_ok(), taken, "{exp}");
         }
     }
 
     #[test]
-    fn an_opening_may_be_sent_again_and_is_no_assertion_for_a_token() {
+    fn opening_may_be_repeated_and_is_not_a_token_assertion() {
         let (used, runner) = (Assertions::default(), RunnerId(Ulid::new()));
         let signer = SigningKey::from_bytes(&[1; 32]);
         let key = hex::encode(signer.verifying_key().as_bytes());
@@ -215,14 +222,22 @@ mod tests {
         let session = domain::ids::SessionId(Ulid::new());
         let [boot_id, journal_id, process_id] = ["b", "j", "p"].map(String::from);
         let (aud, iat, exp) = (AUD_SESSION.to_string(), NOW, NOW + 60);
-        let claims =
-            Opening { sub: runner, aud, iat, exp, session, boot_id, journal_id, process_id };
+        let claims = SessionAssertion {
+            sub: runner,
+            aud,
+            iat,
+            exp,
+            session,
+            boot_id,
+            journal_id,
+            process_id,
+        };
         let text = sign(&claims, &signer).unwrap();
         for _ in 0..2 {
-            assert_eq!(Assertions::opening(&text, &key, now).unwrap(), claims);
+            assert_eq!(Assertions::verify_opening(&text, &key, now).unwrap(), claims);
         }
         assert!(used.verify(&text, &key, now).is_err());
         let token = by(runner, AUD_TOKEN, "a", NOW, 1);
-        assert!(Assertions::opening(&token, &key, now).is_err());
+        assert!(Assertions::verify_opening(&token, &key, now).is_err());
     }
 }

@@ -17,14 +17,14 @@ use domain::{
 use event_log::{AppendError, Commit, EventLog, Meta, NewEvent, StreamId, Write};
 use ulid::Ulid;
 
-use super::{People, names, secret};
+use super::{PrincipalCache, names, secret};
 
 /// File in the data directory with the token of the first owner.
 pub const OWNER_TOKEN: &str = "owner.token";
 /// Initial name of the first owner.
-const OWNER: &str = "owner";
+const DEFAULT_NAME: &str = "owner";
 /// Reserved name that permits one first owner per log, even if two servers start concurrently.
-const OWNER_NAME: &str = "principal/owner";
+const RESERVED_NAME: &str = "principal/owner";
 
 /// Reasons why an owner cannot be created.
 #[derive(Debug, thiserror::Error)]
@@ -59,21 +59,23 @@ pub enum BootstrapError {
 ///
 /// # Errors
 /// [`BootstrapError`].
-pub async fn owner(
+pub async fn create_first_owner(
     log: &EventLog,
-    people: &People,
+    people: &PrincipalCache,
     data: &Path,
     now: Timestamp,
 ) -> Result<Option<PathBuf>, BootstrapError> {
     if !people.is_empty() {
         return Ok(None);
     }
-    let (principal, path, access) = drafted(data, now)?;
-    names::keep(log.pool(), principal, OWNER, now).await?;
-    let taken =
-        decided::<Name, BootstrapError>([NameCommand::Take { owner: principal.to_string() }], now)?;
+    let (principal, path, access) = prepare_owner(data, now)?;
+    names::set(log.pool(), principal, DEFAULT_NAME, now).await?;
+    let taken = decide_new::<Name, BootstrapError>(
+        [NameCommand::Take { owner: principal.to_string() }],
+        now,
+    )?;
     let writes = vec![
-        Write { stream: StreamId::new(Name::NAME, OWNER_NAME), expected: 0, events: taken },
+        Write { stream: StreamId::new(Name::NAME, RESERVED_NAME), expected: 0, events: taken },
         Write {
             stream: StreamId::new(Access::NAME, principal.to_string()),
             expected: 0,
@@ -86,7 +88,7 @@ pub async fn owner(
         Err(AppendError::Conflict { .. }) => {
             // Another server created the owner, and its data directory has the token.
             let _ = fs::remove_file(&path);
-            names::forget(log.pool(), principal).await?;
+            names::remove(log.pool(), principal).await?;
             Ok(None)
         }
         Err(error) => Err(error.into()),
@@ -99,12 +101,12 @@ pub async fn owner(
 ///
 /// # Errors
 /// [`BootstrapError`].
-pub async fn another_owner(
+pub async fn create_another_owner(
     log: &EventLog,
     data: &Path,
     now: Timestamp,
 ) -> Result<PathBuf, BootstrapError> {
-    let (principal, path, events) = drafted(data, now)?;
+    let (principal, path, events) = prepare_owner(data, now)?;
     let stream = StreamId::new(Access::NAME, principal.to_string());
     let meta = Meta::new(Actor::System, Ulid::new().to_string());
     log.append(Commit::of(meta, vec![Write { stream, expected: 0, events }])).await?;
@@ -112,7 +114,7 @@ pub async fn another_owner(
 }
 
 /// Writes the token file of a new owner and returns the events that create the owner.
-fn drafted(
+fn prepare_owner(
     data: &Path,
     now: Timestamp,
 ) -> Result<(PrincipalId, PathBuf, Vec<NewEvent>), BootstrapError> {
@@ -121,7 +123,7 @@ fn drafted(
     write_private(&path, &clear)
         .map_err(|reason| BootstrapError::File { path: path.display().to_string(), reason })?;
     let issued = IssuedToken { token, sha256: secret::digest(&clear)?, expires_at: None };
-    let events = decided::<Access, BootstrapError>(
+    let events = decide_new::<Access, BootstrapError>(
         [
             AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None },
             AccessCommand::GrantRole { role: Role::Owner },
@@ -133,7 +135,7 @@ fn drafted(
 }
 
 /// Returns the events of these commands for a new aggregate.
-fn decided<D, E>(
+fn decide_new<D, E>(
     commands: impl IntoIterator<Item = D::Command>,
     now: Timestamp,
 ) -> Result<Vec<NewEvent>, E>

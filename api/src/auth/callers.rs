@@ -13,7 +13,7 @@ use schemas::{manifest::Fence, runner::RunnerMode, token::AccessClaims};
 
 use super::{guard::bearer, secret};
 use crate::{
-    dispatch::SessionRefusal,
+    dispatch::SessionError,
     listen::Ticket,
     problem::{Code, Problem},
     state::App,
@@ -21,7 +21,7 @@ use crate::{
 
 /// Runner with a valid access token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Runner {
+pub struct RunnerCaller {
     /// Id of the runner.
     pub id: RunnerId,
     /// Purpose of the runner.
@@ -32,30 +32,30 @@ pub struct Runner {
     pub generation: u64,
 }
 
-impl Runner {
+impl RunnerCaller {
     /// Actor for the metadata of events.
     pub fn actor(&self) -> Actor {
         Actor::Runner(self.id)
     }
 }
 
-impl FromRequestParts<App> for Runner {
+impl FromRequestParts<App> for RunnerCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
         let token = bearer(&parts.headers)?;
-        let claims = app.tokens.read_access(ours(token)?, app.now())?;
+        let claims = app.tokens.read_access(reject_other_tokens(token)?, app.now())?;
         let AccessClaims { sub: id, mode, install, generation, .. } = claims;
-        readable(app, id).await?;
-        not_revoked(app, id)?;
-        newest(app, id, generation).await?;
-        authenticated(parts);
-        Ok(Runner { id, mode, install, generation })
+        check_readable(app, id).await?;
+        check_not_revoked(app, id)?;
+        check_generation(app, id, generation).await?;
+        mark_authenticated(parts);
+        Ok(RunnerCaller { id, mode, install, generation })
     }
 }
 
 /// Marks the connection as authenticated: its listener does not close it to make room.
-fn authenticated(parts: &Parts) {
+fn mark_authenticated(parts: &Parts) {
     if let Some(connection) = parts.extensions.get::<Ticket>() {
         connection.authenticate();
     }
@@ -63,11 +63,11 @@ fn authenticated(parts: &Parts) {
 
 /// Rejects a token of an older session, which tells a replaced agent or a thief that it is
 /// superseded. Only a generation that this server does not know yet costs a query.
-async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
+async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Result<(), Problem> {
     let known = app.dispatch.generation_of(runner);
     if known.is_some_and(|known| known >= generation) {
         let newest = known == Some(generation);
-        return if newest { Ok(()) } else { Err(SessionRefusal::Superseded.into()) };
+        return if newest { Ok(()) } else { Err(SessionError::Superseded.into()) };
     }
     let newest: Option<i64> =
         sqlx::query_scalar("select generation from runner_session where runner = $1")
@@ -76,16 +76,16 @@ async fn newest(app: &App, runner: RunnerId, generation: u64) -> Result<(), Prob
             .await?;
     match newest.map(i64::cast_unsigned) {
         Some(newest) if newest == generation => Ok(()),
-        Some(newest) if newest > generation => Err(SessionRefusal::Superseded.into()),
+        Some(newest) if newest > generation => Err(SessionError::Superseded.into()),
         // The database did not issue this token, or has lost its last commits.
-        Some(_) | None => Err(SessionRefusal::Unknown.into()),
+        Some(_) | None => Err(SessionError::Unknown.into()),
     }
 }
 
 /// Request of one execution with its job token. The handler checks whether the execution still
 /// holds the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JobCall {
+pub struct JobCaller {
     /// Id of the job.
     pub job: JobId,
     /// Id of the execution.
@@ -96,25 +96,25 @@ pub struct JobCall {
     pub fence: Fence,
 }
 
-impl FromRequestParts<App> for JobCall {
+impl FromRequestParts<App> for JobCaller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        let token = match basic(&parts.headers) {
+        let token = match basic_password(&parts.headers) {
             Some(password) => password,
             None => bearer(&parts.headers)?.to_string(),
         };
-        let claims = app.tokens.read_job(ours(&token)?, app.now())?;
-        readable(app, claims.sub).await?;
-        not_revoked(app, claims.sub)?;
-        authenticated(parts);
+        let claims = app.tokens.read_job(reject_other_tokens(&token)?, app.now())?;
+        check_readable(app, claims.sub).await?;
+        check_not_revoked(app, claims.sub)?;
+        mark_authenticated(parts);
         let (job, execution) = (claims.job, claims.execution);
-        Ok(JobCall { job, execution, runner: claims.sub, fence: claims.fence })
+        Ok(JobCaller { job, execution, runner: claims.sub, fence: claims.fence })
     }
 }
 
 /// Password of the user `job`, as OCI clients send it.
-fn basic(headers: &HeaderMap) -> Option<String> {
+fn basic_password(headers: &HeaderMap) -> Option<String> {
     let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, encoded) = given.split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -125,7 +125,7 @@ fn basic(headers: &HeaderMap) -> Option<String> {
     (user == "job").then(|| password.to_string())
 }
 
-fn ours(token: &str) -> Result<&str, Problem> {
+fn reject_other_tokens(token: &str) -> Result<&str, Problem> {
     if token.starts_with(secret::PREFIX) {
         let detail = "tokens of users and enrolment tokens are not valid here; use the access \
                       token or job token of a runner";
@@ -134,14 +134,14 @@ fn ours(token: &str) -> Result<&str, Problem> {
     Ok(token)
 }
 
-async fn readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
+async fn check_readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
     // The dispatcher has read every event of a runner in its table.
-    let was_read = || app.dispatch.desk().roster.get(runner).is_some();
-    app.people.check_runner(app.log(), runner, was_read).await
+    let was_read = || app.dispatch.state().runners.get(runner).is_some();
+    app.principals.check_runner(app.log(), runner, was_read).await
 }
 
-fn not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
-    if app.people.is_revoked(runner) {
+fn check_not_revoked(app: &App, runner: RunnerId) -> Result<(), Problem> {
+    if app.principals.is_revoked(runner) {
         let detail = format!("{runner} was revoked; enroll it again with a new token");
         return Err(Problem::new(Code::RunnerRevoked, detail));
     }

@@ -1,7 +1,7 @@
 //! Keeps the [`PrincipalCache`](super::PrincipalCache) up to date with the log.
 use std::{sync::Arc, time::Duration};
 
-use event_log::Stored;
+use event_log::StoredEvent;
 use tokio::{
     sync::broadcast::{Receiver, error::RecvError},
     time::{Instant, MissedTickBehavior},
@@ -16,21 +16,21 @@ const PAGE: u32 = 1_000;
 const TICK: Duration = Duration::from_secs(1);
 /// First and longest back-off after a failed read.
 const BACK_OFF: Duration = Duration::from_millis(500);
-const LONGEST_BACK_OFF: Duration = Duration::from_secs(5);
+const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 /// First and longest interval between reads of unreadable streams.
-const AGAIN: Duration = Duration::from_secs(1);
-const LONGEST_AGAIN: Duration = Duration::from_secs(60);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Follows the log until the server stops. Appends of this server arrive in memory; appends of
 /// others are read. The caller must take `tail` before it loads the cache.
-pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
+pub async fn follow_log(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
     let mut positions = app.log().positions();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut again = Again { wait: AGAIN, due: Instant::now(), unreadable: 0 };
+    let mut again = RetrySchedule { wait: RETRY_INTERVAL, due: Instant::now(), unreadable: 0 };
     loop {
-        let known = app.people.position();
-        app.people.age(app.log());
+        let known = app.principals.position();
+        app.principals.age(app.log());
         tokio::select! {
             // Polls the tail first, because its events need not be read.
             biased;
@@ -38,14 +38,14 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
             batch = tail.recv() => match batch {
                 Ok(batch) if batch.first().is_some_and(|first| first.position <= known + 1) => {
                     if batch.last().is_some_and(|last| last.position > known) {
-                        app.people.take(&batch);
+                        app.principals.apply_events(&batch);
                     }
                 }
                 // The tail has a gap, or this task lagged behind it.
                 Ok(_) | Err(RecvError::Lagged(_)) => catch_up(&app).await,
                 Err(RecvError::Closed) => return,
             },
-            _ = ticks.tick() => again.look(&app).await,
+            _ = ticks.tick() => again.retry(&app).await,
             // The borrowed value must be dropped before the next wait.
             moved = async { positions.wait_for(|position| *position > known).await.is_ok() } => {
                 if !moved {
@@ -63,11 +63,11 @@ pub async fn follow(app: App, mut tail: Receiver<Arc<[Stored]>>) {
 
 async fn catch_up(app: &App) {
     let mut wait = BACK_OFF;
-    while app.people.position() < app.log().position() && !app.stopping.is_cancelled() {
-        match app.log().read(app.people.position(), PAGE).await {
+    while app.principals.position() < app.log().position() && !app.stopping.is_cancelled() {
+        match app.log().read(app.principals.position(), PAGE).await {
             Ok(events) if events.is_empty() => return,
             Ok(events) => {
-                app.people.take(&events);
+                app.principals.apply_events(&events);
                 wait = BACK_OFF;
             }
             Err(error) => {
@@ -76,39 +76,39 @@ async fn catch_up(app: &App) {
                     () = app.stopping.cancelled() => return,
                     () = tokio::time::sleep(wait) => {}
                 }
-                wait = (wait * 2).min(LONGEST_BACK_OFF);
+                wait = (wait * 2).min(MAX_BACK_OFF);
             }
         }
     }
 }
 
 /// Schedule for reading unreadable streams again.
-struct Again {
+struct RetrySchedule {
     wait: Duration,
     due: Instant,
     unreadable: usize,
 }
 
-impl Again {
-    async fn look(&mut self, app: &App) {
-        let unreadable = app.people.unreadable();
+impl RetrySchedule {
+    async fn retry(&mut self, app: &App) {
+        let unreadable = app.principals.unreadable();
         if unreadable > self.unreadable {
-            self.wait = AGAIN;
+            self.wait = RETRY_INTERVAL;
         }
         self.unreadable = unreadable;
         if unreadable == 0 || Instant::now() < self.due {
             return;
         }
-        for runner in app.people.read_again(app.log()).await {
+        for runner in app.principals.read_again(app.log()).await {
             let Ok(id) = runner.stream.aggregate_id.parse() else { continue };
             let now = app.dispatch.moment().instant;
-            let mut desk = app.dispatch.desk();
+            let mut desk = app.dispatch.state();
             // The dispatcher skipped the event that could not be read.
-            if desk.roster.get(id).is_some() {
-                desk.roster.meet(id, (*runner.state).clone(), runner.version, now);
+            if desk.runners.get(id).is_some() {
+                desk.runners.meet(id, (*runner.state).clone(), runner.version, now);
             }
         }
         self.due = Instant::now() + self.wait;
-        self.wait = (self.wait * 2).min(LONGEST_AGAIN);
+        self.wait = (self.wait * 2).min(MAX_RETRY_INTERVAL);
     }
 }

@@ -13,7 +13,7 @@ use domain::{
 
 use super::{
     Identity,
-    roles::{self, Needs},
+    roles::{self, RequiredRole},
     secret,
 };
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// Authenticated caller of the Control API.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Who {
+pub struct Caller {
     /// Id of the principal.
     pub principal: PrincipalId,
     /// Roles of the principal.
@@ -35,9 +35,9 @@ pub struct Who {
     pub actor: Actor,
 }
 
-impl Who {
+impl Caller {
     /// Returns true if the roles permit this.
-    pub fn may(&self, needs: Needs) -> bool {
+    pub fn has_role(&self, needs: RequiredRole) -> bool {
         self.roles.iter().any(|role| needs.satisfied_by(*role))
     }
 
@@ -46,16 +46,16 @@ impl Who {
     ///
     /// # Errors
     /// 401 or 403.
-    pub fn still(&self, app: &App) -> Result<(), Problem> {
-        app.people.check_current(app.log())?;
-        app.people.still_lets_in((self.principal, self.token), &self.roles, app.now())
+    pub fn recheck(&self, app: &App) -> Result<(), Problem> {
+        app.principals.check_current(app.log())?;
+        app.principals.check_still_valid((self.principal, self.token), &self.roles, app.now())
     }
 }
 
-impl From<Identity> for Who {
+impl From<Identity> for Caller {
     fn from(identity: Identity) -> Self {
         let Identity { principal, roles, token } = identity;
-        Who { principal, roles, token, actor: Actor::Principal(principal) }
+        Caller { principal, roles, token, actor: Actor::Principal(principal) }
     }
 }
 
@@ -73,19 +73,20 @@ pub async fn guard(
         return Err(Problem::new(Code::TokenTypeMismatch, detail));
     }
     let now = app.now();
-    let identity = match app.people.identify(token, now) {
+    let identity = match app.principals.identify(token, now) {
         // The token may have been created just now.
         Err(problem) if problem.code == Code::TokenUnknown => {
-            app.people.caught_up(app.log().position()).await;
-            app.people.identify(token, now)?
+            app.principals.wait_for_position(app.log().position()).await;
+            app.principals.identify(token, now)?
         }
         known => known?,
     };
     if let Some(connection) = request.extensions().get::<Ticket>() {
         connection.authenticate();
     }
-    let (who, needs) = (Who::from(identity), roles::needs(request.method(), route.as_str()));
-    if !who.may(needs) {
+    let (who, needs) =
+        (Caller::from(identity), roles::required_role(request.method(), route.as_str()));
+    if !who.has_role(needs) {
         let detail = format!("this request requires the role {needs}; ask an owner");
         return Err(Problem::new(Code::Forbidden, detail));
     }
@@ -104,11 +105,11 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     Ok(token.trim())
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Who {
+impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let found = parts.extensions.get::<Who>().cloned();
+        let found = parts.extensions.get::<Caller>().cloned();
         found.ok_or_else(|| {
             Problem::internal("a handler takes the caller, but its route has no guard")
         })

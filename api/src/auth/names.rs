@@ -3,23 +3,23 @@
 use std::collections::HashMap;
 
 use domain::{decider::Timestamp, ids::PrincipalId};
-use schemas::{harmless::harmless, problem::FieldProblem};
+use schemas::{problem::FieldProblem, sanitize::sanitize};
 use sqlx::PgExecutor;
 
 use crate::problem::Problem;
 
 /// Maximum length of a name, in characters.
-const LONGEST: usize = 80;
+const MAX_CHARACTERS: usize = 80;
 
 /// Checks a name. It must differ from ids, because it is shown in place of an actor's id.
 ///
 /// # Errors
 /// 422.
-pub fn checked(name: &str) -> Result<String, Problem> {
+pub fn validated(name: &str) -> Result<String, Problem> {
     let name = name.trim();
-    let wrong = if name.is_empty() || name.chars().count() > LONGEST {
+    let wrong = if name.is_empty() || name.chars().count() > MAX_CHARACTERS {
         "must have 1 to 80 characters"
-    } else if harmless(name) != name || name.contains('\t') {
+    } else if sanitize(name) != name || name.contains('\t') {
         "has an invisible character"
     } else if name.contains(':')
         || ["prn_", "rnr_"].iter().any(|id| name.starts_with(id))
@@ -43,7 +43,7 @@ pub fn checked(name: &str) -> Result<String, Problem> {
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn keep(
+pub async fn set(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
     name: &str,
@@ -63,7 +63,7 @@ pub async fn keep(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn forget(
+pub async fn remove(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
 ) -> Result<bool, sqlx::Error> {
@@ -76,7 +76,7 @@ pub async fn forget(
 ///
 /// # Errors
 /// If the database does not answer.
-pub async fn of(
+pub async fn get(
     executor: impl PgExecutor<'_>,
     principals: impl IntoIterator<Item = PrincipalId>,
 ) -> Result<HashMap<PrincipalId, String>, sqlx::Error> {
@@ -94,19 +94,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_what_people_say_and_never_the_id_of_an_actor() {
+    fn name_differs_from_ids_of_actors() {
         for good in ["Ann Lee", "Ann", "ci", "Ümit Çelik", "deploy_bot 2"] {
-            assert_eq!(checked(&format!(" {good} ")).unwrap(), good);
+            assert_eq!(validated(&format!(" {good} ")).unwrap(), good);
         }
-        let long = "x".repeat(LONGEST + 1);
+        let long = "x".repeat(MAX_CHARACTERS + 1);
         let actor = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let hidden = format!("\u{200b}{actor}");
         for bad in ["", "  ", &long, "policy:auto_approve", "system", actor] {
-            let said = checked(bad).unwrap_err();
+            let said = validated(bad).unwrap_err();
             assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
         for bad in ["a\u{1b}[2Jb", "a\tb", "nnA\u{202e}", "\u{200b}system", &hidden] {
-            let said = checked(bad).unwrap_err();
+            let said = validated(bad).unwrap_err();
             assert_eq!(said.errors[0].field.as_deref(), Some("name"), "{bad:?}");
         }
     }

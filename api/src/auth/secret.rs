@@ -35,7 +35,7 @@ pub(super) fn hash(secret: &str) -> [u8; 32] {
 }
 
 /// Compares a secret with a digest in constant time.
-pub fn is(secret: &str, kept: &Digest) -> bool {
+pub fn matches(secret: &str, kept: &Digest) -> bool {
     let found = format!("sha256:{}", hex::encode(hash(secret)));
     found.as_bytes().ct_eq(kept.to_string().as_bytes()).into()
 }
@@ -51,10 +51,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_known_by_its_digest_and_by_nothing_else() {
+    fn secret_matches_only_its_own_digest() {
         let secret = token();
         assert_eq!(secret.len(), PREFIX.len() + 43);
-        assert!(is(&secret, &digest(&secret).unwrap()));
-        assert!(!is(&token(), &digest(&secret).unwrap()));
+        assert!(matches(&secret, &digest(&secret).unwrap()));
+        assert!(!matches(&token(), &digest(&secret).unwrap()));
     }
 }

@@ -30,27 +30,27 @@ pub const ACCESS_SECONDS: u64 = 15 * 60;
 const AFTER_DEADLINE: i64 = 10 * 60;
 /// Maximum number of cached verified tokens. With the cache, a request costs a hash instead of a
 /// signature verification.
-const REMEMBERED: usize = 32_768;
+const MAX_CACHED: usize = 32_768;
 
 /// Signs and verifies the access tokens and job tokens of one log.
 pub struct Tokens {
     keys: RwLock<TokenKeys>,
     issuer: String,
-    access: Remembered<AccessClaims>,
-    jobs: Remembered<JobClaims>,
+    access: ClaimsCache<AccessClaims>,
+    jobs: ClaimsCache<JobClaims>,
 }
 
 /// Signing key, and former keys with the time until which they are valid.
 struct TokenKeys {
-    signs: SigningKey,
+    signing_key: SigningKey,
     former: Vec<(VerifyingKey, Timestamp)>,
 }
 
-type Remembered<C> = RwLock<HashMap<[u8; 32], Kept<C>>>;
+type ClaimsCache<C> = RwLock<HashMap<[u8; 32], CachedClaims<C>>>;
 
 /// Claims of a token, and the end of validity of its key.
 #[derive(Clone)]
-struct Kept<C> {
+struct CachedClaims<C> {
     claims: C,
     until: Option<Timestamp>,
 }
@@ -64,7 +64,7 @@ impl Tokens {
     }
 
     /// Replaces the keys after a rotation.
-    pub fn renew(&self, keys: &KeySet) {
+    pub fn replace_keys(&self, keys: &KeySet) {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = TokenKeys::of(keys);
         // The cached tokens may have a shorter validity now.
         self.access.write().unwrap_or_else(PoisonError::into_inner).clear();
@@ -73,7 +73,7 @@ impl Tokens {
 
     fn sign<C: Serialize>(&self, claims: &C) -> Result<String, TokenError> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        sign(claims, &keys.signs)
+        sign(claims, &keys.signing_key)
     }
 
     /// Issues an access token to the Runner API for one session: 15 minutes.
@@ -134,7 +134,7 @@ impl Tokens {
 
     fn read<C: DeserializeOwned + Clone>(
         &self,
-        remembered: &Remembered<C>,
+        remembered: &ClaimsCache<C>,
         token: &str,
         now: Timestamp,
         exp: impl Fn(&C) -> i64,
@@ -147,7 +147,7 @@ impl Tokens {
         // Holds the keys until the token is cached. Otherwise a token of a withdrawn key could be
         // cached after the cache was cleared.
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let kept: Kept<C> = keys.verify(token, now).map_err(|error| match error {
+        let kept: CachedClaims<C> = keys.verify(token, now).map_err(|error| match error {
             TokenError::Malformed => Problem::new(
                 Code::TokenTypeMismatch,
                 "this is not a signed token; use an access token or a job token",
@@ -158,10 +158,10 @@ impl Tokens {
             ),
         })?;
         let mut remembered = remembered.write().unwrap_or_else(PoisonError::into_inner);
-        if remembered.len() >= REMEMBERED {
+        if remembered.len() >= MAX_CACHED {
             remembered.retain(|_, kept| exp(&kept.claims) > now.timestamp());
         }
-        if remembered.len() < REMEMBERED {
+        if remembered.len() < MAX_CACHED {
             remembered.insert(hash, kept.clone());
         }
         Ok(kept.claims)
@@ -171,22 +171,22 @@ impl Tokens {
 impl TokenKeys {
     fn of(keys: &KeySet) -> Self {
         let former = keys.former(KeyUse::Tokens).map(|former| (former.key, former.ended_at));
-        TokenKeys { signs: keys.tokens().clone(), former: former.collect() }
+        TokenKeys { signing_key: keys.tokens().clone(), former: former.collect() }
     }
 
     fn verify<C: DeserializeOwned>(
         &self,
         token: &str,
         now: Timestamp,
-    ) -> Result<Kept<C>, TokenError> {
-        let mut read =
-            verify(token, &[self.signs.verifying_key()]).map(|claims| Kept { claims, until: None });
+    ) -> Result<CachedClaims<C>, TokenError> {
+        let mut read = verify(token, &[self.signing_key.verifying_key()])
+            .map(|claims| CachedClaims { claims, until: None });
         for (key, until) in self.former.iter().filter(|(_, until)| now < *until) {
             if !matches!(read, Err(TokenError::Signature)) {
                 break;
             }
             let until = Some(*until);
-            read = verify(token, &[*key]).map(|claims| Kept { claims, until });
+            read = verify(token, &[*key]).map(|claims| CachedClaims { claims, until });
         }
         read
     }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_of_a_former_key_is_good_until_the_end_of_that_key() {
+    fn former_key_token_is_valid_until_its_key_ends() {
         let (dir, keys) = keys();
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
@@ -241,7 +241,7 @@ mod tests {
         tokens.read_access(&token, now()).unwrap();
         let end = now() + chrono::TimeDelta::minutes(5);
         rotate(dir.path(), KeyUse::Tokens, end, now()).unwrap();
-        tokens.renew(&keys.look().unwrap().unwrap());
+        tokens.replace_keys(&keys.look().unwrap().unwrap());
         // The second iteration reads from the cache.
         for _ in 0..2 {
             assert_eq!(tokens.read_access(&token, now()).unwrap().sub, runner);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_verified_is_remembered_before_a_key_can_be_taken_back() {
+    fn verified_token_is_cached_before_keys_can_be_replaced() {
         let (_dir, keys) = keys();
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_token_that_lives_longer_than_ours_is_not_ours() {
+    fn access_token_with_longer_lifetime_is_rejected() {
         let (_dir, keys) = keys();
         let tokens = Tokens::new(&keys.current(), LOG);
         let runner = RunnerId(Ulid::new());
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_token_is_good_for_fifteen_minutes_and_for_this_server() {
+    fn access_token_is_valid_for_fifteen_minutes_on_this_server() {
         let (_dir, ours) = keys();
         let tokens = Tokens::new(&ours.current(), LOG);
         let runner = RunnerId(Ulid::new());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_token_is_no_access_token_and_the_other_way_round() {
+    fn job_tokens_and_access_tokens_are_not_interchangeable() {
         let (_dir, ours) = keys();
         let tokens = Tokens::new(&ours.current(), LOG);
         let (runner, job) = (RunnerId(Ulid::new()), JobId(Ulid::new()));

@@ -13,7 +13,7 @@ pub struct Pace {
     /// Number of new positions after which a checkpoint is published.
     pub positions: u64,
     /// Age of the last checkpoint after which a new one is published, if the log has grown at all.
-    pub oldest: Duration,
+    pub max_age: Duration,
     /// Interval at which expired keys are deleted.
     pub sweep: Duration,
 }
@@ -21,7 +21,7 @@ pub struct Pace {
 impl Default for Pace {
     fn default() -> Pace {
         let seconds = Duration::from_secs;
-        Pace { tick: seconds(1), positions: 1000, oldest: seconds(60), sweep: seconds(600) }
+        Pace { tick: seconds(1), positions: 1000, max_age: seconds(60), sweep: seconds(600) }
     }
 }
 
@@ -37,7 +37,7 @@ pub async fn run(app: App, pace: Pace) {
             _ = ticks.tick() => {}
         }
         let grown = app.log().position().saturating_sub(published);
-        if grown >= pace.positions || (grown > 0 && at.elapsed() >= pace.oldest) {
+        if grown >= pace.positions || (grown > 0 && at.elapsed() >= pace.max_age) {
             match publish(&app).await {
                 Ok(position) => (published, at) = (position, Instant::now()),
                 Err(problem) => {
@@ -51,7 +51,7 @@ pub async fn run(app: App, pace: Pace) {
             if let Err(error) = dispatch::forget_gone(&app.pool).await {
                 tracing::warn!(error = %error, "Cannot remove rows of servers that have stopped");
             }
-            match app.log().sweep_keys().await {
+            match app.log().delete_expired_keys().await {
                 Ok(0) => {}
                 Ok(keys) => tracing::info!(keys, "Deleted expired idempotency keys"),
                 Err(error) => {
@@ -66,7 +66,7 @@ pub async fn run(app: App, pace: Pace) {
 async fn publish(app: &App) -> Result<u64, Problem> {
     // The head may grow before the checkpoint is published. The next check then publishes again.
     let position = app.log().head().size;
-    app.log().seal(app.keys.current().checkpoints()).await?;
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await?;
     app.metrics.checkpoint_position.set(position);
     Ok(position)
 }
@@ -86,11 +86,11 @@ mod tests {
                               ('prn_a', 'new', '', 1, 1, now() + interval '1 hour')";
         sqlx::query(expired).execute(&app.pool).await.unwrap();
         let soon = Duration::from_millis(20);
-        let pace = Pace { tick: soon, positions: 1000, oldest: soon, sweep: soon };
+        let pace = Pace { tick: soon, positions: 1000, max_age: soon, sweep: soon };
         tokio::spawn(run(app.clone(), pace));
         let key = app.keys.current().checkpoints().verifying_key();
         for _ in 0..200 {
-            let seals = app.log().check_seals(&[key.into()]).await.unwrap();
+            let seals = app.log().verify_checkpoints(&[key.into()]).await.unwrap();
             let keys = "select string_agg(idempotency_key, ',') from log_command";
             let keys: String = sqlx::query_scalar(keys).fetch_one(&app.pool).await.unwrap();
             if seals > 0 && keys == "new" {

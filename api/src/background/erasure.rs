@@ -9,7 +9,7 @@ use domain::{
 };
 use event_log::{
     Meta,
-    sealed::shred::{self, Due},
+    encryption::shred::{self, DueErasure},
 };
 use futures::FutureExt as _;
 use tokio::{sync::broadcast::error::RecvError, time::Instant};
@@ -25,7 +25,7 @@ use crate::{
 const TICK: Duration = Duration::from_secs(1);
 /// First and longest wait before a failed erasure is retried.
 const RETRY: Duration = Duration::from_secs(5);
-const LONGEST: Duration = Duration::from_secs(60 * 60);
+const MAX_RETRY: Duration = Duration::from_secs(60 * 60);
 /// Advisory lock of the server that erases copies. The database releases it when the connection
 /// closes, so it does not depend on a clock.
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
@@ -36,7 +36,7 @@ pub async fn run(app: App) {
     // Includes shreddings that were recorded while no server ran, or that a crashed server left
     // unfinished.
     let mut look_back = true;
-    let (mut keys, mut of_copies) = (Later::default(), Later::default());
+    let (mut keys, mut of_copies) = (Backoff::default(), Backoff::default());
     let mut ticks = tokio::time::interval(TICK);
     loop {
         if look_back && keys.is_due() {
@@ -49,7 +49,7 @@ pub async fn run(app: App) {
                     if batch.iter().any(|event| event.event_type == "subject.shredded") {
                         look_back = true;
                         // A subject that waits for an archive does not delay the others.
-                        of_copies = Later::default();
+                        of_copies = Backoff::default();
                     }
                 }
                 Err(RecvError::Lagged(_)) => look_back = true,
@@ -63,18 +63,18 @@ pub async fn run(app: App) {
 }
 
 /// Exponential back-off after a failure.
-struct Later {
+struct Backoff {
     wait: Duration,
     due: Instant,
 }
 
-impl Default for Later {
-    fn default() -> Later {
-        Later { wait: RETRY, due: Instant::now() }
+impl Default for Backoff {
+    fn default() -> Backoff {
+        Backoff { wait: RETRY, due: Instant::now() }
     }
 }
 
-impl Later {
+impl Backoff {
     fn is_due(&self) -> bool {
         Instant::now() >= self.due
     }
@@ -82,13 +82,13 @@ impl Later {
     /// Updates the back-off. Returns true if the attempt succeeded.
     fn after(&mut self, done: Result<(), Problem>) -> bool {
         let Err(problem) = done else {
-            *self = Later::default();
+            *self = Backoff::default();
             return true;
         };
         let (detail, wait) = (&problem.detail, self.wait.as_secs());
         tracing::warn!(error = %detail, retry_in_s = wait, "Erasure is incomplete, trying again");
         self.due = Instant::now() + self.wait;
-        self.wait = (self.wait * 2).min(LONGEST);
+        self.wait = (self.wait * 2).min(MAX_RETRY);
         false
     }
 }
@@ -96,7 +96,7 @@ impl Later {
 /// Deletes the keys of shredded subjects.
 async fn catch_up(app: &App) -> Result<(), Problem> {
     for subject in shred::undone(&app.pool).await? {
-        app.log().ring().forget(&subject);
+        app.log().key_ring().mark_shredded(&subject);
         shred::delete_key(&app.pool, &subject, app.now()).await?;
     }
     Ok(())
@@ -115,15 +115,15 @@ async fn copies(app: &App) -> Result<(), Problem> {
     if !sqlx::query_scalar(LOCK).fetch_one(&mut lock).await? {
         return Ok(());
     }
-    let known = |due: Due| Some((due.subject.parse::<SubjectId>().ok()?, due));
-    let due: Vec<(SubjectId, Due)> = of.into_iter().filter_map(known).collect();
+    let known = |due: DueErasure| Some((due.subject.parse::<SubjectId>().ok()?, due));
+    let due: Vec<(SubjectId, DueErasure)> = of.into_iter().filter_map(known).collect();
     let subjects: Vec<SubjectId> = due.iter().map(|(subject, _)| *subject).collect();
-    let Outcome { erased, left } = erasure::erase(app, &subjects).await?;
+    let Outcome { erased, incomplete: left } = erasure::erase(app, &subjects).await?;
     for (subject, due) in due.into_iter().filter(|(subject, _)| erased.contains(subject)) {
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let told = app.engine.transact(&call, move |unit| {
             async move {
-                unit.tell::<Subject>(subject, SubjectCommand::CompleteErasure).await.map(drop)
+                unit.handle::<Subject>(subject, SubjectCommand::CompleteErasure).await.map(drop)
             }
             .boxed()
         });

@@ -6,7 +6,7 @@ use domain::{
     ids::{RunId, StepId},
     run::{Outcome, Run, RunEvent, RunKind, StepFailure, Target},
 };
-use event_log::Stored;
+use event_log::StoredEvent;
 use serde::Serialize;
 
 use crate::{metrics::RunLabels, state::App};
@@ -32,7 +32,7 @@ pub fn expose(app: &App) {
 }
 
 /// Reports the failures among these events.
-pub async fn report(app: &App, events: &[Stored]) {
+pub async fn report(app: &App, events: &[StoredEvent]) {
     for event in events {
         let of_run = event.stream.aggregate_type == Run::NAME;
         if of_run && matches!(&*event.event_type, "run.finished" | "run.step_failed") {
@@ -41,7 +41,7 @@ pub async fn report(app: &App, events: &[Stored]) {
     }
 }
 
-async fn failure(app: &App, event: &Stored) {
+async fn failure(app: &App, event: &StoredEvent) {
     // The policies report events that cannot be read.
     let Ok(run) = event.stream.aggregate_id.parse::<RunId>() else { return };
     let Ok(facts) = event.decode::<RunEvent>() else { return };

@@ -1,11 +1,11 @@
 //! Loads keys that an operator replaced, without a restart.
 use std::time::Duration;
 
-use event_log::{NoteKey, SEAL_LAG};
+use event_log::{CheckpointKeyRecord, SEAL_LAG};
 use schemas::keys::KeyUse;
 
 use crate::{
-    keys::{Former, KeySet},
+    keys::{FormerKey, KeySet},
     state::App,
 };
 
@@ -28,7 +28,7 @@ pub async fn run(app: App) {
             Ok(None) => wrong.clear(),
             Ok(Some(keys)) => {
                 wrong.clear();
-                app.tokens.renew(&keys);
+                app.tokens.replace_keys(&keys);
                 tracing::info!(
                     fingerprint = keys.fingerprint(),
                     "Loaded a replaced key; manifests are signed with it once every server publishes it"
@@ -60,7 +60,7 @@ pub async fn run(app: App) {
 async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
     let (keys, now) = (app.keys.current(), app.now());
     let former = keys.former(KeyUse::Checkpoints);
-    let is_over = |former: &&Former| former.ended_at + SEAL_LAG <= now;
+    let is_over = |former: &&FormerKey| former.ended_at + SEAL_LAG <= now;
     let mut ended = false;
     for former in former.filter(is_over).filter(|former| former.last_size.is_none()) {
         let size = app.log().last_size_of(&former.key, former.ended_at).await?;
@@ -74,8 +74,12 @@ async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>
 async fn note(app: &App, keys: &KeySet) -> bool {
     let former = keys.former(KeyUse::Checkpoints).map(|former| former.made_at);
     let made = std::iter::once(keys.checkpoints_since()).chain(former);
-    let all: Vec<NoteKey> =
-        keys.seal_keys().into_iter().zip(made).map(|(key, from)| NoteKey { key, from }).collect();
+    let all: Vec<CheckpointKeyRecord> = keys
+        .seal_keys()
+        .into_iter()
+        .zip(made)
+        .map(|(key, from)| CheckpointKeyRecord { key, from })
+        .collect();
     let noted = app.log().note_keys(&all).await;
     if let Err(error) = &noted {
         tracing::warn!(error = %error, "Cannot store the checkpoint keys in the database, trying again");

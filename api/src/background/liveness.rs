@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use ulid::Ulid;
 
 use crate::{
-    dispatch::{self, Census, Due},
+    dispatch::{self, Census, TimeoutCommand},
     execute::Call,
     problem::{Code, Problem},
     runner::seal_incomplete,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Maximum number of concurrent timeout commands. The log commits concurrent commands in one batch.
-const AT_ONCE: usize = 32;
+const MAX_CONCURRENT: usize = 32;
 
 /// Applies elapsed timeouts until the server stops.
 pub async fn run(app: App) {
@@ -39,7 +39,7 @@ pub async fn run(app: App) {
         count(&app);
         // The server rejects runners while the log is stale, so missing calls are not the runners'
         // fault.
-        let is_stale = app.people.check_current(app.log()).is_err();
+        let is_stale = app.principals.check_current(app.log()).is_err();
         if was_stale && !is_stale {
             app.dispatch.renew_owned();
         }
@@ -52,9 +52,9 @@ pub async fn run(app: App) {
         if is_stale {
             continue;
         }
-        app.dispatch.desk().on_tick(now, app.dispatch.timing());
+        app.dispatch.state().on_tick(now, app.dispatch.timing());
         let due = app.dispatch.due(now);
-        stream::iter(due).for_each_concurrent(AT_ONCE, |due| say(&app, due)).await;
+        stream::iter(due).for_each_concurrent(MAX_CONCURRENT, |due| say(&app, due)).await;
     }
 }
 
@@ -67,38 +67,40 @@ async fn alive(app: &App) {
 }
 
 fn count(app: &App) {
-    let Census { queued, held, sessions, parked } = app.dispatch.census();
+    let Census { queued, claimed: held, sessions, long_polls: parked } = app.dispatch.census();
     app.metrics.jobs_queued.set(queued as u64);
     app.metrics.jobs_claimed.set(held as u64);
     app.metrics.runner_sessions.set(sessions as u64);
     app.metrics.runner_long_polls.set(parked as u64);
 }
 
-async fn say(app: &App, due: Due) {
+async fn say(app: &App, due: TimeoutCommand) {
     #[cfg(feature = "planted")]
     if super::planted::reap_by_update(app, &due).await {
         return;
     }
     let said = match due.clone() {
-        Due::Job { job, command, guard } => tell(app, job, *command, guard).await,
-        Due::Silent { runner, since, guard } => {
+        TimeoutCommand::Job { job, command, guard } => tell(app, job, *command, guard).await,
+        TimeoutCommand::RunnerDisconnected { runner, since, guard } => {
             let call = call(Some(guard));
             let said = app.engine.transact(&call, move |unit| {
                 let command = RunnerCommand::Disconnect { last_contact_at: since, stopped: false };
-                Box::pin(unit.tell::<Runner>(runner, command))
+                Box::pin(unit.handle::<Runner>(runner, command))
             });
             said.await.map(|_| ())
         }
-        Due::Seal { job, execution, length } => seal(app, job, execution, length).await,
+        TimeoutCommand::FinalizeLog { job, execution, length } => {
+            seal(app, job, execution, length).await
+        }
     };
     match said {
         Ok(()) => record(&due),
         // Another server owns the runner now and applies its timeouts.
         Err(problem) if problem.code == Code::SessionSuperseded => {
             let guard = match &due {
-                Due::Job { guard, .. } => guard.as_ref(),
-                Due::Silent { guard, .. } => Some(guard),
-                Due::Seal { .. } => None,
+                TimeoutCommand::Job { guard, .. } => guard.as_ref(),
+                TimeoutCommand::RunnerDisconnected { guard, .. } => Some(guard),
+                TimeoutCommand::FinalizeLog { .. } => None,
             };
             if let Some(Ok(runner)) = guard.map(|guard| guard.runner.parse()) {
                 app.dispatch.disown(runner);
@@ -122,31 +124,35 @@ async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Res
 }
 
 /// Logs a timeout that was recorded as an event.
-fn record(due: &Due) {
+fn record(due: &TimeoutCommand) {
     let timeout = timeout(due);
     match due {
-        Due::Job { job, .. } => tracing::info!(job.id = %job, timeout, "Recorded a timeout"),
-        Due::Silent { runner, .. } => {
+        TimeoutCommand::Job { job, .. } => {
+            tracing::info!(job.id = %job, timeout, "Recorded a timeout")
+        }
+        TimeoutCommand::RunnerDisconnected { runner, .. } => {
             tracing::warn!(runner.id = %runner, timeout, "Recorded a timeout");
         }
-        Due::Seal { job, execution, .. } => {
+        TimeoutCommand::FinalizeLog { job, execution, .. } => {
             tracing::info!(job.id = %job, execution.id = %execution, timeout, "Recorded a timeout");
         }
     }
 }
 
 /// Id of the job or runner that the timeout belongs to.
-fn subject(due: &Due) -> String {
+fn subject(due: &TimeoutCommand) -> String {
     match due {
-        Due::Job { job, .. } | Due::Seal { job, .. } => job.to_string(),
-        Due::Silent { runner, .. } => runner.to_string(),
+        TimeoutCommand::Job { job, .. } | TimeoutCommand::FinalizeLog { job, .. } => {
+            job.to_string()
+        }
+        TimeoutCommand::RunnerDisconnected { runner, .. } => runner.to_string(),
     }
 }
 
 /// Name of an elapsed timeout.
-fn timeout(due: &Due) -> &'static str {
+fn timeout(due: &TimeoutCommand) -> &'static str {
     match due {
-        Due::Job { command, .. } => match &**command {
+        TimeoutCommand::Job { command, .. } => match &**command {
             JobCommand::Disconnect { .. } => "contact_lost",
             JobCommand::DeclareLost { .. } => "execution_lost",
             JobCommand::DeclareCancelUnconfirmed { .. } => "cancel_unconfirmed",
@@ -158,11 +164,11 @@ fn timeout(due: &Due) -> &'static str {
             | JobCommand::Resolve { .. }
             | JobCommand::RequestCancel { .. }
             | JobCommand::FinalizeLog(_)
-            | JobCommand::NoteDivergence { .. }
-            | JobCommand::NoteLateResult { .. } => "other",
+            | JobCommand::RecordDivergence { .. }
+            | JobCommand::RecordLateResult { .. } => "other",
         },
-        Due::Silent { .. } => "runner_disconnected",
-        Due::Seal { .. } => "log_incomplete",
+        TimeoutCommand::RunnerDisconnected { .. } => "runner_disconnected",
+        TimeoutCommand::FinalizeLog { .. } => "log_incomplete",
     }
 }
 
@@ -178,7 +184,7 @@ async fn tell(
         Box::pin(async move {
             // A report that was committed first makes the timeout obsolete, so its rejection is
             // ignored.
-            unit.ask::<Job>(job, command).await.map(|_| ())
+            unit.try_handle::<Job>(job, command).await.map(|_| ())
         })
     });
     said.await.map(|_| ())

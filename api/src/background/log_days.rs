@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{logs::days, state::App};
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_secs(60 * 60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// Keeps partitions for the next days available until the server stops.
 pub async fn run(app: App) {
@@ -24,7 +24,7 @@ pub async fn run(app: App) {
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }

@@ -2,17 +2,17 @@
 //! tables. Otherwise `stead migrate` creates them.
 use std::time::Duration;
 
-use event_log::partitions::{AHEAD, make};
+use event_log::partitions::{AHEAD, create_missing};
 
 use crate::state::App;
 
 /// Interval between checks. A full partition is always left before the head reaches the last one.
-const LOOK: Duration = Duration::from_secs(10 * 60);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps a partition available ahead of the head until the server stops.
 pub async fn run(app: App) {
     loop {
-        match make(app.owner(), app.config.partition_events, AHEAD).await {
+        match create_missing(app.owner(), app.config.partition_events, AHEAD).await {
             Ok(made) => {
                 for made in made {
                     let (first, last) = (made.first, made.last);
@@ -27,7 +27,7 @@ pub async fn run(app: App) {
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
         }
     }
 }

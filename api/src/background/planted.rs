@@ -1,12 +1,12 @@
 //! Faults that tests inject: see [`proof::fault_injection`].
-use proof::planted::{Bug, has};
+use proof::fault_injection::{Bug, has};
 
-use crate::{dispatch::Due, state::App};
+use crate::{dispatch::TimeoutCommand, state::App};
 
 /// Changes the projection row of an overdue job without an event. Returns true if the fault is
 /// active.
-pub(super) async fn reap_by_update(app: &App, due: &Due) -> bool {
-    let Due::Job { job, .. } = due else { return false };
+pub(super) async fn reap_by_update(app: &App, due: &TimeoutCommand) -> bool {
+    let TimeoutCommand::Job { job, .. } = due else { return false };
     if !has(Bug::ReaperByUpdate) {
         return false;
     }
@@ -40,7 +40,7 @@ mod tests {
     use std::time::Duration;
 
     use domain::job::{JobCommand, JobKind};
-    use proof::planted::{Bug, plant};
+    use proof::fault_injection::{Bug, plant};
     use tests::oracle;
     use ulid::Ulid;
 

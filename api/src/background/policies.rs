@@ -10,12 +10,12 @@
 //! continue.
 use std::{sync::Arc, time::Duration};
 
-use event_log::{ConsumerGuard, Stored, consumer};
+use event_log::{ConsumerGuard, StoredEvent, consumer};
 use tokio::sync::{RwLock, broadcast::error::RecvError};
 use tokio::time::{Instant, MissedTickBehavior};
 use ulid::Ulid;
 
-use super::{abreast, failures, parked};
+use super::{concurrent, dead_letters, failures};
 use crate::{
     problem::{Code, Problem},
     state::App,
@@ -28,12 +28,12 @@ const LEASE: Duration = Duration::from_secs(15);
 /// Interval between lease renewals.
 const RENEWAL: Duration = Duration::from_secs(5);
 /// Interval at which a position that advanced in memory is written.
-const BEAT: Duration = Duration::from_secs(1);
+const WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between retries of dead letters.
-const AGAIN: Duration = Duration::from_secs(60);
+const DEAD_LETTER_RETRY: Duration = Duration::from_secs(60);
 const PAGE: u32 = 500;
 /// Number of events processed between two checks for shutdown.
-const ABREAST: usize = 128;
+const CHUNK: usize = 128;
 /// Number of batches that may wait in memory before the loop reads from the log instead.
 const BACKLOG: usize = 64;
 
@@ -48,7 +48,7 @@ pub async fn run(app: App, server: String) {
         match acquire(&app, &server, &owner, is_first).await {
             Ok(Some(held)) => {
                 is_first = false;
-                let mut place = Place::of(held);
+                let mut place = PolicyConsumer::of(held);
                 if let Err(problem) = follow(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
                     tracing::warn!(error = %detail, "Policies stopped, restarting them");
@@ -64,7 +64,7 @@ pub async fn run(app: App, server: String) {
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            () = tokio::time::sleep(BEAT) => {}
+            () = tokio::time::sleep(WRITE_INTERVAL) => {}
         }
     }
 }
@@ -76,11 +76,11 @@ async fn acquire(
     server: &str,
     owner: &str,
     is_first: bool,
-) -> Result<Option<consumer::Held>, sqlx::Error> {
+) -> Result<Option<consumer::ConsumerLease>, sqlx::Error> {
     let clock = app.engine.log().clock();
     // Reactions must be able to write, so only a server whose version matches the migrated layout
     // takes the consumer.
-    if app.engine.log().is_ours().await.is_err() {
+    if app.engine.log().check_layout().await.is_err() {
         release(app, owner).await?;
         return Ok(None);
     }
@@ -118,17 +118,17 @@ async fn release(app: &App, owner: &str) -> Result<(), sqlx::Error> {
 }
 
 /// Position of the consumer in the database and in memory.
-pub struct Place {
-    held: consumer::Held,
-    seen: u64,
+pub struct PolicyConsumer {
+    lease: consumer::ConsumerLease,
+    position: u64,
     /// Held shared by concurrent reactions, and exclusively by a reaction that must run alone.
-    pub turn: RwLock<()>,
+    pub reaction_lock: RwLock<()>,
 }
 
-impl Place {
+impl PolicyConsumer {
     /// Creates the consumer at the position of its lease.
-    pub fn of(held: consumer::Held) -> Place {
-        Place { seen: held.position, held, turn: RwLock::new(()) }
+    pub fn of(lease: consumer::ConsumerLease) -> PolicyConsumer {
+        PolicyConsumer { position: lease.position, lease, reaction_lock: RwLock::new(()) }
     }
 
     /// Guard that every commit of a reaction must satisfy.
@@ -137,26 +137,26 @@ impl Place {
             name: CONSUMER.0.into(),
             version: CONSUMER.1,
             shard: CONSUMER.2,
-            expected: self.held.position,
-            owner_epoch: self.held.owner_epoch,
+            expected: self.lease.position,
+            owner_epoch: self.lease.owner_epoch,
         }
     }
 }
 
-async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem> {
+async fn follow(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<(), Problem> {
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
     // Events that this server appended arrive in memory. Missed events and those of other servers
     // are read from the log.
-    let mut heard: Option<Arc<[Stored]>> = None;
+    let mut heard: Option<Arc<[StoredEvent]>> = None;
     let mut lease = Lease { owner, renewed: Instant::now() };
-    let mut beat = tokio::time::interval(BEAT);
+    let mut beat = tokio::time::interval(WRITE_INTERVAL);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut tried: Option<Instant> = None;
     loop {
         let (events, caught_up) = match heard.take() {
             Some(batch) => (batch, true),
             None => {
-                let page = app.engine.log().read(place.seen, PAGE).await?;
+                let page = app.engine.log().read(place.position, PAGE).await?;
                 let caught_up = page.len() < PAGE as usize;
                 (page.into(), caught_up)
             }
@@ -165,10 +165,10 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
             let detail = "the log has another format than this program reads";
             return Err(Problem::new(Code::Unavailable, detail));
         }
-        for facts in events.chunks(ABREAST) {
-            lease.beside(app, place, abreast::react(app, place, facts)).await?;
+        for facts in events.chunks(CHUNK) {
+            lease.beside(app, place, concurrent::react(app, place, facts)).await?;
             failures::report(app, facts).await;
-            place.seen = facts.last().map_or(place.seen, |last| last.position);
+            place.position = facts.last().map_or(place.position, |last| last.position);
             if app.stopping.is_cancelled() {
                 break;
             }
@@ -182,8 +182,8 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
             settle(app, place).await?;
             continue;
         }
-        if tried.is_none_or(|at| at.elapsed() >= AGAIN) {
-            lease.beside(app, place, parked::try_again(app, place)).await?;
+        if tried.is_none_or(|at| at.elapsed() >= DEAD_LETTER_RETRY) {
+            lease.beside(app, place, dead_letters::retry_all(app, place)).await?;
             tried = Some(Instant::now());
         }
         let nothing = || Some(Arc::from([]));
@@ -197,15 +197,15 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
                 None
             }
             batch = tail.recv() => match batch {
-                Ok(batch) if batch.first().is_some_and(|first| first.position == place.seen + 1) => {
+                Ok(batch) if batch.first().is_some_and(|first| first.position == place.position + 1) => {
                     Some(batch)
                 }
-                Ok(batch) if batch.last().is_none_or(|last| last.position <= place.seen) => nothing(),
+                Ok(batch) if batch.last().is_none_or(|last| last.position <= place.position) => nothing(),
                 Ok(_) | Err(RecvError::Lagged(_)) => None,
                 Err(RecvError::Closed) => return Ok(()),
             },
             changed = positions.changed() => match changed {
-                Ok(()) if *positions.borrow_and_update() <= place.seen => nothing(),
+                Ok(()) if *positions.borrow_and_update() <= place.position => nothing(),
                 Ok(()) => None,
                 Err(_) => return Ok(()),
             },
@@ -214,12 +214,12 @@ async fn follow(app: &App, owner: &str, place: &mut Place) -> Result<(), Problem
 }
 
 /// Writes a position that advanced only in memory.
-async fn settle(app: &App, place: &mut Place) -> Result<(), Problem> {
-    if place.seen > place.held.position {
-        if !consumer::advance(&app.pool, &place.held, place.seen).await? {
+async fn settle(app: &App, place: &mut PolicyConsumer) -> Result<(), Problem> {
+    if place.position > place.lease.position {
+        if !consumer::advance(&app.pool, &place.lease, place.position).await? {
             return Err(lost());
         }
-        place.held.position = place.seen;
+        place.lease.position = place.position;
     }
     Ok(())
 }
@@ -235,7 +235,7 @@ impl Lease<'_> {
     async fn beside(
         &mut self,
         app: &App,
-        place: &Place,
+        place: &PolicyConsumer,
         doing: impl Future<Output = Result<(), Problem>>,
     ) -> Result<(), Problem> {
         // The future may end while a renewal is in flight and cancel it, so the lease is renewed
@@ -248,25 +248,25 @@ impl Lease<'_> {
     }
 
     /// Renews the lease repeatedly until it is lost.
-    async fn keep(&mut self, app: &App, place: &Place) -> Problem {
+    async fn keep(&mut self, app: &App, place: &PolicyConsumer) -> Problem {
         loop {
             tokio::time::sleep_until(self.renewed + RENEWAL).await;
             if let Err(problem) = self.renew_if_due(app, place).await {
                 return problem;
             }
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(WRITE_INTERVAL).await;
         }
     }
 
     /// Renews the lease if it is due. A database error is ignored as long as no other server can
     /// have acquired the lease.
-    async fn renew_if_due(&mut self, app: &App, place: &Place) -> Result<(), Problem> {
+    async fn renew_if_due(&mut self, app: &App, place: &PolicyConsumer) -> Result<(), Problem> {
         if self.renewed.elapsed() < RENEWAL {
             return Ok(());
         }
         let (clock, asked) = (app.engine.log().clock(), Instant::now());
         match consumer::acquire(&app.pool, clock, CONSUMER, self.owner, LEASE).await {
-            Ok(Some(held)) if held.owner_epoch == place.held.owner_epoch => {
+            Ok(Some(held)) if held.owner_epoch == place.lease.owner_epoch => {
                 self.renewed = asked;
                 Ok(())
             }

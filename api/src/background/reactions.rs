@@ -9,13 +9,13 @@ use domain::{
     ids::{BuildId, EventId, InstallId, JobId, RunId},
     install::Install,
     job::{Job, Origin},
-    policy::{self, Fact, Reaction},
+    policy::{self, PolicyEvent, Reaction},
     run::Run,
 };
-use event_log::{Meta, Stored};
+use event_log::{Meta, StoredEvent};
 use futures::{FutureExt as _, StreamExt as _, stream};
 
-use super::{abreast::AT_ONCE, policies::Place};
+use super::{concurrent::MAX_CONCURRENT, policies::PolicyConsumer};
 use crate::{
     execute::Call,
     problem::{Code, Problem},
@@ -27,33 +27,33 @@ use crate::{
 };
 
 /// Attempts at a commit that conflicts with other writers.
-const RACES: u32 = 5;
+const MAX_CONFLICTS: u32 = 5;
 
 /// One commit that an event requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum ReactionCommit {
     QueueBuild(BuildId),
-    SettleBuild(JobId, BuildId),
+    CompleteBuild(JobId, BuildId),
     Provision(InstallId),
-    GoOn(RunId),
-    SettleStep(JobId),
+    AdvanceRun(RunId),
+    CompleteStep(JobId),
 }
 
 /// Classes of problems that a reaction can return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Weight {
+pub enum FailureClass {
     /// An aggregate rejected the command: the event is obsolete, or another change came first.
-    Over,
+    Obsolete,
     /// The reaction is impossible with the given data, now and later.
-    Cannot,
+    Impossible,
     /// Temporary: the database is unreachable, the server stops, or concurrent writers won.
-    Later,
+    Transient,
     /// An internal error or damaged data. A fix or a repair may resolve it.
-    Broken,
+    Internal,
 }
 
 /// Returns the failure class of a problem code.
-pub fn weigh(code: Code) -> Weight {
+pub fn classify(code: Code) -> FailureClass {
     match code {
         Code::Rejected
         | Code::NoChanges
@@ -67,16 +67,18 @@ pub fn weigh(code: Code) -> Weight {
         | Code::Fenced
         | Code::RunnerRevoked
         | Code::Cancelled
-        | Code::Expired => Weight::Over,
-        Code::NotFound | Code::TooLarge | Code::StatementInvalid | Code::Invalid => Weight::Cannot,
+        | Code::Expired => FailureClass::Obsolete,
+        Code::NotFound | Code::TooLarge | Code::StatementInvalid | Code::Invalid => {
+            FailureClass::Impossible
+        }
         Code::Conflict
         | Code::Unavailable
         | Code::Busy
         | Code::ShuttingDown
-        | Code::ProjectionLag => Weight::Later,
+        | Code::ProjectionLag => FailureClass::Transient,
         // The operator may restore the archive. Until then the event is a dead letter, and the
         // other events continue.
-        Code::ArchiveMissing => Weight::Broken,
+        Code::ArchiveMissing => FailureClass::Internal,
         // These codes are responses to API callers. A reaction should not encounter them.
         Code::Internal
         | Code::LogStale
@@ -112,13 +114,13 @@ pub fn weigh(code: Code) -> Weight {
         | Code::ProtocolUnsupported
         | Code::RateLimited
         | Code::UploadQuotaExceeded
-        | Code::LogQuotaExceeded => Weight::Broken,
+        | Code::LogQuotaExceeded => FailureClass::Internal,
     }
 }
 
 /// Returns the target of an event's reactions. Reactions with the same target never run
 /// concurrently. Returns `None` if there is no reaction.
-pub async fn about(app: &App, event: &Stored) -> Option<String> {
+pub async fn about(app: &App, event: &StoredEvent) -> Option<String> {
     // An event that cannot be read, or that panics, fails again in its reaction. The reaction
     // handles the error.
     let unread = || Some(event.stream.to_string());
@@ -126,19 +128,19 @@ pub async fn about(app: &App, event: &Stored) -> Option<String> {
     target.ok().and_then(Result::ok).unwrap_or_else(unread)
 }
 
-async fn target(app: &App, event: &Stored) -> Result<Option<String>, Problem> {
+async fn target(app: &App, event: &StoredEvent) -> Result<Option<String>, Problem> {
     let facts = facts(event)?;
     for (_, reaction) in facts.iter().flat_map(policy::react) {
         let (of_build, job) = match reaction {
-            Reaction::QueueBuild(build) | Reaction::WakeWaitersOfBuild(build) => {
+            Reaction::QueueBuild(build) | Reaction::ContinueRunsOfBuild(build) => {
                 return Ok(Some(build.to_string()));
             }
-            Reaction::Provision(install) | Reaction::WakeWaitersOf(install) => {
+            Reaction::Provision(install) | Reaction::ContinueRunsOfInstall(install) => {
                 return Ok(Some(install.to_string()));
             }
-            Reaction::GoOn(run) => return Ok(Some(run.to_string())),
-            Reaction::SettleBuild(job) => (true, job),
-            Reaction::SettleStep(job) => (false, job),
+            Reaction::AdvanceRun(run) => return Ok(Some(run.to_string())),
+            Reaction::CompleteBuild(job) => (true, job),
+            Reaction::CompleteStep(job) => (false, job),
         };
         match origin(app, job).await? {
             Some(Origin::Build { build, .. }) if of_build => return Ok(Some(build.to_string())),
@@ -151,7 +153,7 @@ async fn target(app: &App, event: &Stored) -> Result<Option<String>, Problem> {
 
 /// Runs all reactions to an event. An internal error in one reaction does not prevent the others. A
 /// panic is confined to its event and does not stop the policies of other installs.
-pub async fn to(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
+pub async fn to(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
     let reaction = AssertUnwindSafe(all(app, place, event)).catch_unwind();
     reaction.await.unwrap_or_else(|_| {
         Err(Problem::internal(format!(
@@ -161,11 +163,11 @@ pub async fn to(app: &App, place: &Place, event: &Stored) -> Result<(), Problem>
     })
 }
 
-async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
+async fn all(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
     let wanted = wanted(app, event).await?;
     // Runs that one event wakes up have no order among them.
-    let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, Wanted::GoOn(_)));
-    let at_once = if are_runs { AT_ONCE } else { 1 };
+    let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, ReactionCommit::AdvanceRun(_)));
+    let at_once = if are_runs { MAX_CONCURRENT } else { 1 };
     let each: Vec<_> = wanted
         .into_iter()
         .map(|(name, wanted)| one(app, place, event, name, wanted).boxed())
@@ -173,7 +175,7 @@ async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
     let done: Vec<_> = stream::iter(each).buffer_unordered(at_once).collect().await;
     let mut broken = None;
     for problem in done.into_iter().filter_map(Result::err) {
-        if weigh(problem.code) == Weight::Later {
+        if classify(problem.code) == FailureClass::Transient {
             return Err(problem);
         }
         broken = Some(problem);
@@ -183,28 +185,28 @@ async fn all(app: &App, place: &Place, event: &Stored) -> Result<(), Problem> {
 
 async fn one(
     app: &App,
-    place: &Place,
-    event: &Stored,
+    place: &PolicyConsumer,
+    event: &StoredEvent,
     name: &'static str,
-    wanted: Wanted,
+    wanted: ReactionCommit,
 ) -> Result<(), Problem> {
     let guard = call(name, event, place);
     let Err(problem) = done(app, place, &guard, wanted).await else { return Ok(()) };
     let (position, detail) = (event.position, &problem.detail);
-    match weigh(problem.code) {
-        Weight::Later | Weight::Broken => return Err(problem),
-        Weight::Over => {
+    match classify(problem.code) {
+        FailureClass::Transient | FailureClass::Internal => return Err(problem),
+        FailureClass::Obsolete => {
             tracing::info!(policy = name, position, error = %detail, "Reaction rejected");
         }
-        Weight::Cannot => {
+        FailureClass::Impossible => {
             tracing::warn!(policy = name, position, error = %detail, "Reaction is impossible");
         }
     }
-    let _alone = place.turn.write().await;
+    let _alone = place.reaction_lock.write().await;
     give_up(app, &guard, wanted, &problem).await
 }
 
-fn call(name: &str, event: &Stored, place: &Place) -> Call {
+fn call(name: &str, event: &StoredEvent, place: &PolicyConsumer) -> Call {
     let id = EventId(event.event_id).to_string();
     let mut meta = Meta::new(Actor::Policy(name.into()), id.clone());
     meta.causation_id = Some(id);
@@ -215,32 +217,39 @@ fn call(name: &str, event: &Stored, place: &Place) -> Call {
 /// Returns the reactions to an event as commits. Waking up runs takes one commit per run. So the
 /// size of a commit does not depend on the number of waiting runs, and a rejection affects only its
 /// own run.
-async fn wanted(app: &App, event: &Stored) -> Result<Vec<(&'static str, Wanted)>, Problem> {
+async fn wanted(
+    app: &App,
+    event: &StoredEvent,
+) -> Result<Vec<(&'static str, ReactionCommit)>, Problem> {
     let log = app.engine.log();
     let mut all = vec![];
     for (name, reaction) in facts(event)?.iter().flat_map(policy::react) {
         match reaction {
-            Reaction::QueueBuild(build) => all.push((name, Wanted::QueueBuild(build))),
-            Reaction::Provision(install) => all.push((name, Wanted::Provision(install))),
-            Reaction::GoOn(run) => all.push((name, Wanted::GoOn(run))),
+            Reaction::QueueBuild(build) => all.push((name, ReactionCommit::QueueBuild(build))),
+            Reaction::Provision(install) => all.push((name, ReactionCommit::Provision(install))),
+            Reaction::AdvanceRun(run) => all.push((name, ReactionCommit::AdvanceRun(run))),
             // A job belongs to a build or to a step.
-            Reaction::SettleBuild(job) => {
+            Reaction::CompleteBuild(job) => {
                 if let Some(Origin::Build { build, .. }) = origin(app, job).await? {
-                    all.push((name, Wanted::SettleBuild(job, build)));
+                    all.push((name, ReactionCommit::CompleteBuild(job, build)));
                 }
             }
-            Reaction::SettleStep(job) => {
+            Reaction::CompleteStep(job) => {
                 if let Some(Origin::Step { .. }) = origin(app, job).await? {
-                    all.push((name, Wanted::SettleStep(job)));
+                    all.push((name, ReactionCommit::CompleteStep(job)));
                 }
             }
-            Reaction::WakeWaitersOfBuild(build) => {
+            Reaction::ContinueRunsOfBuild(build) => {
                 let build = log.reload::<Build>(&build.to_string()).await?;
-                all.extend(build.state.waiters.iter().map(|run| (name, Wanted::GoOn(*run))));
+                all.extend(
+                    build.state.waiters.iter().map(|run| (name, ReactionCommit::AdvanceRun(*run))),
+                );
             }
-            Reaction::WakeWaitersOf(install) => {
+            Reaction::ContinueRunsOfInstall(install) => {
                 let install = log.reload::<Install>(&install.to_string()).await?;
-                all.extend(install.state.runs.keys().map(|run| (name, Wanted::GoOn(*run))));
+                all.extend(
+                    install.state.runs.keys().map(|run| (name, ReactionCommit::AdvanceRun(*run))),
+                );
             }
         }
     }
@@ -258,31 +267,36 @@ async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
 /// Attempts a commit, and repeats it after a conflict. Hundreds of runs may register with one build
 /// at the same time. A commit that loses that race continues alone, so only API callers can
 /// conflict with it.
-async fn done(app: &App, place: &Place, call: &Call, wanted: Wanted) -> Result<(), Problem> {
+async fn done(
+    app: &App,
+    place: &PolicyConsumer,
+    call: &Call,
+    wanted: ReactionCommit,
+) -> Result<(), Problem> {
     {
-        let _beside = place.turn.read().await;
+        let _beside = place.reaction_lock.read().await;
         match attempt(app, call, wanted).await {
             Err(problem) if problem.code == Code::Conflict => {}
             done => return done,
         }
     }
-    let _alone = place.turn.write().await;
+    let _alone = place.reaction_lock.write().await;
     let mut races = 1;
     loop {
         match attempt(app, call, wanted).await {
-            Err(problem) if problem.code == Code::Conflict && races < RACES => races += 1,
+            Err(problem) if problem.code == Code::Conflict && races < MAX_CONFLICTS => races += 1,
             done => return done,
         }
     }
 }
 
-async fn attempt(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> {
+async fn attempt(app: &App, call: &Call, wanted: ReactionCommit) -> Result<(), Problem> {
     let done = match wanted {
-        Wanted::QueueBuild(build) => builds::queue(app, call, build).await,
-        Wanted::SettleBuild(job, _) => builds::settle(app, call, job).await,
-        Wanted::Provision(install) => runs::provision(app, call, install).await,
-        Wanted::GoOn(run) => steps::go_on(app, call, run).await,
-        Wanted::SettleStep(job) => settle::settle(app, call, job).await,
+        ReactionCommit::QueueBuild(build) => builds::queue(app, call, build).await,
+        ReactionCommit::CompleteBuild(job, _) => builds::settle(app, call, job).await,
+        ReactionCommit::Provision(install) => runs::provision(app, call, install).await,
+        ReactionCommit::AdvanceRun(run) => steps::go_on(app, call, run).await,
+        ReactionCommit::CompleteStep(job) => settle::settle(app, call, job).await,
     };
     done.map(|_| ())
 }
@@ -292,19 +306,23 @@ async fn attempt(app: &App, call: &Call, wanted: Wanted) -> Result<(), Problem> 
 async fn give_up(
     app: &App,
     guard: &Call,
-    wanted: Wanted,
+    wanted: ReactionCommit,
     problem: &Problem,
 ) -> Result<(), Problem> {
     let said = match wanted {
-        Wanted::GoOn(run) => return by_steps(app, guard, run).await,
-        Wanted::SettleStep(job) => settle::give_up(app, guard, job, &problem.detail).await,
-        Wanted::QueueBuild(build) | Wanted::SettleBuild(_, build)
-            if weigh(problem.code) == Weight::Cannot =>
+        ReactionCommit::AdvanceRun(run) => return by_steps(app, guard, run).await,
+        ReactionCommit::CompleteStep(job) => {
+            settle::give_up(app, guard, job, &problem.detail).await
+        }
+        ReactionCommit::QueueBuild(build) | ReactionCommit::CompleteBuild(_, build)
+            if classify(problem.code) == FailureClass::Impossible =>
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
         // No work is blocked: a principal can start the missing run.
-        Wanted::QueueBuild(_) | Wanted::SettleBuild(..) | Wanted::Provision(_) => return Ok(()),
+        ReactionCommit::QueueBuild(_)
+        | ReactionCommit::CompleteBuild(..)
+        | ReactionCommit::Provision(_) => return Ok(()),
     };
     last_word(said.map(|_| ()))
 }
@@ -312,11 +330,11 @@ async fn give_up(
 /// Executes the effects of a run one at a time, so that only the impossible step fails.
 async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
     let state = app.engine.log().reload::<Run>(&run.to_string()).await?.state;
-    for next in state.next() {
+    for next in state.effects() {
         let Err(problem) = steps::go_on_with(app, guard, run, next).await else { continue };
-        match weigh(problem.code) {
-            Weight::Later | Weight::Broken => return Err(problem),
-            Weight::Over | Weight::Cannot => {
+        match classify(problem.code) {
+            FailureClass::Transient | FailureClass::Internal => return Err(problem),
+            FailureClass::Obsolete | FailureClass::Impossible => {
                 let said = steps::give_up(app, guard, run, next, &problem.detail).await;
                 last_word(said.map(|_| ()))?;
             }
@@ -329,29 +347,29 @@ async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
 /// impossible, that is an internal error.
 fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
     match said {
-        Err(problem) => match weigh(problem.code) {
-            Weight::Over => Ok(()),
-            Weight::Cannot => Err(Problem::internal(problem.detail)),
-            Weight::Later | Weight::Broken => Err(problem),
+        Err(problem) => match classify(problem.code) {
+            FailureClass::Obsolete => Ok(()),
+            FailureClass::Impossible => Err(Problem::internal(problem.detail)),
+            FailureClass::Transient | FailureClass::Internal => Err(problem),
         },
         Ok(()) => Ok(()),
     }
 }
 
-fn facts(event: &Stored) -> Result<Vec<Fact>, Problem> {
+fn facts(event: &StoredEvent) -> Result<Vec<PolicyEvent>, Problem> {
     Ok(match event.stream.aggregate_type.as_str() {
-        "build" => happened(event, Fact::Build)?,
-        "install" => happened(event, Fact::Install)?,
-        "job" => happened(event, Fact::Job)?,
-        "run" => happened(event, Fact::Run)?,
+        "build" => happened(event, PolicyEvent::Build)?,
+        "install" => happened(event, PolicyEvent::Install)?,
+        "job" => happened(event, PolicyEvent::Job)?,
+        "run" => happened(event, PolicyEvent::Run)?,
         _ => vec![],
     })
 }
 
 fn happened<I: FromStr + Copy, E: Event>(
-    event: &Stored,
-    of: fn(I, E) -> Fact,
-) -> Result<Vec<Fact>, Problem> {
+    event: &StoredEvent,
+    of: fn(I, E) -> PolicyEvent,
+) -> Result<Vec<PolicyEvent>, Problem> {
     let named = |_| {
         Problem::internal(format!(
             "cannot read the event: {} has an invalid stream id",

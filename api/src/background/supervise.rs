@@ -19,7 +19,7 @@ use tracing::error;
 use crate::{metrics::TaskLabels, state::App};
 
 /// Number of failures within [`WINDOW`] beyond which the process ends.
-const MOST: usize = 5;
+const MAX_FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(300);
 /// Wait before the first restart. The wait doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_millis(200);
@@ -102,7 +102,7 @@ where
         let now = Instant::now();
         failures.push_back(now);
         failures.retain(|at| now.duration_since(*at) < WINDOW);
-        if failures.len() > MOST {
+        if failures.len() > MAX_FAILURES {
             error!(task = name, error = %why, "Background task keeps failing; ending the process");
             return app.tasks.fail(name);
         }
@@ -148,7 +148,7 @@ mod pentest {
     use std::time::Duration;
 
     use cli::client::{Client, Target};
-    use proof::planted::{Bug, plant};
+    use proof::fault_injection::{Bug, plant};
     use schemas::control::tokens::{CreateToken, Role};
     use serde_json::Value;
 

@@ -24,7 +24,7 @@ impl Default for Pace {
 
 /// Verifies the log until the server stops.
 pub async fn run(app: App, pace: Pace) {
-    let mut from = app.log().newest_seal().await.unwrap_or(0);
+    let mut from = app.log().latest_checkpoint().await.unwrap_or(0);
     let mut wait = pace.first.mul_f64(1.0 + rand::random::<f64>());
     loop {
         tokio::select! {
@@ -45,7 +45,7 @@ async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
     let verified = verify(app.log(), from, |_| {}).await?;
     if from == 0 {
         let keys = app.keys.current().seal_keys();
-        app.log().check_seals(&keys).await?;
+        app.log().verify_checkpoints(&keys).await?;
     }
     Ok(verified)
 }
@@ -103,7 +103,7 @@ mod tests {
         Commit, Meta, NewEvent, StreamId, Write,
         verify::{Difference, Reported},
     };
-    use proof::report::Tally;
+    use proof::report::ReportCounts;
 
     use super::*;
     use crate::server::testing::Started;
@@ -119,7 +119,7 @@ mod tests {
         false
     }
 
-    fn seen(wrong: Vec<Difference>, tally: Tally) -> Result<Verified, VerifyError> {
+    fn seen(wrong: Vec<Difference>, tally: ReportCounts) -> Result<Verified, VerifyError> {
         let reported = Reported { tally, wrong };
         Ok(Verified { size: 9, root: [0; 32], chain: [0; 32], checked: 9, reported })
     }
@@ -128,7 +128,8 @@ mod tests {
     fn who_read_a_part_takes_no_alarm_back_and_does_not_count() {
         let metrics = Metrics::default();
         let one = || vec![Difference { position: 7, what: "invented".into() }];
-        let unsigned = Tally { unsigned: 2, first_unsigned: Some(3), ..Tally::default() };
+        let unsigned =
+            ReportCounts { unsigned: 2, first_unsigned: Some(3), ..ReportCounts::default() };
         let gauge = |name: &str| {
             let text = metrics.text();
             let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));

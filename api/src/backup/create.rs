@@ -7,8 +7,8 @@ use std::{
 
 use domain::decider::Timestamp;
 use event_log::{
-    LogError, Standing,
-    archive::{self, EVENTS, INDEX, Listed, MANIFEST},
+    HeadSnapshot, LogError,
+    archive::{self, ArchiveRecord, EVENTS, INDEX, MANIFEST},
 };
 use nix::fcntl::{Flock, FlockArg};
 use sqlx::{Executor as _, PgConnection, Row as _};
@@ -24,9 +24,9 @@ use crate::{
 };
 
 /// Interval between progress messages of the dump.
-const LOOK: Duration = Duration::from_millis(250);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Timeout of the wait for table locks.
-const LOCK: &str = "30s";
+const LOCK_TIMEOUT: &str = "30s";
 
 /// Creates a backup of a data directory, the archives of its log, and its database. `out` appears
 /// only when it is complete.
@@ -41,7 +41,7 @@ pub async fn create(
     progress: Progress<'_>,
 ) -> Result<Manifest, BackupError> {
     let draft = Draft::begin(out)?;
-    let Taken { standing, postgres, archived, keys: mut taken } =
+    let SnapshotParts { standing, postgres, archived, keys: mut taken } =
         database(&draft, data, access, progress).await?;
     // Signs with the copied keys, which are available to a restore.
     let keys = keys::kept(&draft.path.join(KEYS))?;
@@ -53,7 +53,7 @@ pub async fn create(
     if token.is_file() {
         taken.push(files::copy(&token, &draft.path.join(OWNER_TOKEN), OWNER_TOKEN)?);
     }
-    let Standing { checkpoint, format, recorded_at } = standing;
+    let HeadSnapshot { checkpoint, format, recorded_at } = standing;
     let manifest = Manifest {
         format: Manifest::format(),
         program: manifest::program(),
@@ -74,10 +74,10 @@ pub async fn create(
 
 /// Parts of a backup that belong to one snapshot of the database: the head, the archives of events
 /// without rows, and the keys.
-struct Taken {
-    standing: Standing,
+struct SnapshotParts {
+    standing: HeadSnapshot,
     postgres: u32,
-    archived: Vec<Listed>,
+    archived: Vec<ArchiveRecord>,
     keys: Vec<File>,
 }
 
@@ -87,7 +87,7 @@ async fn database(
     data: &Path,
     access: &Access,
     progress: Progress<'_>,
-) -> Result<Taken, BackupError> {
+) -> Result<SnapshotParts, BackupError> {
     let dump = &draft.path.join(DUMP);
     let mut holder = access.connect().await?;
     // Held until the end: the dump could contain neither version of a projection table that is
@@ -98,7 +98,7 @@ async fn database(
     reader.execute("begin isolation level repeatable read, read only").await?;
     let snapshot: String =
         sqlx::query_scalar("select pg_export_snapshot()").fetch_one(&mut reader).await?;
-    let standing = event_log::standing(&mut reader).await?;
+    let standing = event_log::head_snapshot(&mut reader).await?;
     let mut archived = archive::list(&mut reader).await?;
     archived.retain(|archive| archive.dropped_at.is_some());
     // Copied after the snapshot, so every key that wraps data in it is among the current and former
@@ -113,7 +113,7 @@ async fn database(
         command.arg(format!("--snapshot={snapshot}")).arg("--file").arg(dump);
     })?;
     let mut ended = std::pin::pin!(running.end());
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
             done = &mut ended => break done?,
@@ -127,12 +127,12 @@ async fn database(
     reader.execute("rollback").await?;
     holder.execute("rollback").await?;
     files::sync(dump)?;
-    Ok(Taken { standing, postgres, archived, keys })
+    Ok(SnapshotParts { standing, postgres, archived, keys })
 }
 
 /// Locks all tables against schema changes. Rows can still change.
 async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
-    holder.execute(&*format!("begin; set local lock_timeout = '{LOCK}'")).await?;
+    holder.execute(&*format!("begin; set local lock_timeout = '{LOCK_TIMEOUT}'")).await?;
     let tables = "select format('%I.%I', n.nspname, c.relname) as name from pg_class c \
                   join pg_namespace n on n.oid = c.relnamespace \
                   where n.nspname = $1 and c.relkind in ('r', 'p') order by c.oid";
@@ -212,7 +212,7 @@ impl Draft {
     fn archives(
         &self,
         from: &Path,
-        archived: &[Listed],
+        archived: &[ArchiveRecord],
         progress: Progress<'_>,
     ) -> Result<Vec<File>, BackupError> {
         let mut taken = Vec::new();

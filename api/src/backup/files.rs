@@ -37,7 +37,7 @@ pub(super) fn private_directory(path: &Path) -> Result<(), BackupError> {
     if found.is_dir() && ours && found.mode() & 0o777 == 0o700 {
         return Ok(());
     }
-    Err(BackupError::NotOurs { path: path.display().to_string() })
+    Err(BackupError::NotPrivate { path: path.display().to_string() })
 }
 
 /// Writes a new file with mode 0600 and syncs it.

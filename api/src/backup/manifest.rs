@@ -12,9 +12,9 @@ const FORMAT: u32 = 2;
 /// Format of the first release. Lower ones are of pre-release versions.
 const FIRST_RELEASED: u32 = 2;
 const FILE: &str = "manifest.json";
-const SUM: &str = "manifest.sha256";
+const SUM_FILE: &str = "manifest.sha256";
 /// Maximum size in bytes. The manifest of a million artifacts is smaller.
-const LONGEST: u64 = 256 << 20;
+const MAX_BYTES: u64 = 256 << 20;
 
 /// Contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ impl Manifest {
         bytes.push(b'\n');
         let sum = format!("{}  {FILE}\n", hex::encode(proof::sha256(&bytes)));
         files::write(&backup.join(FILE), &bytes)?;
-        files::write(&backup.join(SUM), sum.as_bytes())
+        files::write(&backup.join(SUM_FILE), sum.as_bytes())
     }
 
     /// Reads the manifest of a complete backup.
@@ -86,14 +86,14 @@ impl Manifest {
         let read = |name: &str| -> Result<Vec<u8>, BackupError> {
             let path = backup.join(name);
             match fs::metadata(&path) {
-                Ok(found) if found.len() > LONGEST => {
+                Ok(found) if found.len() > MAX_BYTES => {
                     Err(damaged(name, "it exceeds the size limit"))
                 }
                 Ok(_) => fs::read(&path).map_err(at(&path)),
                 Err(_) => Err(incomplete(format!("{name} is missing"))),
             }
         };
-        let (sum, bytes) = (read(SUM)?, read(FILE)?);
+        let (sum, bytes) = (read(SUM_FILE)?, read(FILE)?);
         let expected = format!("{}  {FILE}\n", hex::encode(proof::sha256(&bytes)));
         if sum != expected.as_bytes() {
             return Err(damaged(FILE, "its digest differs from manifest.sha256"));

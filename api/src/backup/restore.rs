@@ -4,7 +4,9 @@ use std::path::Path;
 use event_log::{Archives, EventLog, Options, verify};
 use sqlx::{PgConnection, postgres::PgPoolOptions};
 
-use super::{ARCHIVES, BackupError, KEYS, Kept, Progress, REGISTRY, Reached, Source, files};
+use super::{
+    ARCHIVES, BackupError, Coverage, KEYS, Progress, REGISTRY, Source, WitnessCheckpoint, files,
+};
 use crate::{
     auth::OWNER_TOKEN,
     postgres::{Access, Tools},
@@ -16,7 +18,7 @@ pub struct Restored {
     /// Number of published checkpoints that the log matches.
     pub seals: u64,
     /// Comparison with the checkpoints of witnesses.
-    pub witnessed: Vec<Reached>,
+    pub witnessed: Vec<Coverage>,
     /// Positions of forged reports, which the backup contains like all other events.
     pub forged: Vec<u64>,
     /// Epoch that identifies the restored log to every runner.
@@ -47,7 +49,7 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
 pub async fn fill_database(
     source: &Source,
     access: &Access,
-    kept: &[Kept],
+    kept: &[WitnessCheckpoint],
     progress: Progress<'_>,
 ) -> Result<Restored, BackupError> {
     let mut connection = access.connect().await?;
@@ -75,7 +77,7 @@ pub async fn fill_database(
     let verified = verified.await?;
     if (verified.size, verified.root) != (source.checkpoint.size, source.checkpoint.root) {
         let found = format!("it has {} events, and the backup has {position}", verified.size);
-        return Err(BackupError::Other(found));
+        return Err(BackupError::LogMismatch(found));
     }
     // Grants privileges, which a dump does not contain, and creates the tables of later versions.
     crate::server::prepare(whole.clone()).await?;
@@ -88,15 +90,15 @@ pub async fn fill_database(
 async fn stands(
     source: &Source,
     whole: event_log::Source,
-    kept: &[Kept],
+    kept: &[WitnessCheckpoint],
 ) -> Result<Restored, BackupError> {
     let event_log::Source { pool, archives, keys } = whole;
-    let options = Options { archives, keys, watch_others: None, ..Options::default() };
+    let options = Options { archives, keys, poll_interval: None, ..Options::default() };
     let log = EventLog::open(pool, options).await?;
     if log.log_id() != source.checkpoint.log_id {
-        return Err(BackupError::Other(format!("it is the log {}", log.log_id())));
+        return Err(BackupError::LogMismatch(format!("it is the log {}", log.log_id())));
     }
-    let seals = log.check_seals(&source.keys.seal_keys()).await?;
+    let seals = log.verify_checkpoints(&source.keys.seal_keys()).await?;
     let mut witnessed = Vec::new();
     for kept in kept {
         witnessed.push(kept.reached(&log).await?);

@@ -8,18 +8,18 @@ use serde::Serialize;
 use super::{BackupError, Source};
 
 /// Maximum size of a checkpoint in bytes.
-const LONGEST: u64 = 64 << 10;
+const MAX_BYTES: u64 = 64 << 10;
 
 /// Signed checkpoint from a witness.
 #[derive(Debug, Clone)]
-pub struct Kept {
+pub struct WitnessCheckpoint {
     path: String,
     checkpoint: Checkpoint,
 }
 
 /// Comparison of a restored log with a witness's checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Reached {
+pub struct Coverage {
     /// Path of the checkpoint.
     pub file: String,
     /// Position of the checkpoint.
@@ -31,16 +31,16 @@ pub struct Reached {
     pub missing: Option<(u64, u64)>,
 }
 
-impl Kept {
+impl WitnessCheckpoint {
     /// Reads a checkpoint and verifies that a key of the backup signed it.
     ///
     /// # Errors
     /// [`BackupError::Witness`].
-    pub fn read(path: &Path, source: &Source) -> Result<Kept, BackupError> {
+    pub fn read(path: &Path, source: &Source) -> Result<WitnessCheckpoint, BackupError> {
         let shown = path.display().to_string();
         let wrong = |why: String| BackupError::Witness { path: shown.clone(), why };
         let length = fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-        if length > LONGEST {
+        if length > MAX_BYTES {
             return Err(wrong("it exceeds the size limit of a checkpoint".into()));
         }
         let note = fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
@@ -50,14 +50,14 @@ impl Kept {
             let (other, ours) = (checkpoint.origin(), source.checkpoint.origin());
             return Err(wrong(format!("it belongs to {other}, and the backup to {ours}")));
         }
-        Ok(Kept { path: shown, checkpoint })
+        Ok(WitnessCheckpoint { path: shown, checkpoint })
     }
 
     /// Compares the checkpoint with the log.
     ///
     /// # Errors
     /// [`BackupError::Forked`].
-    pub(super) async fn reached(&self, log: &EventLog) -> Result<Reached, BackupError> {
+    pub(super) async fn reached(&self, log: &EventLog) -> Result<Coverage, BackupError> {
         let (position, end) = (self.checkpoint.size, log.head().size);
         let missing = (position > end).then_some((end + 1, position));
         if missing.is_none() && log.root(position).await? != self.checkpoint.root {
@@ -68,6 +68,6 @@ impl Kept {
             };
             return Err(BackupError::Forked { path: self.path.clone(), position, why });
         }
-        Ok(Reached { file: self.path.clone(), position, epoch: self.checkpoint.epoch, missing })
+        Ok(Coverage { file: self.path.clone(), position, epoch: self.checkpoint.epoch, missing })
     }
 }

@@ -10,33 +10,33 @@ use bytes::Bytes;
 use domain::{app::App as AppState, install::Install};
 use projections::views;
 use schemas::control::{
-    Diagnostic, Listing, Page,
+    Diagnostic, Page, PageQuery,
     apps::{
         App as Shown, BuildRequested, ConfigVersion, ConfigVersionDetail, Diff, DiffQuery,
-        SyncQuery, Synced,
+        SyncQuery, SyncReport,
     },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    BUNDLE_BYTES,
-    ask::{Ask, field},
+    MAX_BUNDLE_BYTES,
+    change_request::{ChangeRequest, field},
     lookup::Lookup,
-    part::Part,
+    pagination::PageRequest,
     show,
 };
 use crate::{
-    compose::config::{Config, published},
     execute::Done,
     extract::{Path, Query, Raw},
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
+    render::config::{Config, published},
     state::App,
-    usecases::{apps, reach},
+    usecases::{apps, impact},
 };
 
 /// Routes that accept a large body: only `sync`.
 pub fn large() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(BUNDLE_BYTES))
+    OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(MAX_BUNDLE_BYTES))
 }
 
 /// Publish a bundle as the next config version of an app
@@ -47,16 +47,16 @@ pub fn large() -> OpenApiRouter<App> {
     post, path = "/v1/apps/{app}/sync", tag = "apps",
     params(("app" = String, Path, description = "The app's name"), SyncQuery),
     request_body(content = Vec<u8>, content_type = "application/zstd"),
-    responses((status = 200, body = Synced)),
+    responses((status = 200, body = SyncReport)),
 )]
 pub async fn sync(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(how): Query<SyncQuery>,
     headers: HeaderMap,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     Raw(body): Raw,
-) -> Answer<Synced> {
+) -> ApiResult<SyncReport> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
         let detail = "send the bundle as application/zstd, or use `stead apps sync`";
@@ -67,8 +67,8 @@ pub async fn sync(
         return Err(field("against", "requires dry_run=true", "send dry_run=true or omit against"));
     }
     let meant = match how.dry_run {
-        true => apps::How::DryRun { against: how.against },
-        false => apps::How::Publish,
+        true => apps::SyncOptions::DryRun { against: how.against },
+        false => apps::SyncOptions::Publish,
     };
     let done = apps::sync(&app, &call, &name, tar, meant).await?;
     Ok(Json(synced(name, how.dry_run, done)))
@@ -86,10 +86,10 @@ async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
         };
         let decoder = zstd::Decoder::new(body.as_ref()).map_err(wrong)?;
         let mut tar = Vec::new();
-        decoder.take(BUNDLE_BYTES as u64 + 1).read_to_end(&mut tar).map_err(wrong)?;
-        if tar.len() > BUNDLE_BYTES {
+        decoder.take(MAX_BUNDLE_BYTES as u64 + 1).read_to_end(&mut tar).map_err(wrong)?;
+        if tar.len() > MAX_BUNDLE_BYTES {
             let detail = format!(
-                "the bundle is larger than {BUNDLE_BYTES} bytes; remove files \
+                "the bundle is larger than {MAX_BUNDLE_BYTES} bytes; remove files \
                                   that the app does not need"
             );
             return Err(Problem::new(Code::TooLarge, detail));
@@ -99,8 +99,8 @@ async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
 }
 
-fn synced(name: String, dry_run: bool, done: Done<apps::Synced>) -> Synced {
-    let apps::Synced {
+fn synced(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> SyncReport {
+    let apps::SyncResult {
         app,
         version,
         bundle,
@@ -109,8 +109,8 @@ fn synced(name: String, dry_run: bool, done: Done<apps::Synced>) -> Synced {
         before,
         before_version,
         config,
-        reach,
-    } = done.answer;
+        impact: reach,
+    } = done.value;
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
     let before = before.map(|(version, config)| (version, &config.app));
@@ -118,7 +118,18 @@ fn synced(name: String, dry_run: bool, done: Done<apps::Synced>) -> Synced {
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let diagnostics = config.warnings.iter().map(diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);
-    Synced { app, name, version, bundle, unchanged, dry_run, diff, builds, diagnostics, position }
+    SyncReport {
+        app,
+        name,
+        version,
+        bundle,
+        unchanged,
+        dry_run,
+        diff,
+        builds,
+        diagnostics,
+        position,
+    }
 }
 
 pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
@@ -138,8 +149,8 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     get, path = "/v1/apps", tag = "apps", params(Listing),
     responses((status = 200, body = Page<Shown>)),
 )]
-pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Shown>> {
-    let part = Part::of(part.limit, part.cursor)?;
+pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Shown>> {
+    let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::apps::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.app);
     Ok(Json(Page { items: shown(&app, &rows).await?, next }))
@@ -151,7 +162,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     params(("app" = String, Path, description = "The app's name or id")),
     responses((status = 200, body = Shown)),
 )]
-pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Shown> {
+pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult<Shown> {
     let id = apps::find(&app, &name).await?;
     let row = views::apps::app(&app.pool, id).await?;
     let row = row.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))?;
@@ -181,10 +192,10 @@ async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx:
 pub async fn versions(
     State(app): State<App>,
     Path(name): Path<String>,
-    Query(part): Query<Listing>,
-) -> Answer<Page<ConfigVersion>> {
+    Query(part): Query<PageQuery>,
+) -> ApiResult<Page<ConfigVersion>> {
     let id = apps::find(&app, &name).await?;
-    let part = Part::of(part.limit, part.cursor)?;
+    let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.published.config_version);
     let mut look = Lookup::new(&app);
@@ -205,7 +216,7 @@ pub async fn versions(
 pub async fn version(
     State(app): State<App>,
     Path((name, number)): Path<(String, u32)>,
-) -> Answer<ConfigVersionDetail> {
+) -> ApiResult<ConfigVersionDetail> {
     let id = apps::find(&app, &name).await?;
     let state = app.engine.load::<AppState>(id).await?;
     let read = config(&app, &state, number).await?;
@@ -235,7 +246,7 @@ pub async fn diff(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(which): Query<DiffQuery>,
-) -> Answer<Diff> {
+) -> ApiResult<Diff> {
     let id = apps::find(&app, &name).await?;
     let state = app.engine.load::<AppState>(id).await?;
     let to = which.to.unwrap_or(state.version());
@@ -248,13 +259,13 @@ pub async fn diff(
             if app.engine.load::<Install>(of).await?.app != Some(id) {
                 return Err(Problem::not_found(format!("the install {install:?} of this app")));
             }
-            (vec![reach::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
+            (vec![impact::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
         }
         None if which.inputs_of.is_some() => {
             let detail = "inputs_of requires install: name the install that has the inputs";
             return Err(Problem::new(Code::BadRequest, detail));
         }
-        None => reach::reach(&app, id, &after, published).await?,
+        None => impact::impact(&app, id, &after, published).await?,
     };
     let diff = match from {
         0 => show::diff(None, Some(to), &after.app),

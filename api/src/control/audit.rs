@@ -1,16 +1,16 @@
 //! `/v1/audit`: events, checkpoints, proofs, and as-of queries.
-mod between;
 mod bundle;
-mod examine;
+mod diff;
+mod doctor;
 mod installs_between;
 mod range;
 mod records;
 mod states;
 
-pub use between::{__path_diff, diff};
 pub use bundle::{__path_bundle, bundle};
-pub use examine::{__path_examine, examine};
-pub use installs_between::{__path_installs_diff, Ranges, installs_diff};
+pub use diff::{__path_diff, diff};
+pub use doctor::{__path_examine, examine};
+pub use installs_between::{__path_installs_diff, ChangedInstallsCache, installs_diff};
 pub use range::{__path_range, range};
 
 use axum::{
@@ -32,14 +32,14 @@ use schemas::{
 };
 
 use crate::{
-    auth::Who,
+    auth::Caller,
     extract::Query,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
 /// Number of events that an export reads at a time.
-const PAGE: u32 = 1000;
+const EXPORT_PAGE: u32 = 1000;
 
 /// List events, oldest first
 ///
@@ -49,12 +49,12 @@ const PAGE: u32 = 1000;
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
 )]
-pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> Answer<Events> {
+pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> ApiResult<Events> {
     let limit = which.limit.unwrap_or(50);
     if limit == 0 || limit > 200 {
         return Err(Problem::new(Code::BadRequest, "limit must be between 1 and 200"));
     }
-    let wanted = records::Wanted::of(&app, &which).await?;
+    let wanted = records::EventSelection::of(&app, &which).await?;
     let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
     records::named(&app, &mut items).await?;
     records::opened(&app, &mut items).await?;
@@ -71,14 +71,14 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
 pub async fn export(
     State(app): State<App>,
     Query(which): Query<EventsQuery>,
-    who: Who,
+    who: Caller,
 ) -> Result<Response, Problem> {
-    let wanted = records::Wanted::of(&app, &which).await?;
+    let wanted = records::EventSelection::of(&app, &which).await?;
     let lines = async_stream::try_stream! {
         let mut after = wanted.after;
         while after < wanted.until {
-            who.still(&app).map_err(broken)?;
-            let page = wanted.next(&app, after, PAGE).await.map_err(broken)?;
+            who.recheck(&app).map_err(broken)?;
+            let page = wanted.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
             let mut text = Vec::new();
             for event in &page.0 {
                 serde_json::to_writer(&mut text, event)?;
@@ -129,7 +129,7 @@ fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
     responses((status = 200, body = Proof)),
 )]
-pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> Answer<Proof> {
+pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> ApiResult<Proof> {
     let log = app.engine.log();
     let head = log.head();
     let mut proof = Proof {
@@ -164,7 +164,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
     responses((status = 200, body = AsOf)),
 )]
-pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> Answer<AsOf> {
+pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> ApiResult<AsOf> {
     let position = position(&app, which.position, which.time).await?;
     let stream = states::stream(&app, &which.stream).await?;
     let folded = states::as_of(&app, &stream, position).await?;

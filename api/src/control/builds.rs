@@ -8,10 +8,10 @@ use schemas::control::{
     builds::{Build, BuildsQuery, BuildsRetried},
 };
 
-use super::{ask::Ask, filter, lookup::Lookup, part::Part, show};
+use super::{change_request::ChangeRequest, filter, lookup::Lookup, pagination::PageRequest, show};
 use crate::{
     extract::{Path, Query},
-    problem::{Answer, Problem},
+    problem::{ApiResult, Problem},
     state::App,
     usecases::rebuild,
 };
@@ -21,13 +21,16 @@ use crate::{
     get, path = "/v1/builds", tag = "builds", params(BuildsQuery),
     responses((status = 200, body = Page<Build>)),
 )]
-pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> Answer<Page<Build>> {
+pub async fn list(
+    State(app): State<App>,
+    Query(which): Query<BuildsQuery>,
+) -> ApiResult<Page<Build>> {
     let of = match &which.app {
         Some(name) => Some(filter::app(&app, name).await?),
         None => None,
     };
     filter::one_of("state", which.state.as_deref(), &views::STATES)?;
-    let part = Part::of(which.limit, which.cursor)?;
+    let part = PageRequest::of(which.limit, which.cursor)?;
     let filter = views::Filter { app: of, component: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.build);
@@ -45,7 +48,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> A
     params(("build" = String, Path, description = "The build's id")),
     responses((status = 200, body = Build)),
 )]
-pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> Answer<Build> {
+pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> ApiResult<Build> {
     let row = views::build(&app.pool, build).await?;
     let row = row.ok_or_else(|| Problem::not_found(build))?;
     Ok(Json(show::build(&mut Lookup::new(&app), &row).await?))
@@ -62,10 +65,10 @@ pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> Answer<
 pub async fn retry(
     State(app): State<App>,
     Path(build): Path<BuildId>,
-    Ask { call, .. }: Ask,
-) -> Answer<BuildsRetried> {
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<BuildsRetried> {
     let done = rebuild::again(&app, &call, build).await?;
-    let rebuild::Rebuilt { app, version, builds } = done.answer;
+    let rebuild::RetriedBuilds { app, version, builds } = done.value;
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let (builds, position) = (builds.collect(), done.position);
     Ok(Json(BuildsRetried { app, version, builds, position }))

@@ -5,12 +5,12 @@ use axum::{
     extract::State,
     response::sse::{Event, KeepAlive, Sse},
 };
-use event_log::Stored;
+use event_log::StoredEvent;
 use futures::Stream;
-use schemas::control::audit::{Changed, ChangesQuery};
+use schemas::control::audit::{ChangesQuery, EventNotification};
 
 use crate::{
-    auth::Who,
+    auth::Caller,
     extract::{LastEvent, Query},
     problem::Problem,
     state::App,
@@ -19,7 +19,7 @@ use crate::{
 /// Number of events that are read at a time for a client that lags.
 const PAGE: u32 = 500;
 /// Interval at which the token of an idle client is checked.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+pub(super) const IDLE_CHECK: Duration = Duration::from_secs(1);
 /// Interval of keep-alive comments. Proxies close idle connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -33,13 +33,13 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
         ChangesQuery,
         ("Last-Event-ID" = Option<u64>, Header, description = "Resume after this position"),
     ),
-    responses((status = 200, body = Changed, content_type = "text/event-stream")),
+    responses((status = 200, body = EventNotification, content_type = "text/event-stream")),
 )]
 pub async fn changes(
     State(app): State<App>,
     Query(which): Query<ChangesQuery>,
     LastEvent(last): LastEvent,
-    who: Who,
+    who: Caller,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     let mut at: u64 = last.or(which.after).unwrap_or_else(|| app.engine.log().position());
     let mut positions = app.engine.log().positions();
@@ -47,7 +47,7 @@ pub async fn changes(
         // Sent immediately, so that the client knows that the stream is open.
         yield Ok(Event::default().comment("listening"));
         loop {
-            if let Err(refused) = who.still(&app) {
+            if let Err(refused) = who.recheck(&app) {
                 yield Ok(Event::default().event("end").data(refused.code.as_str()));
                 break;
             }
@@ -67,7 +67,7 @@ pub async fn changes(
                         break;
                     }
                 }
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = tokio::time::sleep(IDLE_CHECK) => {}
                 () = app.stopping.cancelled() => break,
             }
         }
@@ -75,7 +75,7 @@ pub async fn changes(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-fn concerns(stored: &Stored, stream: Option<&str>) -> bool {
+fn concerns(stored: &StoredEvent, stream: Option<&str>) -> bool {
     match stream.map(|stream| stream.split_once('/').unwrap_or((stream, ""))) {
         None => true,
         Some((kind, id)) => {
@@ -85,8 +85,8 @@ fn concerns(stored: &Stored, stream: Option<&str>) -> bool {
     }
 }
 
-fn event(stored: &Stored) -> Event {
-    let changed = Changed {
+fn event(stored: &StoredEvent) -> Event {
+    let changed = EventNotification {
         position: stored.position,
         stream: stored.stream.to_string(),
         event_type: stored.event_type.to_string(),

@@ -11,7 +11,7 @@ use domain::{
 };
 use projections::views::installs as views;
 use schemas::control::{
-    Done, Page,
+    ChangeResult, Page,
     installs::{
         AcceptState, CreateInstall, EnrolmentIssued, Install, InstallCreated, InstallState,
         InstallUpdated, InstallsQuery, StateQuery, UpdateInstall,
@@ -20,16 +20,16 @@ use schemas::control::{
 };
 
 use super::{
-    ask::{Ask, done, field, optional, required},
+    change_request::{ChangeRequest, done, field, optional, required},
     filter,
     lookup::Lookup,
-    part::Part,
+    pagination::PageRequest,
     show,
 };
 use crate::{
-    compose::{config::published, state as templates},
     extract::{self, Path, Query},
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
+    render::{config::published, state as templates},
     state::App,
     usecases::{apps, installs, runs},
 };
@@ -42,12 +42,12 @@ use crate::{
 pub async fn list(
     State(app): State<App>,
     Query(which): Query<InstallsQuery>,
-) -> Answer<Page<Install>> {
+) -> ApiResult<Page<Install>> {
     let of = match &which.app {
         Some(name) => Some(filter::app(&app, name).await?),
         None => None,
     };
-    let part = Part::of(which.limit, which.cursor)?;
+    let part = PageRequest::of(which.limit, which.cursor)?;
     let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.install);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
@@ -67,9 +67,9 @@ pub async fn list(
 )]
 pub async fn create(
     State(app): State<App>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<CreateInstall>,
-) -> Answer<InstallCreated> {
+) -> ApiResult<InstallCreated> {
     let CreateInstall {
         app: of,
         name,
@@ -97,7 +97,7 @@ pub async fn create(
     };
     let name = new.name.clone();
     let done = installs::create(&app, &call, new).await?;
-    let installs::Created { install: id, config_version, enrolment } = done.answer;
+    let installs::Created { install: id, config_version, enrolment } = done.value;
     let enrolment = Some(show::enrolment(&app, enrolment, "install"));
     let position = done.position;
     Ok(Json(InstallCreated { id, name, app: of, config_version, enrolment, position }))
@@ -109,7 +109,7 @@ pub async fn create(
     params(("install" = String, Path, description = "The install's name or id")),
     responses((status = 200, body = Install)),
 )]
-pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<Install> {
+pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult<Install> {
     let id = installs::find(&app, &name).await?;
     let missing = || Problem::not_found(format!("the install {name:?}"));
     let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
@@ -131,9 +131,9 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<In
 pub async fn update(
     State(app): State<App>,
     Path(name): Path<String>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<UpdateInstall>,
-) -> Answer<InstallUpdated> {
+) -> ApiResult<InstallUpdated> {
     let id = installs::find(&app, &name).await?;
     let UpdateInstall {
         inputs,
@@ -180,7 +180,7 @@ pub async fn update(
     let done = installs::update(&app, &call, id, update).await?;
     let now = app.engine.load::<InstallOf>(id).await?.inputs.clone();
     let kept_inputs = then.map(|then| installs::differences(&then, &now)).unwrap_or_default();
-    let (changed, run, position) = (done.events > 0, done.answer, done.position);
+    let (changed, run, position) = (done.events > 0, done.value, done.position);
     Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
@@ -194,7 +194,7 @@ pub async fn state(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(when): Query<StateQuery>,
-) -> Answer<InstallState> {
+) -> ApiResult<InstallState> {
     let id = installs::find(&app, &name).await?;
     let position = super::audit::position(&app, when.position, when.time).await?;
     let log = app.engine.log();
@@ -224,14 +224,14 @@ pub async fn state(
         ("install" = String, Path, description = "The install's name or id"),
         ("component" = String, Path, description = "Component name, or `sandbox`"),
     ),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn accept_state(
     State(app): State<App>,
     Path((name, component)): Path<(String, String)>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<AcceptState>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let id = installs::find(&app, &name).await?;
     let AcceptState { lineage, serial, reason } = body;
     let (state, reason) = (StateVersion { lineage, serial }, required(&reason)?);
@@ -250,11 +250,11 @@ pub async fn accept_state(
 pub async fn enrol(
     State(app): State<App>,
     Path(name): Path<String>,
-    Ask { call, .. }: Ask,
-) -> Answer<EnrolmentIssued> {
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<EnrolmentIssued> {
     let id = installs::find(&app, &name).await?;
     let done = installs::enrol(&app, &call, id).await?;
-    let enrolment = Some(show::enrolment(&app, done.answer, "install"));
+    let enrolment = Some(show::enrolment(&app, done.value, "install"));
     Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
 }
 
@@ -270,15 +270,15 @@ pub async fn enrol(
 pub async fn request(
     State(app): State<App>,
     Path(name): Path<String>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<RequestRun>,
-) -> Answer<RunRequested> {
+) -> ApiResult<RunRequested> {
     let id = installs::find(&app, &name).await?;
     let done = runs::request(&app, &call, id, wish(body)?).await?;
-    Ok(Json(RunRequested { run: done.answer, position: done.position }))
+    Ok(Json(RunRequested { run: done.value, position: done.position }))
 }
 
-fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
+fn wish(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
     if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(field("components", "are only valid for a deploy", "omit components"));
@@ -300,7 +300,7 @@ fn wish(ask: RequestRun) -> Result<runs::Wish, Problem> {
         }
         RequestedKind::Teardown => (RunKind::Teardown, Scope::Everything),
         RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
-        RequestedKind::Action => (RunKind::Action, Scope::Reached),
+        RequestedKind::Action => (RunKind::Action, Scope::Changed),
     };
-    Ok(runs::Wish { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
+    Ok(runs::RunRequest { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
 }

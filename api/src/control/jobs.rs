@@ -3,20 +3,20 @@ use axum::{Json, extract::State};
 use domain::{ids::JobId, job::Resolution};
 use projections::views::jobs as views;
 use schemas::control::{
-    Done, Page,
+    ChangeResult, Page,
     jobs::{Cancel, Job, JobsQuery, Resolve, ResolveAs},
 };
 
 use super::{
-    ask::{Ask, done, required},
+    change_request::{ChangeRequest, done, required},
     filter,
     lookup::Lookup,
-    part::Part,
+    pagination::PageRequest,
     show,
 };
 use crate::{
     extract::{self, Path, Query},
-    problem::{Answer, Problem},
+    problem::{ApiResult, Problem},
     state::App,
     usecases::jobs,
 };
@@ -26,7 +26,7 @@ use crate::{
     get, path = "/v1/jobs", tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>)),
 )]
-pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Answer<Page<Job>> {
+pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> ApiResult<Page<Job>> {
     let of = match &which.install {
         Some(name) => Some(filter::install(&app, name).await?),
         None => None,
@@ -39,7 +39,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
         which.state.as_deref(),
         &views::JobState::ALL.map(views::JobState::as_str),
     )?;
-    let part = Part::of(which.limit, which.cursor)?;
+    let part = PageRequest::of(which.limit, which.cursor)?;
     let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.job);
@@ -57,7 +57,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
     params(("job" = String, Path, description = "The job's id")),
     responses((status = 200, body = Job)),
 )]
-pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> Answer<Job> {
+pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> ApiResult<Job> {
     let row = views::job(&app.pool, job).await?.ok_or_else(|| Problem::not_found(job))?;
     Ok(Json(show::job(&mut Lookup::new(&app), &row).await?))
 }
@@ -68,14 +68,14 @@ pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> Answer<Job>
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn cancel(
     State(app): State<App>,
     Path(job): Path<JobId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Cancel>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let reason = required(&body.reason)?;
     Ok(Json(done(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
 }
@@ -84,14 +84,14 @@ pub async fn cancel(
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/resolve", tag = "jobs", request_body = Resolve,
     params(("job" = String, Path, description = "The job's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn resolve(
     State(app): State<App>,
     Path(job): Path<JobId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Resolve>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let Resolve { execution, resolution, reason } = body;
     let verdict = match resolution {
         ResolveAs::Succeeded => Resolution::Succeeded,

@@ -15,7 +15,7 @@ use projections::views::jobs;
 use schemas::control::jobs::{LogQuery, LogRecord};
 
 use crate::{
-    auth::Who,
+    auth::Caller,
     extract::{LastEvent, Path, Query},
     problem::{Code, Problem},
     state::App,
@@ -50,7 +50,7 @@ pub async fn log(
     Query(which): Query<LogQuery>,
     LastEvent(last): LastEvent,
     headers: HeaderMap,
-    who: Who,
+    who: Caller,
 ) -> Result<Response, Problem> {
     let execution = execution(&app, job, attempt).await?;
     let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());

@@ -14,32 +14,32 @@ use domain::{
 };
 use projections::views::{
     apps, builds, config_versions, installs, jobs, runners, runs,
-    waiting::{Awaited, Contact},
+    waiting::{Contact, JobRunner},
 };
 use sqlx::PgPool;
 
 use crate::{
-    compose::config::{Config, published},
     problem::Problem,
+    render::config::{Config, published},
     state::App,
 };
 
-type Known<Id, Row> = HashMap<Id, Option<Arc<Row>>>;
-type Found<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
+type RowCache<Id, Row> = HashMap<Id, Option<Arc<Row>>>;
+type LookupResult<Row> = Result<Option<Arc<Row>>, sqlx::Error>;
 
 /// Cache of projection rows for one response.
 pub struct Lookup<'a> {
     app: &'a App,
     pool: &'a PgPool,
-    apps: Known<AppId, apps::Row>,
-    builds: Known<BuildId, builds::Row>,
-    installs: Known<InstallId, installs::Row>,
-    jobs: Known<JobId, jobs::Row>,
-    runners: Known<RunnerId, runners::Row>,
-    runs: Known<RunId, runs::Row>,
+    apps: RowCache<AppId, apps::Row>,
+    builds: RowCache<BuildId, builds::Row>,
+    installs: RowCache<InstallId, installs::Row>,
+    jobs: RowCache<JobId, jobs::Row>,
+    runners: RowCache<RunnerId, runners::Row>,
+    runs: RowCache<RunId, runs::Row>,
     versions: HashMap<(AppId, u32), config_versions::Row>,
     names: HashMap<PrincipalId, String>,
-    held: HashMap<RunnerId, Vec<JobId>>,
+    claimed_jobs: HashMap<RunnerId, Vec<JobId>>,
     build_runner: Option<Option<Arc<runners::Row>>>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Lookup<'a> {
             runs: HashMap::new(),
             versions: HashMap::new(),
             names: HashMap::new(),
-            held: HashMap::new(),
+            claimed_jobs: HashMap::new(),
             build_runner: None,
         }
     }
@@ -79,23 +79,23 @@ impl<'a> Lookup<'a> {
         self.app.configs.get(self.pool, &bundle).await
     }
 
-    pub async fn app(&mut self, id: AppId) -> Found<apps::Row> {
+    pub async fn app(&mut self, id: AppId) -> LookupResult<apps::Row> {
         known(&mut self.apps, id, apps::app(self.pool, id)).await
     }
 
-    pub async fn build(&mut self, id: BuildId) -> Found<builds::Row> {
+    pub async fn build(&mut self, id: BuildId) -> LookupResult<builds::Row> {
         known(&mut self.builds, id, builds::build(self.pool, id)).await
     }
 
-    pub async fn install(&mut self, id: InstallId) -> Found<installs::Row> {
+    pub async fn install(&mut self, id: InstallId) -> LookupResult<installs::Row> {
         known(&mut self.installs, id, installs::install(self.pool, id)).await
     }
 
-    pub async fn job(&mut self, id: JobId) -> Found<jobs::Row> {
+    pub async fn job(&mut self, id: JobId) -> LookupResult<jobs::Row> {
         known(&mut self.jobs, id, jobs::job(self.pool, id)).await
     }
 
-    pub async fn runner(&mut self, id: RunnerId) -> Found<runners::Row> {
+    pub async fn runner(&mut self, id: RunnerId) -> LookupResult<runners::Row> {
         known(&mut self.runners, id, runners::runner(self.pool, id)).await
     }
 
@@ -105,8 +105,8 @@ impl<'a> Lookup<'a> {
     }
 
     /// Runner that a job waits for, with its contact state.
-    pub fn awaited<'r>(&self, row: &'r runners::Row) -> Awaited<'r> {
-        Awaited { row, contact: self.contact(row.runner) }
+    pub fn awaited<'r>(&self, row: &'r runners::Row) -> JobRunner<'r> {
+        JobRunner { row, contact: self.contact(row.runner) }
     }
 
     /// Returns true if the runner of a job has been out of contact long enough to be shown, but not
@@ -115,7 +115,7 @@ impl<'a> Lookup<'a> {
         self.app.dispatch.is_suspect(job)
     }
 
-    pub async fn run(&mut self, id: RunId) -> Found<runs::Row> {
+    pub async fn run(&mut self, id: RunId) -> LookupResult<runs::Row> {
         known(&mut self.runs, id, runs::run(self.pool, id)).await
     }
 
@@ -127,10 +127,10 @@ impl<'a> Lookup<'a> {
 
     /// Jobs that a runner executes now.
     pub async fn held(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
-        if !self.held.contains_key(&runner) {
+        if !self.claimed_jobs.contains_key(&runner) {
             self.read_held(vec![runner]).await?;
         }
-        Ok(self.held.get(&runner).map(Vec::as_slice).unwrap_or_default())
+        Ok(self.claimed_jobs.get(&runner).map(Vec::as_slice).unwrap_or_default())
     }
 
     async fn read_held(&mut self, runners: Vec<RunnerId>) -> Result<(), sqlx::Error> {
@@ -138,10 +138,10 @@ impl<'a> Lookup<'a> {
             return Ok(());
         }
         let jobs = jobs::held_by(self.pool, &runners).await?;
-        self.held.extend(runners.into_iter().map(|runner| (runner, Vec::new())));
+        self.claimed_jobs.extend(runners.into_iter().map(|runner| (runner, Vec::new())));
         for job in jobs {
             let holder = job.held().map(|attempt| attempt.runner);
-            if let Some(of) = holder.and_then(|runner| self.held.get_mut(&runner)) {
+            if let Some(of) = holder.and_then(|runner| self.claimed_jobs.get_mut(&runner)) {
                 of.push(job.job);
             }
         }
@@ -150,7 +150,7 @@ impl<'a> Lookup<'a> {
 
     /// Returns a build runner that accepts work. If there is none, returns any build runner, to
     /// show why it accepts none.
-    pub async fn build_runner(&mut self) -> Found<runners::Row> {
+    pub async fn build_runner(&mut self) -> LookupResult<runners::Row> {
         if let Some(known) = &self.build_runner {
             return Ok(known.clone());
         }
@@ -169,10 +169,10 @@ fn principal(actor: &Actor) -> Option<PrincipalId> {
 }
 
 async fn known<Id: Copy + Eq + Hash, Row>(
-    known: &mut Known<Id, Row>,
+    known: &mut RowCache<Id, Row>,
     id: Id,
     read: impl Future<Output = Result<Option<Row>, sqlx::Error>>,
-) -> Found<Row> {
+) -> LookupResult<Row> {
     if let Some(row) = known.get(&id) {
         return Ok(row.clone());
     }

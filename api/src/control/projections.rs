@@ -1,9 +1,9 @@
 //! `/v1/projections`: positions of the projections; rebuild, rollback and verification.
-mod kept;
-mod then;
+mod as_of_rows;
+mod as_of_table;
 
-pub use kept::{__path_discard, discard};
-pub use then::{__path_rows, rows};
+pub use as_of_rows::{__path_rows, rows};
+pub use as_of_table::{__path_discard, discard};
 
 use std::{collections::HashMap, convert::Infallible};
 
@@ -22,11 +22,11 @@ use tokio::sync::mpsc;
 
 use crate::{
     background::{
-        parked::{self, Progress as Reached},
+        dead_letters::{self, Progress as Reached},
         policies,
     },
-    extract::{Path, Query, Unrepeatable},
-    problem::{Answer, Code, Problem},
+    extract::{NoIdempotencyKey, Path, Query},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
@@ -38,12 +38,12 @@ const ALL: &str = "all";
     get, path = "/v1/projections", tag = "projections",
     responses((status = 200, body = Page<Projection>)),
 )]
-pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
+pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
     let mut kept = HashMap::new();
     for name in all.iter().map(|status| status.name) {
-        kept.insert(name, projections::kept::positions(&mut connection, name).await?);
+        kept.insert(name, projections::as_of_table::positions(&mut connection, name).await?);
     }
     let mut shown = |status: projections::Status| Projection {
         name: status.name.into(),
@@ -67,7 +67,7 @@ pub async fn list(State(app): State<App>) -> Answer<Page<Projection>> {
 /// Returns the position of the policies as a projection. Policies consume the log as projections
 /// do, so operators look for their lag here.
 async fn followed(app: &App) -> Result<Projection, Problem> {
-    let Reached { position, parked } = parked::progress(&app.pool).await?;
+    let Reached { position, dead_letters: parked } = dead_letters::progress(&app.pool).await?;
     let (name, _, version) = policies::CONSUMER;
     Ok(Projection {
         name: name.into(),
@@ -93,10 +93,10 @@ pub async fn rebuild(
     State(app): State<App>,
     Path(name): Path<String>,
     Query(how): Query<RebuildQuery>,
-    _: Unrepeatable,
-) -> Result<Telling, Problem> {
+    _: NoIdempotencyKey,
+) -> Result<ProgressStream, Problem> {
     if how.as_of_position.is_some() || how.as_of_time.is_some() {
-        return kept::make(app, name, how).await;
+        return as_of_table::make(app, name, how).await;
     }
     let parallel = how.parallel.unwrap_or(1);
     if !(1..=WORKERS).contains(&parallel) {
@@ -139,8 +139,8 @@ pub async fn rebuild(
 pub async fn rollback(
     State(app): State<App>,
     Path(name): Path<String>,
-    _: Unrepeatable,
-) -> Result<Telling, Problem> {
+    _: NoIdempotencyKey,
+) -> Result<ProgressStream, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -160,8 +160,8 @@ pub async fn rollback(
 pub async fn verify(
     State(app): State<App>,
     Path(name): Path<String>,
-    _: Unrepeatable,
-) -> Result<Telling, Problem> {
+    _: NoIdempotencyKey,
+) -> Result<ProgressStream, Problem> {
     known(&app, &name).await?;
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -188,15 +188,15 @@ fn unknown(name: &str, all: &[&str]) -> Problem {
     Problem::not_found(format!("the projection {name:?} (existing: {})", all.join(", ")))
 }
 
-type Said = mpsc::UnboundedSender<Progress>;
+type ProgressSender = mpsc::UnboundedSender<Progress>;
 /// Stream of progress events.
-type Telling = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
+type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
 fn told(
     name: String,
-    work: impl FnOnce(String, Said) -> BoxFuture<'static, Result<Progress, RebuildError>>,
-) -> Telling {
+    work: impl FnOnce(String, ProgressSender) -> BoxFuture<'static, Result<Progress, RebuildError>>,
+) -> ProgressStream {
     let (said, mut heard) = mpsc::unbounded_channel::<Progress>();
     let doing = work(name.clone(), said.clone());
     tokio::spawn(async move {
@@ -218,7 +218,7 @@ fn told(
 }
 
 /// Reports progress at most once per percent.
-fn report(name: &str, said: &Said) -> impl FnMut(projections::Progress) + Send + 'static {
+fn report(name: &str, said: &ProgressSender) -> impl FnMut(projections::Progress) + Send + 'static {
     let (name, said, mut last) = (name.to_owned(), said.clone(), None);
     move |progress| {
         let (state, events, total) = match progress {

@@ -6,20 +6,20 @@ use domain::{
 };
 use projections::views::runners as views;
 use schemas::control::{
-    Done, Listing, Page, ReasonBody,
+    ChangeResult, Page, PageQuery, ReasonBody,
     installs::EnrolmentIssued,
     runners::{JournalHeads, Runner},
 };
 
 use super::{
-    ask::{Ask, done, optional},
+    change_request::{ChangeRequest, done, optional},
     lookup::Lookup,
-    part::Part,
+    pagination::PageRequest,
     show,
 };
 use crate::{
     extract::{self, Path, Query},
-    problem::{Answer, Problem},
+    problem::{ApiResult, Problem},
     runner::journal,
     state::App,
     usecases::enrolments,
@@ -30,8 +30,11 @@ use crate::{
     get, path = "/v1/runners", tag = "runners", params(Listing),
     responses((status = 200, body = Page<Runner>)),
 )]
-pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Runner>> {
-    let part = Part::of(part.limit, part.cursor)?;
+pub async fn list(
+    State(app): State<App>,
+    Query(part): Query<PageQuery>,
+) -> ApiResult<Page<Runner>> {
+    let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.runner);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
@@ -48,7 +51,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     params(("runner" = String, Path, description = "The runner's id")),
     responses((status = 200, body = Runner)),
 )]
-pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answer<Runner> {
+pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> ApiResult<Runner> {
     let missing = || Problem::not_found(runner);
     let row = views::runner(&app.pool, runner).await?.ok_or_else(missing)?;
     let shown = show::runner(&mut Lookup::new(&app), &row).await?;
@@ -66,7 +69,7 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answe
 pub async fn journal_heads(
     State(app): State<App>,
     Path(runner): Path<RunnerId>,
-) -> Answer<JournalHeads> {
+) -> ApiResult<JournalHeads> {
     if views::runner(&app.pool, runner).await?.is_none() {
         return Err(Problem::not_found(runner));
     }
@@ -78,9 +81,12 @@ pub async fn journal_heads(
     post, path = "/v1/runners/enrolment-tokens", tag = "runners",
     responses((status = 200, body = EnrolmentIssued)),
 )]
-pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<EnrolmentIssued> {
+pub async fn enrol(
+    State(app): State<App>,
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<EnrolmentIssued> {
     let issued = enrolments::issue(&app, &call, Purpose::Build).await?;
-    let enrolment = Some(show::enrolment(&app, issued.answer, "build"));
+    let enrolment = Some(show::enrolment(&app, issued.value, "build"));
     Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
 }
 
@@ -88,14 +94,14 @@ pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<Enro
 #[utoipa::path(
     post, path = "/v1/enrolment-tokens/{token}/revoke", tag = "runners", request_body = ReasonBody,
     params(("token" = String, Path, description = "The token's id, not the token")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn revoke_enrolment(
     State(app): State<App>,
     Path(token): Path<TokenId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let reason = optional(body.reason)?.unwrap_or_default();
     Ok(Json(done(&enrolments::revoke(&app, &call, token, reason).await?)))
 }

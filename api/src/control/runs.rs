@@ -2,26 +2,26 @@
 use axum::{Json, extract::State};
 use domain::{
     ids::{RunId, StepId},
-    run::Word,
+    run::PlanDecision,
 };
 use projections::views::runs as views;
 use schemas::control::{
-    Done, Page, ReasonBody,
+    ChangeResult, Page, ReasonBody,
     jobs::Cancel,
     runs::{ApproveRun, DenyRun, Run, RunRequested, RunSummary, RunsQuery},
 };
 use serde_json::Value;
 
 use super::{
-    ask::{Ask, done, optional, required},
+    change_request::{ChangeRequest, done, optional, required},
     filter,
     lookup::Lookup,
-    part::Part,
+    pagination::PageRequest,
     show,
 };
 use crate::{
     extract::{self, Path, Query},
-    problem::{Answer, Problem},
+    problem::{ApiResult, Problem},
     state::App,
     usecases::runs,
 };
@@ -34,13 +34,13 @@ use crate::{
 pub async fn list(
     State(app): State<App>,
     Query(which): Query<RunsQuery>,
-) -> Answer<Page<RunSummary>> {
+) -> ApiResult<Page<RunSummary>> {
     let of = match &which.install {
         Some(name) => Some(filter::install(&app, name).await?),
         None => None,
     };
     filter::one_of("state", which.state.as_deref(), &views::STATES)?;
-    let (part, state) = (Part::of(which.limit, which.cursor)?, which.state.as_deref());
+    let (part, state) = (PageRequest::of(which.limit, which.cursor)?, which.state.as_deref());
     let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.run);
     let (mut look, mut items) = (Lookup::new(&app), Vec::new());
@@ -57,9 +57,9 @@ pub async fn list(
     params(("run" = String, Path, description = "The run's id")),
     responses((status = 200, body = Run)),
 )]
-pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> Answer<Run> {
+pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> ApiResult<Run> {
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
-    let shown = show::run(&mut Lookup::new(&app), &row, app.views.position()).await?;
+    let shown = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
     shown.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
@@ -75,7 +75,7 @@ pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> Answer<Run>
 pub async fn plan(
     State(app): State<App>,
     Path((run, step)): Path<(RunId, StepId)>,
-) -> Answer<Value> {
+) -> ApiResult<Value> {
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
     let plan = row.plans.get(&step);
     let digest = &plan.ok_or_else(|| Problem::not_found(format!("a plan of {step}")))?.summary;
@@ -88,16 +88,16 @@ pub async fn plan(
 #[utoipa::path(
     post, path = "/v1/runs/{run}/approve", tag = "runs", request_body = ApproveRun,
     params(("run" = String, Path, description = "The run's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn approve(
     State(app): State<App>,
     Path(run): Path<RunId>,
-    Ask { who, call }: Ask,
+    ChangeRequest { caller, call }: ChangeRequest,
     extract::Json(body): extract::Json<ApproveRun>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let ApproveRun { step, digest, reason } = body;
-    let word = Word { step, digest, by: who.actor, reason: required(&reason)? };
+    let word = PlanDecision { step, digest, by: who.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
 }
 
@@ -105,16 +105,16 @@ pub async fn approve(
 #[utoipa::path(
     post, path = "/v1/runs/{run}/deny", tag = "runs", request_body = DenyRun,
     params(("run" = String, Path, description = "The run's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn deny(
     State(app): State<App>,
     Path(run): Path<RunId>,
-    Ask { who, call }: Ask,
+    ChangeRequest { caller, call }: ChangeRequest,
     extract::Json(body): extract::Json<DenyRun>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let DenyRun { step, digest, reason } = body;
-    let word = Word { step, digest, by: who.actor, reason: required(&reason)? };
+    let word = PlanDecision { step, digest, by: who.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
 }
 
@@ -122,14 +122,14 @@ pub async fn deny(
 #[utoipa::path(
     post, path = "/v1/runs/{run}/cancel", tag = "runs", request_body = Cancel,
     params(("run" = String, Path, description = "The run's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn cancel(
     State(app): State<App>,
     Path(run): Path<RunId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Cancel>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let reason = required(&body.reason)?;
     Ok(Json(done(&runs::cancel(&app, &call, run, reason, body.force).await?)))
 }
@@ -143,9 +143,9 @@ pub async fn cancel(
 pub async fn retry(
     State(app): State<App>,
     Path(run): Path<RunId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
-) -> Answer<RunRequested> {
+) -> ApiResult<RunRequested> {
     let again = runs::retry(&app, &call, run, optional(body.reason)?).await?;
-    Ok(Json(RunRequested { run: Some(again.answer), position: again.position }))
+    Ok(Json(RunRequested { run: Some(again.value), position: again.position }))
 }

@@ -11,7 +11,7 @@ mod runner;
 pub use app::{app, version};
 pub use build::build;
 pub use diff::{diff, reached};
-pub use history::History;
+pub use history::HistoryConverter;
 pub use install::{enrolment, install, not_acted_on, unacted};
 pub use job::job;
 pub use run::{run, summary};

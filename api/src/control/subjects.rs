@@ -4,14 +4,14 @@ use domain::{
     ids::PrincipalId,
     subject::{self, SubjectEvent, SubjectId},
 };
-use event_log::{StreamId, sealed::shred};
-use schemas::control::{Done, ReasonBody, subjects::Subject};
+use event_log::{StreamId, encryption::shred};
+use schemas::control::{ChangeResult, ReasonBody, subjects::Subject};
 
-use super::ask::{Ask, done, required};
+use super::change_request::{ChangeRequest, done, required};
 use crate::{
     auth::names,
     extract::{self, Path},
-    problem::{Answer, Problem},
+    problem::{ApiResult, Problem},
     state::App,
     usecases::subjects,
 };
@@ -22,7 +22,7 @@ use crate::{
     params(("subject" = String, Path, description = "The id of an install or a principal")),
     responses((status = 200, body = Subject)),
 )]
-pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Answer<Subject> {
+pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> ApiResult<Subject> {
     let mut shown =
         Subject { subject: subject.to_string(), state: "readable".into(), ..Subject::default() };
     for event in app.log().read_stream(&StreamId::of::<subject::Subject>(subject), 0).await? {
@@ -48,7 +48,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
     }
     let by: Option<PrincipalId> = shown.by.as_ref().and_then(|by| by.parse().ok());
     if let Some(by) = by {
-        shown.by_name = names::of(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
+        shown.by_name = names::get(&app.pool, [by]).await.map_err(Problem::from)?.remove(&by);
     }
     Ok(Json(shown))
 }
@@ -60,14 +60,14 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
 #[utoipa::path(
     post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = ReasonBody,
     params(("subject" = String, Path, description = "The id of an install or a principal")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn shred(
     State(app): State<App>,
     Path(subject): Path<SubjectId>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
-) -> Answer<Done> {
+) -> ApiResult<ChangeResult> {
     let reason = required(&body.reason.unwrap_or_default())?;
     Ok(Json(done(&subjects::shred(&app, &call, subject, reason).await?)))
 }

@@ -8,18 +8,18 @@ use domain::{
 };
 use projections::views::{principals::Principals, tokens};
 use schemas::control::{
-    Done, Listing, Page,
+    ChangeResult, Page, PageQuery,
     tokens::{self as wire, CreateToken, RenamePrincipal, Token, TokenCreated},
 };
 
 use super::{
-    ask::{Ask, done, field},
-    part::Part,
+    change_request::{ChangeRequest, done, field},
+    pagination::PageRequest,
 };
 use crate::{
     auth::names,
     extract::{self, Path, Query},
-    problem::Answer,
+    problem::ApiResult,
     state::App,
     usecases::access,
 };
@@ -29,13 +29,13 @@ use crate::{
     get, path = "/v1/tokens", tag = "access", params(Listing),
     responses((status = 200, body = Page<Token>)),
 )]
-pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer<Page<Token>> {
-    let part = Part::of(part.limit, part.cursor)?;
+pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Token>> {
+    let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = tokens::page(&app.pool, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.token);
     let holders = rows.iter().map(|row| row.principal.to_string()).collect();
     let holders = projections::many::<Principals>(&app.pool, holders).await?;
-    let names = names::of(&app.pool, rows.iter().map(|row| row.principal)).await?;
+    let names = names::get(&app.pool, rows.iter().map(|row| row.principal)).await?;
     let now = app.now();
     let shown = |row: &tokens::Row| {
         let roles = holders.get(&row.principal.to_string()).map(|holder| &holder.roles);
@@ -51,7 +51,7 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
         principal: row.principal,
         name: None,
         roles: roles.map(|role| role.as_str().to_owned()).collect(),
-        state: match (row.revoked, row.is_heard(now)) {
+        state: match (row.revoked, row.is_valid(now)) {
             (true, _) => "revoked",
             (false, false) => "expired",
             (false, true) => "active",
@@ -71,9 +71,9 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
 )]
 pub async fn create(
     State(app): State<App>,
-    Ask { call, .. }: Ask,
+    ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<CreateToken>,
-) -> Answer<TokenCreated> {
+) -> ApiResult<TokenCreated> {
     let lives = match body.expires_in_s {
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
@@ -81,9 +81,9 @@ pub async fn create(
         }
         None => None,
     };
-    let name = body.name.as_deref().map(names::checked).transpose()?;
+    let name = body.name.as_deref().map(names::validated).transpose()?;
     let made = access::create(&app, &call, (name, role(body.role)), lives).await?;
-    let access::Made { principal, token: id, clear, expires_at } = made.answer;
+    let access::CreatedToken { principal, token: id, secret_text, expires_at } = made.value;
     let (token, position) = (Some(clear), made.position);
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
@@ -104,13 +104,13 @@ fn role(asked: wire::Role) -> Role {
         ("principal" = String, Path, description = "The principal's id"),
         ("role" = wire::Role, Path, description = "`owner`, `approver`, `auditor`, `viewer`"),
     ),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn grant_role(
     State(app): State<App>,
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
-    Ask { call, .. }: Ask,
-) -> Answer<Done> {
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<ChangeResult> {
     Ok(Json(done(&access::grant(&app, &call, principal, role(named)).await?)))
 }
 
@@ -123,13 +123,13 @@ pub async fn grant_role(
         ("principal" = String, Path, description = "The principal's id"),
         ("role" = wire::Role, Path, description = "`owner`, `approver`, `auditor`, `viewer`"),
     ),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn revoke_role(
     State(app): State<App>,
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
-    Ask { call, .. }: Ask,
-) -> Answer<Done> {
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<ChangeResult> {
     Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
 }
 
@@ -139,16 +139,16 @@ pub async fn revoke_role(
 #[utoipa::path(
     put, path = "/v1/principals/{principal}/name", tag = "access", request_body = RenamePrincipal,
     params(("principal" = String, Path, description = "The principal's id")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn name(
     State(app): State<App>,
     Path(principal): Path<PrincipalId>,
     extract::Json(body): extract::Json<RenamePrincipal>,
-) -> Answer<Done> {
-    let name = body.name.as_deref().map(names::checked).transpose()?;
+) -> ApiResult<ChangeResult> {
+    let name = body.name.as_deref().map(names::validated).transpose()?;
     let changed = access::name(&app, principal, name).await?;
-    Ok(Json(Done { position: app.log().position(), changed }))
+    Ok(Json(ChangeResult { position: app.log().position(), changed }))
 }
 
 /// Revoke a token, effective immediately
@@ -157,12 +157,12 @@ pub async fn name(
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "access",
     params(("token" = String, Path, description = "The token's id, not the token")),
-    responses((status = 200, body = Done)),
+    responses((status = 200, body = ChangeResult)),
 )]
 pub async fn revoke(
     State(app): State<App>,
     Path(token): Path<TokenId>,
-    Ask { call, .. }: Ask,
-) -> Answer<Done> {
+    ChangeRequest { call, .. }: ChangeRequest,
+) -> ApiResult<ChangeResult> {
     Ok(Json(done(&access::revoke(&app, &call, token).await?)))
 }

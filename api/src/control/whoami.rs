@@ -3,16 +3,16 @@ use axum::{Json, extract::State};
 use schemas::control::tokens::Whoami;
 
 use crate::{
-    auth::{Who, names},
-    problem::Answer,
+    auth::{Caller, names},
+    problem::ApiResult,
     state::App,
 };
 
 /// Get the principal of the token and the head of the log
 #[utoipa::path(get, path = "/v1/whoami", tag = "access", responses((status = 200, body = Whoami)))]
-pub async fn whoami(State(app): State<App>, who: Who) -> Answer<Whoami> {
+pub async fn whoami(State(app): State<App>, who: Caller) -> ApiResult<Whoami> {
     let log = app.engine.log();
-    let name = names::of(&app.pool, [who.principal]).await?.remove(&who.principal);
+    let name = names::get(&app.pool, [who.principal]).await?.remove(&who.principal);
     Ok(Json(Whoami {
         principal: who.principal,
         name,

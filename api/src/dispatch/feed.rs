@@ -6,18 +6,18 @@ use domain::{
     job::{Job, JobEvent},
     runner::Runner,
 };
-use event_log::{EventLog, LogError, Stored};
+use event_log::{EventLog, LogError, StoredEvent};
 use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tokio_util::sync::CancellationToken;
 
-use super::{Dispatch, board::Fact};
+use super::{Dispatch, job_table::JobEventRecord};
 
 /// Number of events per read when the in-memory tail is not enough.
 const PAGE: u32 = 1_000;
 
 impl Dispatch {
     /// Applies events in log order.
-    pub fn take(&self, events: &[Stored]) {
+    pub fn take(&self, events: &[StoredEvent]) {
         for stored in events {
             if let Err(error) = self.take_one(stored) {
                 tracing::error!(position = stored.position, error = %error, "Cannot read an event");
@@ -25,7 +25,7 @@ impl Dispatch {
         }
     }
 
-    fn take_one(&self, stored: &Stored) -> Result<(), LogError> {
+    fn take_one(&self, stored: &StoredEvent) -> Result<(), LogError> {
         let (kind, sequence) = (stored.stream.aggregate_type.as_str(), stored.sequence);
         let id = &stored.stream.aggregate_id;
         let unreadable = |what: String| LogError::Damaged { position: stored.position, what };
@@ -36,15 +36,15 @@ impl Dispatch {
                 let is_claim = matches!(event, JobEvent::Claimed { .. });
                 let claim = is_claim.then(|| Box::new(stored.clone()));
                 let sequence = (sequence, part);
-                let fact = Fact { job, sequence, position, recorded_at, event, claim };
+                let fact = JobEventRecord { job, sequence, position, recorded_at, event, claim };
                 let now = self.moment();
-                self.desk().on_job(fact, now, self.timing());
+                self.state().on_job(fact, now, self.timing());
             }
         } else if kind == Runner::NAME {
             let runner = id.parse().map_err(|error| unreadable(format!("{error}")))?;
             for (part, event) in stored.decode()?.into_iter().enumerate() {
                 let (at, now) = ((sequence, part), self.moment());
-                self.desk().on_runner(runner, at, event, now, self.timing());
+                self.state().on_runner(runner, at, event, now, self.timing());
             }
         }
         Ok(())
@@ -56,7 +56,7 @@ impl Dispatch {
 pub async fn follow(
     dispatch: Dispatch,
     log: EventLog,
-    mut tail: Receiver<Arc<[Stored]>>,
+    mut tail: Receiver<Arc<[StoredEvent]>>,
     mut position: u64,
     stopping: CancellationToken,
 ) {
@@ -65,7 +65,7 @@ pub async fn follow(
         position = catch_up(&dispatch, &log, position).await;
     }
     loop {
-        dispatch.0.taken.send_replace(position);
+        dispatch.0.applied.send_replace(position);
         let read = tokio::select! {
             // The tail comes first: events that it delivers need not be read from the log.
             biased;

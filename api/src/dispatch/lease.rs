@@ -6,9 +6,9 @@ use super::Timing;
 
 /// Input of the liveness decision for one execution.
 #[derive(Debug, Clone, Copy)]
-pub struct Silence {
+pub struct ContactState {
     /// Time since the last contact.
-    pub silent: Duration,
+    pub since_contact: Duration,
     /// Time since the deadline, or `None` before it.
     pub overdue: Option<Duration>,
     /// True if the job has recorded the disconnect.
@@ -19,24 +19,25 @@ pub struct Silence {
 
 /// Liveness transition that the job must record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Edge {
+pub enum LivenessTransition {
     /// No contact for a full lease.
     Disconnected,
     /// Pure work without contact for so long that it is started elsewhere.
-    SilentTooLong,
+    ContactTimeout,
     /// The deadline and the time to stop after it have passed.
     DeadlinePassed,
 }
 
 /// Returns the next transition, if it is due. It is returned until the job has recorded it.
-pub fn edge(silence: Silence, timing: &Timing) -> Option<Edge> {
-    let patience = if silence.disconnected { timing.overtime_silent } else { timing.overtime };
+pub fn edge(silence: ContactState, timing: &Timing) -> Option<LivenessTransition> {
+    let patience =
+        if silence.disconnected { timing.overtime_disconnected } else { timing.overtime };
     if silence.overdue.is_some_and(|overdue| overdue >= patience) {
-        Some(Edge::DeadlinePassed)
-    } else if !silence.disconnected && silence.silent >= timing.lease {
-        Some(Edge::Disconnected)
-    } else if silence.disconnected && silence.pure && silence.silent >= timing.lost {
-        Some(Edge::SilentTooLong)
+        Some(LivenessTransition::DeadlinePassed)
+    } else if !silence.disconnected && silence.since_contact >= timing.lease {
+        Some(LivenessTransition::Disconnected)
+    } else if silence.disconnected && silence.pure && silence.since_contact >= timing.lost {
+        Some(LivenessTransition::ContactTimeout)
     } else {
         None
     }
@@ -52,12 +53,12 @@ pub fn is_suspect(silent: Duration, timing: &Timing) -> bool {
 mod tests {
     use super::*;
 
-    fn silent(seconds: u64) -> Silence {
+    fn silent(seconds: u64) -> ContactState {
         let silent = Duration::from_secs(seconds);
-        Silence { silent, overdue: None, disconnected: false, pure: false }
+        ContactState { since_contact: silent, overdue: None, disconnected: false, pure: false }
     }
 
-    fn due(silence: Silence) -> Option<Edge> {
+    fn due(silence: ContactState) -> Option<LivenessTransition> {
         edge(silence, &Timing::default())
     }
 
@@ -65,30 +66,31 @@ mod tests {
     fn a_silence_is_first_shown_and_then_an_event() {
         assert_eq!(due(silent(59)), None);
         assert!(is_suspect(Duration::from_secs(45), &Timing::default()));
-        assert_eq!(due(silent(60)), Some(Edge::Disconnected));
+        assert_eq!(due(silent(60)), Some(LivenessTransition::Disconnected));
     }
 
     #[test]
     fn pure_work_is_given_up_after_three_minutes() {
-        let pure = |seconds| Silence { disconnected: true, pure: true, ..silent(seconds) };
+        let pure = |seconds| ContactState { disconnected: true, pure: true, ..silent(seconds) };
         assert_eq!(due(pure(179)), None);
-        assert_eq!(due(pure(180)), Some(Edge::SilentTooLong));
+        assert_eq!(due(pure(180)), Some(LivenessTransition::ContactTimeout));
     }
 
     #[test]
     fn work_that_changes_things_is_waited_for_until_its_deadline() {
-        let gone = Silence { disconnected: true, ..silent(86_400) };
+        let gone = ContactState { disconnected: true, ..silent(86_400) };
         assert_eq!(due(gone), None);
-        let overdue = |seconds| Silence { overdue: Some(Duration::from_secs(seconds)), ..gone };
+        let overdue =
+            |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..gone };
         assert_eq!(due(overdue(59)), None);
-        assert_eq!(due(overdue(60)), Some(Edge::DeadlinePassed));
+        assert_eq!(due(overdue(60)), Some(LivenessTransition::DeadlinePassed));
     }
 
     #[test]
     fn who_still_talks_gets_time_to_stop_after_the_deadline() {
         let overdue =
-            |seconds| Silence { overdue: Some(Duration::from_secs(seconds)), ..silent(0) };
+            |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..silent(0) };
         assert_eq!(due(overdue(599)), None);
-        assert_eq!(due(overdue(600)), Some(Edge::DeadlinePassed));
+        assert_eq!(due(overdue(600)), Some(LivenessTransition::DeadlinePassed));
     }
 }

@@ -21,7 +21,7 @@ pub struct Offer {
 /// Open offers.
 #[derive(Debug, Default)]
 pub struct Offers {
-    standing: HashMap<JobId, Offer>,
+    open: HashMap<JobId, Offer>,
     /// Number of open offers per runner: actions, and all other kinds.
     loads: HashMap<RunnerId, (u32, u32)>,
 }
@@ -31,12 +31,12 @@ impl Offers {
     pub fn make(&mut self, job: JobId, offer: Offer) {
         self.take(job);
         *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;
-        self.standing.insert(job, offer);
+        self.open.insert(job, offer);
     }
 
     /// Removes the offer of a job that was claimed or is no longer available. Returns the offer.
     pub fn take(&mut self, job: JobId) -> Option<Offer> {
-        let offer = self.standing.remove(&job)?;
+        let offer = self.open.remove(&job)?;
         if let Some(load) = self.loads.get_mut(&offer.runner) {
             let count = slot(load, offer.kind);
             *count = count.saturating_sub(1);
@@ -49,7 +49,7 @@ impl Offers {
 
     /// Removes and returns expired offers.
     pub fn expired(&mut self, now: Instant) -> Vec<(JobId, Offer)> {
-        let over = self.standing.iter().filter(|(_, offer)| offer.until <= now);
+        let over = self.open.iter().filter(|(_, offer)| offer.until <= now);
         let over: Vec<_> = over.map(|(job, _)| *job).collect();
         over.into_iter().filter_map(|job| Some((job, self.take(job)?))).collect()
     }
@@ -59,7 +59,7 @@ impl Offers {
         if !self.loads.contains_key(&runner) {
             return Vec::new();
         }
-        let jobs = self.standing.iter().filter(|(_, offer)| offer.runner == runner);
+        let jobs = self.open.iter().filter(|(_, offer)| offer.runner == runner);
         let jobs: Vec<_> = jobs.map(|(job, _)| *job).collect();
         jobs.into_iter().filter(|job| self.take(*job).is_some()).collect()
     }
@@ -76,14 +76,14 @@ fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
 
 /// Capacity of a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct Capacity {
     /// Free slots that the runner reported, minus open offers.
     pub free: u32,
     /// Number of further long jobs until only the reserved slot is free.
     pub long: u32,
 }
 
-impl Room {
+impl Capacity {
     /// Computes the capacity from the number of slots, the free slots, and the held and offered
     /// jobs (actions, others).
     ///
@@ -95,10 +95,10 @@ impl Room {
         operates: bool,
         held: (u32, u32),
         offered: (u32, u32),
-    ) -> Room {
+    ) -> Capacity {
         let reserved = u32::from(operates && slots > 1);
         let free = free.saturating_sub(offered.0 + offered.1);
-        Room { free, long: slots.saturating_sub(reserved + held.1 + offered.1) }
+        Capacity { free, long: slots.saturating_sub(reserved + held.1 + offered.1) }
     }
 
     /// Takes a slot for a job of this kind. Returns false if none is free.
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_last_slot_is_for_operations() {
-        let mut room = Room::of(2, 1, true, (0, 1), (0, 0));
+        let mut room = Capacity::of(2, 1, true, (0, 1), (0, 0));
         assert!(!room.take(JobKind::Apply), "one apply runs, the other slot is kept");
         assert!(room.take(JobKind::Action));
         assert!(!room.take(JobKind::Action), "nothing is free any more");
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_running_operation_does_not_count_against_the_long_jobs() {
-        let mut room = Room::of(3, 2, true, (1, 0), (0, 0));
+        let mut room = Capacity::of(3, 2, true, (1, 0), (0, 0));
         assert!(room.take(JobKind::Plan));
         assert!(room.take(JobKind::Apply));
         assert!(!room.take(JobKind::Apply));
@@ -135,13 +135,13 @@ mod tests {
 
     #[test]
     fn a_runner_with_one_slot_or_without_operations_reserves_nothing() {
-        assert!(Room::of(1, 1, true, (0, 0), (0, 0)).take(JobKind::Apply));
-        let mut builder = Room::of(2, 2, false, (0, 0), (0, 0));
+        assert!(Capacity::of(1, 1, true, (0, 0), (0, 0)).take(JobKind::Apply));
+        let mut builder = Capacity::of(2, 2, false, (0, 0), (0, 0));
         assert!(builder.take(JobKind::Build) && builder.take(JobKind::Build));
     }
 
     #[test]
     fn what_is_on_offer_takes_room_before_it_is_claimed() {
-        assert!(!Room::of(4, 1, true, (0, 0), (0, 1)).take(JobKind::Apply));
+        assert!(!Capacity::of(4, 1, true, (0, 0), (0, 1)).take(JobKind::Apply));
     }
 }

@@ -6,7 +6,7 @@ use schemas::runner::{Directive, SentDirective};
 
 /// Subject of a directive. At most one per subject is queued, and a newer one replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum About {
+pub enum DirectiveSubject {
     /// Offer of this job.
     Offer(JobId),
     /// Cancellation of this execution. True for the second, forced request.
@@ -24,19 +24,19 @@ pub enum About {
 pub struct Outbox {
     session: SessionId,
     sent: u64,
-    waiting: Vec<(About, SentDirective)>,
-    heard: HashSet<About>,
+    waiting: Vec<(DirectiveSubject, SentDirective)>,
+    acknowledged: HashSet<DirectiveSubject>,
 }
 
 impl Outbox {
     /// Creates an empty outbox.
     pub fn new(session: SessionId) -> Self {
-        Outbox { session, sent: 0, waiting: Vec::new(), heard: HashSet::new() }
+        Outbox { session, sent: 0, waiting: Vec::new(), acknowledged: HashSet::new() }
     }
 
     /// Queues a directive. Returns false if it is already queued or acknowledged.
-    pub fn push(&mut self, about: About, directive: Directive) -> bool {
-        if self.heard.contains(&about) {
+    pub fn push(&mut self, about: DirectiveSubject, directive: Directive) -> bool {
+        if self.acknowledged.contains(&about) {
             return false;
         }
         if let Some((_, waiting)) = self.waiting.iter_mut().find(|(known, _)| *known == about) {
@@ -51,14 +51,14 @@ impl Outbox {
     }
 
     /// Removes a directive that no longer applies, and its acknowledgement.
-    pub fn withdraw(&mut self, about: About) {
+    pub fn withdraw(&mut self, about: DirectiveSubject) {
         self.waiting.retain(|(known, _)| *known != about);
-        self.heard.remove(&about);
+        self.acknowledged.remove(&about);
     }
 
     /// Records the runner's acknowledgements. Unknown ids are ignored.
     pub fn ack(&mut self, ids: &[String]) {
-        let Outbox { waiting, heard, .. } = self;
+        let Outbox { waiting, acknowledged: heard, .. } = self;
         waiting.retain(|(about, sent)| {
             let known = ids.contains(&sent.id);
             if known {
@@ -94,31 +94,31 @@ mod tests {
     #[test]
     fn a_directive_is_said_until_it_is_heard() {
         let mut outbox = outbox();
-        assert!(outbox.push(About::Intake, drain("night")));
+        assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         let first = outbox.unheard();
         assert_eq!(outbox.unheard(), first, "nobody acknowledged it");
         outbox.ack(&[first[0].id.clone(), "another".into()]);
         assert!(outbox.is_empty());
-        assert!(!outbox.push(About::Intake, drain("night")), "it was heard");
+        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "it was heard");
     }
 
     #[test]
     fn what_is_taken_back_can_be_said_again_under_a_new_name() {
         let mut outbox = outbox();
-        outbox.push(About::Intake, drain("night"));
+        outbox.push(DirectiveSubject::Intake, drain("night"));
         let first = outbox.unheard();
         outbox.ack(&[first[0].id.clone()]);
-        outbox.withdraw(About::Intake);
-        assert!(outbox.push(About::Intake, Directive::Resume));
+        outbox.withdraw(DirectiveSubject::Intake);
+        assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
         assert_ne!(outbox.unheard()[0].id, first[0].id);
     }
 
     #[test]
     fn the_newest_word_on_one_thing_takes_the_place_of_the_former() {
         let mut outbox = outbox();
-        assert!(outbox.push(About::Intake, drain("night")));
-        assert!(!outbox.push(About::Intake, drain("night")));
-        assert!(outbox.push(About::Intake, Directive::Resume));
+        assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
+        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")));
+        assert!(outbox.push(DirectiveSubject::Intake, Directive::Resume));
         assert_eq!(outbox.unheard().len(), 1);
     }
 }

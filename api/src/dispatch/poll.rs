@@ -11,8 +11,8 @@ use tokio::{sync::oneshot, time::timeout_at};
 
 use super::{
     Dispatch,
-    desk::Desk,
-    session::{Known, Session, Wake},
+    session::{RunnerEntry, Session, Wake},
+    state::DispatchState,
 };
 
 /// Longest delay before runners reconnect when the server stops. It spreads their calls.
@@ -25,7 +25,7 @@ const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
     /// Directives to deliver (status 200).
-    News {
+    Directives {
         /// All directives that the runner has not acknowledged.
         directives: Vec<SentDirective>,
         /// Remaining time of each lease.
@@ -34,12 +34,12 @@ pub enum Polled {
         delay_ms: u64,
     },
     /// No directives (status 204).
-    Nothing,
+    Empty,
 }
 
 /// Reasons to reject a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum SessionRefusal {
+pub enum SessionError {
     /// A newer session of this runner exists.
     #[error("session is superseded: a newer session of this runner exists")]
     Superseded,
@@ -52,7 +52,7 @@ pub enum SessionRefusal {
     #[error(
         "the poll does not name an execution that the runner holds; open a session with its journal"
     )]
-    Unsure,
+    JournalRequired,
     /// The runner was revoked.
     #[error("the runner was revoked")]
     Revoked,
@@ -64,9 +64,9 @@ pub struct Touched {
     /// Executions that are recorded as disconnected and must be reattached.
     pub reattach: Vec<(JobId, ExecutionId)>,
     /// True if the runner itself was recorded as disconnected.
-    pub returned: bool,
+    pub reconnected: bool,
     /// New state if the customer disabled or enabled the runner on its host. True means disabled.
-    pub switched: Option<bool>,
+    pub disabled_changed: Option<bool>,
 }
 
 impl Dispatch {
@@ -77,21 +77,21 @@ impl Dispatch {
         runner: RunnerId,
         session: SessionId,
         generation: u64,
-    ) -> Result<u64, SessionRefusal> {
-        let mut desk = self.desk();
+    ) -> Result<u64, SessionError> {
+        let mut desk = self.state();
         let known = current(&mut desk, runner, session, generation)?;
         known.hear(self.moment().instant);
-        known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionRefusal::Unknown)
+        known.session.as_ref().map(|session| session.server_epoch).ok_or(SessionError::Unknown)
     }
 
     /// Applies the contents of a poll: acknowledgements, free slots and running executions.
-    pub fn touch(&self, runner: RunnerId, ask: &Poll) -> Result<Touched, SessionRefusal> {
+    pub fn touch(&self, runner: RunnerId, ask: &Poll) -> Result<Touched, SessionError> {
         let now = self.moment();
-        let mut desk = self.desk();
+        let mut desk = self.state();
         current(&mut desk, runner, ask.session_id, ask.generation)?;
         let lease = self.timing().lease;
         if desk.board.is_silent_about(runner, &ask.running, now.instant, lease) {
-            return Err(SessionRefusal::Unsure);
+            return Err(SessionError::JournalRequired);
         }
         let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
         known.hear(now.instant);
@@ -113,17 +113,17 @@ impl Dispatch {
                 reattach.push((job, execution));
             }
         }
-        Ok(Touched { reattach, returned, switched })
+        Ok(Touched { reattach, reconnected: returned, disabled_changed: switched })
     }
 
     /// Records a call about one execution, and renews its lease if the caller holds it.
     pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
         let now = self.moment();
-        let mut desk = self.desk();
+        let mut desk = self.state();
         let mut touched = Touched::default();
-        if let Some(known) = desk.roster.get_mut(runner) {
+        if let Some(known) = desk.runners.get_mut(runner) {
             known.hear(now.instant);
-            touched.returned = known.runner.disconnected_since.is_some();
+            touched.reconnected = known.runner.disconnected_since.is_some();
         }
         if desk.board.renew(runner, job, execution, now.instant) == Some(true) {
             touched.reattach.push((job, execution));
@@ -138,16 +138,16 @@ impl Dispatch {
         runner: RunnerId,
         ask: &Poll,
         wait: Duration,
-    ) -> Result<Polled, SessionRefusal> {
+    ) -> Result<Polled, SessionError> {
         let timing = self.timing();
-        let most = if ask.running.is_empty() { timing.wait } else { timing.wait_busy() };
+        let most = if ask.running.is_empty() { timing.long_poll } else { timing.wait_busy() };
         let until = self.moment().instant + wait.min(most);
         // Only a poll that arrives later may release this one.
         let mut first = true;
         loop {
             let parked = {
                 let now = self.moment();
-                let mut desk = self.desk();
+                let mut desk = self.state();
                 current(&mut desk, runner, ask.session_id, ask.generation)?;
                 if desk.stopping {
                     return Ok(stop());
@@ -156,7 +156,7 @@ impl Dispatch {
                 let leases = leases(&desk, ask, timing.lease);
                 let known = current(&mut desk, runner, ask.session_id, ask.generation)?;
                 let Some(session) = known.session.as_mut() else {
-                    return Err(SessionRefusal::Unknown);
+                    return Err(SessionError::Unknown);
                 };
                 if first {
                     session.wake(Wake::Released);
@@ -164,16 +164,16 @@ impl Dispatch {
                 first = false;
                 if !session.outbox.is_empty() {
                     let directives = session.outbox.unheard();
-                    return Ok(Polled::News { directives, leases, delay_ms: 0 });
+                    return Ok(Polled::Directives { directives, leases, delay_ms: 0 });
                 }
                 let (sender, receiver) = oneshot::channel();
-                session.parked = Some(sender);
+                session.long_poll = Some(sender);
                 receiver
             };
             match timeout_at(until, parked).await {
-                Ok(Ok(Wake::News)) => {}
+                Ok(Ok(Wake::Directive)) => {}
                 Ok(Ok(Wake::Stop)) => return Ok(stop()),
-                Ok(Ok(Wake::Released) | Err(_)) | Err(_) => return Ok(Polled::Nothing),
+                Ok(Ok(Wake::Released) | Err(_)) | Err(_) => return Ok(Polled::Empty),
             }
         }
     }
@@ -181,26 +181,26 @@ impl Dispatch {
 
 /// Returns the runner if this is its current session and the runner is not revoked.
 fn current(
-    desk: &mut Desk,
+    desk: &mut DispatchState,
     runner: RunnerId,
     session: SessionId,
     generation: u64,
-) -> Result<&mut Known, SessionRefusal> {
-    let known = desk.roster.get_mut(runner).ok_or(SessionRefusal::Unknown)?;
+) -> Result<&mut RunnerEntry, SessionError> {
+    let known = desk.runners.get_mut(runner).ok_or(SessionError::Unknown)?;
     if known.runner.revoked {
-        return Err(SessionRefusal::Revoked);
+        return Err(SessionError::Revoked);
     }
     let newest = known.session.as_ref().map(|Session { id, generation, .. }| (*id, *generation));
     match newest {
-        None => Err(SessionRefusal::Unknown),
+        None => Err(SessionError::Unknown),
         Some(newest) if newest == (session, generation) => Ok(known),
         // A newer generation than this server knows: another server opened the session.
-        Some((_, known)) if generation > known => Err(SessionRefusal::Unknown),
-        Some(_) => Err(SessionRefusal::Superseded),
+        Some((_, known)) if generation > known => Err(SessionError::Unknown),
+        Some(_) => Err(SessionError::Superseded),
     }
 }
 
-fn leases(desk: &Desk, ask: &Poll, lease: Duration) -> Vec<Lease> {
+fn leases(desk: &DispatchState, ask: &Poll, lease: Duration) -> Vec<Lease> {
     let running = ask.running.iter().filter(|running| {
         let held = desk.board.get(running.job).and_then(|tracked| tracked.alive());
         held.is_some_and(|held| held.id == running.execution)
@@ -211,5 +211,5 @@ fn leases(desk: &Desk, ask: &Poll, lease: Duration) -> Vec<Lease> {
 
 fn stop() -> Polled {
     let delay_ms = rand::thread_rng().gen_range(0..STOP_SPREAD_MS);
-    Polled::News { directives: Vec::new(), leases: Vec::new(), delay_ms }
+    Polled::Directives { directives: Vec::new(), leases: Vec::new(), delay_ms }
 }

@@ -9,13 +9,13 @@ use domain::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{board::Target, outbox::Outbox};
+use super::{job_table::Target, outbox::Outbox};
 
 /// Reasons to end a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     /// There is a directive.
-    News,
+    Directive,
     /// Another poll of the session arrived, so this one returns 204.
     Released,
     /// The server stops.
@@ -44,37 +44,37 @@ pub struct Session {
     /// Directives that the runner has not acknowledged.
     pub outbox: Outbox,
     /// Waiting long poll, if any. A waiting runner costs nothing else beside its connection.
-    pub parked: Option<oneshot::Sender<Wake>>,
+    pub long_poll: Option<oneshot::Sender<Wake>>,
 }
 
 /// Runner that called this server.
 #[derive(Debug)]
-pub struct Known {
+pub struct RunnerEntry {
     /// State folded from the runner's events.
     pub runner: Runner,
     /// Sequence of the last applied event, and its index among the events that it decodes to.
     pub sequence: (u64, usize),
     /// Last contact. In the future after a takeover.
-    pub heard: Instant,
+    pub effective_contact: Instant,
     /// Last call to this server.
     pub last_contact: Option<Instant>,
     /// Current session, if the runner opened one.
     pub session: Option<Session>,
     /// Times of the last sessions that the runner opened on this server.
-    pub opened: Vec<Instant>,
+    pub recent_openings: Vec<Instant>,
     /// Fencing token for commits on behalf of the session, or `None` if this server does not own
     /// it.
-    pub owned: Option<u64>,
+    pub epoch: Option<u64>,
 }
 
 /// Runners that called this server, indexed by target.
 #[derive(Debug, Default)]
-pub struct Roster {
-    known: HashMap<RunnerId, Known>,
+pub struct RunnerTable {
+    entries: HashMap<RunnerId, RunnerEntry>,
     by_target: HashMap<Target, Vec<RunnerId>>,
 }
 
-impl Known {
+impl RunnerEntry {
     /// Target of the jobs that the runner may claim.
     pub fn target(&self) -> Target {
         let install = self.runner.identity.as_ref().and_then(|identity| identity.install);
@@ -83,14 +83,14 @@ impl Known {
 
     /// Records a call.
     pub fn hear(&mut self, now: Instant) {
-        self.heard = self.heard.max(now);
+        self.effective_contact = self.effective_contact.max(now);
         self.last_contact = Some(now);
     }
 
     /// Returns true if a long poll waits, or the last call is more recent than this.
     pub fn is_present(&self, now: Instant, most: Duration) -> bool {
         self.session.as_ref().is_some_and(Session::is_parked)
-            || now.saturating_duration_since(self.heard) < most
+            || now.saturating_duration_since(self.effective_contact) < most
     }
 
     /// Returns true if the runner may get new work.
@@ -112,13 +112,13 @@ impl Session {
             free: 0,
             drained: false,
             outbox: Outbox::new(id),
-            parked: None,
+            long_poll: None,
         }
     }
 
     /// Wakes the long poll. Returns false if there is none, or its caller is gone.
     pub fn wake(&mut self, wake: Wake) -> bool {
-        self.parked.take().is_some_and(|parked| parked.send(wake).is_ok())
+        self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
 
     /// Returns true if another agent process waits in this session's long poll. Both processes are
@@ -129,11 +129,11 @@ impl Session {
 
     /// Returns true if a long poll waits and its caller is still connected.
     pub fn is_parked(&self) -> bool {
-        self.parked.as_ref().is_some_and(|parked| !parked.is_closed())
+        self.long_poll.as_ref().is_some_and(|parked| !parked.is_closed())
     }
 }
 
-impl Roster {
+impl RunnerTable {
     /// Adds a loaded runner, unless a newer state of it is known.
     pub fn meet(
         &mut self,
@@ -141,15 +141,15 @@ impl Roster {
         runner: Runner,
         sequence: u64,
         heard: Instant,
-    ) -> &mut Known {
-        let known = self.known.entry(id).or_insert_with(|| Known {
+    ) -> &mut RunnerEntry {
+        let known = self.entries.entry(id).or_insert_with(|| RunnerEntry {
             runner: Runner::default(),
             sequence: (0, usize::MAX),
-            heard,
+            effective_contact: heard,
             last_contact: None,
             session: None,
-            opened: Vec::new(),
-            owned: None,
+            recent_openings: Vec::new(),
+            epoch: None,
         });
         let sequence = (sequence, usize::MAX);
         if known.sequence < sequence {
@@ -168,21 +168,21 @@ impl Roster {
         id: RunnerId,
         sequence: (u64, usize),
         event: RunnerEvent,
-    ) -> Option<&mut Known> {
-        let known = self.known.get_mut(&id).filter(|known| known.sequence < sequence)?;
+    ) -> Option<&mut RunnerEntry> {
+        let known = self.entries.get_mut(&id).filter(|known| known.sequence < sequence)?;
         known.sequence = sequence;
         known.runner.evolve(event);
         Some(known)
     }
 
     /// Runner that called this server.
-    pub fn get(&self, id: RunnerId) -> Option<&Known> {
-        self.known.get(&id)
+    pub fn get(&self, id: RunnerId) -> Option<&RunnerEntry> {
+        self.entries.get(&id)
     }
 
     /// Mutable entry of a runner.
-    pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut Known> {
-        self.known.get_mut(&id)
+    pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut RunnerEntry> {
+        self.entries.get_mut(&id)
     }
 
     /// Runners of a target that called this server.
@@ -191,18 +191,18 @@ impl Roster {
     }
 
     /// All runners that called this server.
-    pub fn all(&self) -> impl Iterator<Item = (RunnerId, &Known)> {
-        self.known.iter().map(|(id, known)| (*id, known))
+    pub fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
+        self.entries.iter().map(|(id, known)| (*id, known))
     }
 
     /// All runners, mutable.
-    pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut Known)> {
-        self.known.iter_mut().map(|(id, known)| (*id, known))
+    pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
+        self.entries.iter_mut().map(|(id, known)| (*id, known))
     }
 
     /// Runner of an install with the most recent contact. Explains why a job waits.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
-        runners.max_by_key(|id| self.known.get(id).map(|known| known.heard))
+        runners.max_by_key(|id| self.entries.get(id).map(|known| known.effective_contact))
     }
 }

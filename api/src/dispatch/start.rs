@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use domain::{decider::Timestamp, ids::JobId, job::Job};
-use event_log::{EventLog, Stored};
+use event_log::{EventLog, StoredEvent};
 use futures::{TryStreamExt as _, stream};
 use projections::views::{
     job_queue,
@@ -12,11 +12,11 @@ use projections::views::{
 use sqlx::PgPool;
 use tokio::sync::broadcast::Receiver;
 
-use super::{Dispatch, board::Tracked, takeover};
+use super::{Dispatch, job_table::TrackedJob, takeover};
 use crate::problem::Problem;
 
 /// Number of jobs to read concurrently.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT: usize = 8;
 
 /// Loads the dispatch state from the database. Returns the tail and the position from which to
 /// [`follow`](super::follow) the log.
@@ -27,7 +27,7 @@ pub async fn load(
     dispatch: &Dispatch,
     log: &EventLog,
     pool: &PgPool,
-) -> Result<(Receiver<Arc<[Stored]>>, u64), Problem> {
+) -> Result<(Receiver<Arc<[StoredEvent]>>, u64), Problem> {
     // Takes the position first and reads the jobs afterwards. An event between the two is seen
     // twice, and the sequence of its stream identifies the duplicate.
     let (tail, position) = (log.tail(), log.position());
@@ -36,7 +36,7 @@ pub async fn load(
     let ended = unsealed(dispatch, pool).await?;
     let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
     stream::iter(open.chain(ended).map(Ok))
-        .try_for_each_concurrent(AT_ONCE, |(job, order, queued_at)| {
+        .try_for_each_concurrent(MAX_CONCURRENT, |(job, order, queued_at)| {
             put(dispatch, log, job, order, queued_at)
         })
         .await?;
@@ -56,8 +56,8 @@ async fn put(
     let now = dispatch.moment();
     let heard = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();
-    let tracked = Tracked::loaded(state, loaded.version, order, queued_at, (heard, now));
-    dispatch.desk().board.put(job, tracked);
+    let tracked = TrackedJob::loaded(state, loaded.version, order, queued_at, (heard, now));
+    dispatch.state().board.put(job, tracked);
     Ok(())
 }
 

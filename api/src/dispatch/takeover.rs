@@ -15,7 +15,7 @@ use super::Dispatch;
 use crate::problem::{Code, Problem};
 
 /// Number of sessions to take over concurrently.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT: usize = 16;
 
 /// Condition: the session belongs to no live server, by the database's clock.
 const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
@@ -84,7 +84,7 @@ async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: 
     // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);
     let is_away = &AtomicBool::new(false);
-    let each = stream::iter(runners).for_each_concurrent(AT_ONCE, |runner| async move {
+    let each = stream::iter(runners).for_each_concurrent(MAX_CONCURRENT, |runner| async move {
         if is_away.load(Ordering::Relaxed) {
             return;
         }
@@ -117,11 +117,11 @@ async fn take_over_one(
     let epoch: Option<i64> = taken.fetch_optional(pool).await?;
     let Some(epoch) = epoch else { return Ok(()) };
     let heard = dispatch.moment().instant + dispatch.timing().takeover;
-    let mut desk = dispatch.desk();
-    let known = desk.roster.meet(id, (*loaded.state).clone(), loaded.version, heard);
+    let mut desk = dispatch.state();
+    let known = desk.runners.meet(id, (*loaded.state).clone(), loaded.version, heard);
     // The runner may meanwhile have opened a newer session on this server.
-    known.owned = known.owned.max(Some(epoch.cast_unsigned()));
-    known.heard = known.heard.max(heard);
+    known.epoch = known.epoch.max(Some(epoch.cast_unsigned()));
+    known.effective_contact = known.effective_contact.max(heard);
     desk.board.renew_all(id, heard);
     Ok(())
 }
@@ -131,10 +131,10 @@ impl Dispatch {
     /// accept their calls.
     pub fn renew_owned(&self) {
         let heard = self.moment().instant + self.timing().takeover;
-        let mut desk = self.desk();
+        let mut desk = self.state();
         let mut owned = vec![];
-        for (id, known) in desk.roster.all_mut().filter(|(_, known)| known.owned.is_some()) {
-            known.heard = known.heard.max(heard);
+        for (id, known) in desk.runners.all_mut().filter(|(_, known)| known.epoch.is_some()) {
+            known.effective_contact = known.effective_contact.max(heard);
             owned.push(id);
         }
         for id in owned {
@@ -143,11 +143,11 @@ impl Dispatch {
     }
 
     fn unwatched(&self) -> Vec<RunnerId> {
-        self.desk().unwatched.iter().copied().collect()
+        self.state().unwatched.iter().copied().collect()
     }
 
     fn set_unwatched(&self, runners: &[RunnerId], unwatched: bool) {
-        let mut desk = self.desk();
+        let mut desk = self.state();
         for runner in runners {
             if unwatched {
                 desk.unwatched.insert(*runner);

@@ -11,7 +11,7 @@ use domain::{
 use schemas::runner::{Directive, Poll, Running};
 use ulid::Ulid;
 
-use super::{Dispatch, Fact, Polled, SessionRefusal, Timing, session::Session};
+use super::{Dispatch, JobEventRecord, Polled, SessionError, Timing, session::Session};
 
 mod offers;
 mod sessions;
@@ -71,8 +71,8 @@ fn is_seated(
     capabilities: Vec<JobKind>,
 ) {
     let now = dispatch.moment().instant;
-    let mut desk = dispatch.desk();
-    desk.roster.meet(runner(n), who, 1, now);
+    let mut desk = dispatch.state();
+    desk.runners.meet(runner(n), who, 1, now);
     let session = SessionId(id(u128::from(generation)));
     let session = Session { capabilities, slots, ..Session::new(session, generation, 1) };
     desk.seat(runner(n), session, now);
@@ -90,7 +90,7 @@ fn ask(generation: u64, free_slots: u32) -> Poll {
     }
 }
 
-async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, SessionRefusal> {
+async fn poll(dispatch: &Dispatch, n: u128, ask: &Poll) -> Result<Polled, SessionError> {
     dispatch.touch(runner(n), ask)?;
     dispatch.park(runner(n), ask, LONG).await
 }
@@ -99,9 +99,9 @@ fn happens(dispatch: &Dispatch, n: u128, sequence: u64, event: JobEvent) {
     let position = u64::try_from(n).unwrap() * 100 + sequence;
     let recorded_at = Timestamp::UNIX_EPOCH;
     let sequence = (sequence, 0);
-    let fact = Fact { job: job(n), sequence, position, recorded_at, event, claim: None };
+    let fact = JobEventRecord { job: job(n), sequence, position, recorded_at, event, claim: None };
     let now = dispatch.moment();
-    dispatch.desk().on_job(fact, now, dispatch.timing());
+    dispatch.state().on_job(fact, now, dispatch.timing());
 }
 
 fn queued(kind: JobKind, install: u128) -> JobEvent {
@@ -152,10 +152,10 @@ fn claimed(number: u128, by: u128) -> JobEvent {
 
 fn directives(polled: Polled) -> Vec<Directive> {
     match polled {
-        Polled::News { directives, .. } => {
+        Polled::Directives { directives, .. } => {
             directives.into_iter().map(|sent| sent.directive).collect()
         }
-        Polled::Nothing => vec![],
+        Polled::Empty => vec![],
     }
 }
 
@@ -178,7 +178,7 @@ fn parked(
     dispatch: &Dispatch,
     n: u128,
     ask: Poll,
-) -> tokio::task::JoinHandle<Result<Polled, SessionRefusal>> {
+) -> tokio::task::JoinHandle<Result<Polled, SessionError>> {
     let dispatch = dispatch.clone();
     tokio::spawn(async move { poll(&dispatch, n, &ask).await })
 }
@@ -200,7 +200,7 @@ async fn nothing_to_say_is_said_after_the_wait() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let before = tokio::time::Instant::now();
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Empty));
     assert_eq!(before.elapsed(), LONG);
 }
 
@@ -211,7 +211,7 @@ async fn who_has_running_work_is_parked_for_a_third_of_its_lease() {
     let running = Running { job: job(7), execution: execution(1), phase: None, log_len: 0 };
     let before = tokio::time::Instant::now();
     let busy = Poll { running: vec![running], ..ask(1, 1) };
-    assert_eq!(poll(&dispatch, 1, &busy).await, Ok(Polled::Nothing));
+    assert_eq!(poll(&dispatch, 1, &busy).await, Ok(Polled::Empty));
     assert_eq!(before.elapsed(), Duration::from_secs(20));
 }
 
@@ -223,7 +223,7 @@ async fn a_second_poll_of_a_session_releases_the_first() {
     settle().await;
     let second = parked(&dispatch, 1, ask(1, 2));
     settle().await;
-    assert_eq!(first.await.unwrap(), Ok(Polled::Nothing));
+    assert_eq!(first.await.unwrap(), Ok(Polled::Empty));
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     assert_eq!(offered(second.await.unwrap().unwrap()), [job(7)]);
 }
@@ -234,17 +234,24 @@ async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
     happens(&dispatch, 1, 1, queued(JobKind::Plan, 1));
     let take = |part, event| {
         let (sequence, recorded_at) = ((2, part), Timestamp::UNIX_EPOCH);
-        let fact = Fact { job: job(1), sequence, position: 102, recorded_at, event, claim: None };
+        let fact = JobEventRecord {
+            job: job(1),
+            sequence,
+            position: 102,
+            recorded_at,
+            event,
+            claim: None,
+        };
         let now = dispatch.moment();
-        dispatch.desk().on_job(fact, now, dispatch.timing());
-        dispatch.desk().board.get(job(1)).map(|tracked| tracked.sequence)
+        dispatch.state().on_job(fact, now, dispatch.timing());
+        dispatch.state().board.get(job(1)).map(|tracked| tracked.sequence)
     };
     let lost = || JobEvent::Disconnected { execution: execution(7) };
     assert_eq!(take(0, claimed(7, 1)), Some((2, 0)));
     assert_eq!(take(1, lost()), Some((2, 1)));
     // The same event from another source is ignored.
     assert_eq!(take(0, claimed(8, 2)), Some((2, 1)));
-    let held = dispatch.desk().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
+    let held = dispatch.state().board.get(job(1)).and_then(|of| of.held().map(|held| held.id));
     assert_eq!(held, Some(execution(7)));
 }
 
@@ -279,10 +286,10 @@ async fn a_runner_sends_often_until_the_last_one_stops_reading() {
         |directives: Vec<Directive>| directives.contains(&Directive::Tail { job, on: false });
     let first = poll(&dispatch, 1, &ask(1, 1)).await.unwrap();
     assert_eq!(directives(first.clone()), [Directive::Tail { job, on: true }]);
-    let Polled::News { directives: sent, .. } = first else { panic!() };
+    let Polled::Directives { directives: sent, .. } = first else { panic!() };
     dispatch.tail(job, false);
     let heard = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing), "one still reads");
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty), "one still reads");
     dispatch.tail(job, false);
     assert!(told(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Longest wait of a long poll.
-    pub wait: Duration,
+    pub long_poll: Duration,
     /// Time without contact after which an execution is displayed as suspect.
     pub suspect: Duration,
     /// Time without contact after which an execution is recorded as disconnected. Runners receive
@@ -18,15 +18,15 @@ pub struct Timing {
     /// Time that a connected execution has to stop after its deadline.
     pub overtime: Duration,
     /// Time that a disconnected execution has after its deadline.
-    pub overtime_silent: Duration,
+    pub overtime_disconnected: Duration,
     /// Time until an offer expires.
     pub offer: Duration,
     /// Time after the grace period until a cancellation counts as unconfirmed.
     pub cancel_confirm: Duration,
     /// Time without contact after which a runner is recorded as disconnected.
-    pub runner_silent: Duration,
+    pub runner_disconnected: Duration,
     /// Time without growth after which the log of an ended execution is finalized as incomplete.
-    pub seal: Duration,
+    pub log_quiet: Duration,
     /// Interval between checks of the timeouts.
     pub tick: Duration,
 }
@@ -34,17 +34,17 @@ pub struct Timing {
 impl Default for Timing {
     fn default() -> Self {
         Timing {
-            wait: Duration::from_secs(50),
+            long_poll: Duration::from_secs(50),
             suspect: Duration::from_secs(45),
             lease: Duration::from_secs(60),
             lost: Duration::from_secs(180),
             takeover: Duration::from_secs(30),
             overtime: Duration::from_secs(600),
-            overtime_silent: Duration::from_secs(60),
+            overtime_disconnected: Duration::from_secs(60),
             offer: Duration::from_secs(15),
             cancel_confirm: Duration::from_secs(60),
-            runner_silent: Duration::from_secs(180),
-            seal: Duration::from_secs(600),
+            runner_disconnected: Duration::from_secs(180),
+            log_quiet: Duration::from_secs(600),
             tick: Duration::from_secs(1),
         }
     }
@@ -54,32 +54,32 @@ impl Timing {
     /// Returns the defaults divided by `factor`.
     pub fn faster(factor: u32) -> Self {
         let Timing {
-            wait,
+            long_poll: wait,
             suspect,
             lease,
             lost,
             takeover,
             overtime,
-            overtime_silent,
+            overtime_disconnected: overtime_silent,
             offer,
             cancel_confirm,
-            runner_silent,
-            seal,
+            runner_disconnected: runner_silent,
+            log_quiet: seal,
             tick,
         } = Timing::default();
         let factor = factor.max(1);
         Timing {
-            wait: wait / factor,
+            long_poll: wait / factor,
             suspect: suspect / factor,
             lease: lease / factor,
             lost: lost / factor,
             takeover: takeover / factor,
             overtime: overtime / factor,
-            overtime_silent: overtime_silent / factor,
+            overtime_disconnected: overtime_silent / factor,
             offer: offer / factor,
             cancel_confirm: cancel_confirm / factor,
-            runner_silent: runner_silent / factor,
-            seal: seal / factor,
+            runner_disconnected: runner_silent / factor,
+            log_quiet: seal / factor,
             tick: tick / factor,
         }
     }
@@ -87,6 +87,6 @@ impl Timing {
     /// Longest wait of a long poll of a runner with running executions, short enough to renew their
     /// leases.
     pub fn wait_busy(&self) -> Duration {
-        self.wait.min(self.lease / 3)
+        self.long_poll.min(self.lease / 3)
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use domain::{
     decider::Decider as _, digest::Digest, ids::InstallId, install::Install, job::Origin,
 };
-use event_log::{LogError, Stored};
+use event_log::{LogError, StoredEvent};
 use serde::Deserialize;
 
 use crate::{problem::Problem, state::App};
@@ -82,7 +82,7 @@ impl Copies {
     }
 
     /// Reads a page from the archives before the one that begins at this position.
-    async fn before(&self, app: &App, first: u64) -> Result<Vec<Stored>, Problem> {
+    async fn before(&self, app: &App, first: u64) -> Result<Vec<StoredEvent>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
         let page = app.log().archives().events(&mut connection, range, PAGE).await?;
@@ -136,7 +136,7 @@ impl Copies {
         self.streams.get(stream).map(|(_, install)| *install)
     }
 
-    fn take(&mut self, event: &Stored) {
+    fn take(&mut self, event: &StoredEvent) {
         let id = &event.stream.aggregate_id;
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);
@@ -183,7 +183,7 @@ impl Copies {
 
 /// Fields of events without personal data, which are read without decryption.
 #[derive(Default, Deserialize)]
-struct Told {
+struct PlainFields {
     execution: Option<String>,
     manifest: Option<Digest>,
     plan: Option<Plan>,
@@ -202,6 +202,6 @@ struct Plan {
     summary: Option<Digest>,
 }
 
-fn told(event: &Stored) -> Told {
+fn told(event: &StoredEvent) -> PlainFields {
     serde_json::from_str(&event.payload).unwrap_or_default()
 }

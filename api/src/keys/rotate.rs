@@ -7,7 +7,7 @@ use schemas::keys::KeyUse;
 
 use super::{
     KeyError, PublicKey,
-    set::Former,
+    set::FormerKey,
     store::{self, at},
 };
 
@@ -28,7 +28,7 @@ pub fn rotate(
     for former in set.former(usage).filter(|former| former.ended_at > until) {
         let (key, secret) = (former.key, former.secret.clone());
         let (made_at, last_size) = (former.made_at, former.last_size);
-        let sooner = Former { usage, key, secret, made_at, ended_at: until, last_size };
+        let sooner = FormerKey { usage, key, secret, made_at, ended_at: until, last_size };
         store::replace(&store::place(directory, usage, &key), &store::former_line(&sooner))?;
     }
     let (name, replaced) = match usage {
@@ -37,7 +37,7 @@ pub fn rotate(
         KeyUse::Checkpoints => ("checkpoints", &set.checkpoints),
         KeyUse::Other => return Ok(set.public()),
     };
-    let former = Former {
+    let former = FormerKey {
         usage,
         key: replaced.key.verifying_key(),
         // Only former manifest keys still sign, so other secret keys are not kept.
@@ -65,10 +65,13 @@ pub(super) fn keep_last_size(
 ) -> Result<(), KeyError> {
     let held = held(directory)?;
     let former = store::read(directory)?.former;
-    let is_meant = |former: &Former| former.usage == KeyUse::Checkpoints && former.key == *key;
+    let is_meant = |former: &FormerKey| former.usage == KeyUse::Checkpoints && former.key == *key;
     for former in former.into_iter().filter(is_meant).filter(|former| former.last_size.is_none()) {
         let place = store::place(directory, former.usage, key);
-        store::replace(&place, &store::former_line(&Former { last_size: Some(size), ..former }))?;
+        store::replace(
+            &place,
+            &store::former_line(&FormerKey { last_size: Some(size), ..former }),
+        )?;
     }
     drop(held);
     Ok(())

@@ -2,7 +2,7 @@
 use chrono::TimeDelta;
 use domain::decider::Timestamp;
 use ed25519_dalek::{SigningKey, VerifyingKey};
-use event_log::SealKey;
+use event_log::CheckpointKey;
 use proof::{
     dsse::{self, Envelope},
     key::VerifierKey,
@@ -14,24 +14,24 @@ use schemas::{
 use serde::Serialize;
 
 /// Time after which every server has loaded a new key: three checks.
-const SEEN: TimeDelta = TimeDelta::seconds(6);
+const RELOAD_TIME: TimeDelta = TimeDelta::seconds(6);
 
 /// Keys of a server.
 pub struct KeySet {
-    pub(super) tokens: Stored,
-    pub(super) manifests: Stored,
-    pub(super) checkpoints: Stored,
-    pub(super) former: Vec<Former>,
+    pub(super) tokens: CurrentKey,
+    pub(super) manifests: CurrentKey,
+    pub(super) checkpoints: CurrentKey,
+    pub(super) former: Vec<FormerKey>,
 }
 
 /// Signing key with its creation time.
-pub(super) struct Stored {
+pub(super) struct CurrentKey {
     pub key: SigningKey,
     pub made_at: Timestamp,
 }
 
 /// Replaced key.
-pub struct Former {
+pub struct FormerKey {
     /// Use of the key.
     pub usage: KeyUse,
     /// Public key.
@@ -87,7 +87,7 @@ impl KeySet {
     /// Key that signs manifests and grants at this time. Every server must publish a new key before
     /// one of them signs with it, because a runner may fetch the list from any of them.
     pub fn manifests_at(&self, now: Timestamp) -> &SigningKey {
-        if now >= self.manifests.made_at + SEEN {
+        if now >= self.manifests.made_at + RELOAD_TIME {
             return &self.manifests.key;
         }
         let former = self.former(KeyUse::Manifests).filter(|former| now < former.ended_at);
@@ -112,9 +112,9 @@ impl KeySet {
     }
 
     /// Checkpoint keys, current and former, each with its end.
-    pub fn seal_keys(&self) -> Vec<SealKey> {
+    pub fn seal_keys(&self) -> Vec<CheckpointKey> {
         let former = self.former(KeyUse::Checkpoints);
-        let former = former.map(|former| SealKey {
+        let former = former.map(|former| CheckpointKey {
             key: former.key,
             until: Some(former.ended_at),
             last_size: former.last_size,
@@ -123,7 +123,7 @@ impl KeySet {
     }
 
     /// Replaced keys of one use.
-    pub fn former(&self, usage: KeyUse) -> impl Iterator<Item = &Former> {
+    pub fn former(&self, usage: KeyUse) -> impl Iterator<Item = &FormerKey> {
         self.former.iter().filter(move |former| former.usage == usage)
     }
 

@@ -18,7 +18,7 @@ use schemas::keys::{KeyUse, fingerprint};
 
 use super::{
     KeyError,
-    set::{Former, KeySet, Stored},
+    set::{CurrentKey, FormerKey, KeySet},
 };
 
 /// Uses of keys, with their file names.
@@ -61,12 +61,12 @@ pub(super) fn read(directory: &Path) -> Result<KeySet, KeyError> {
 }
 
 /// Reads a signing key.
-pub(super) fn read_one(path: &Path) -> Result<Stored, KeyError> {
+pub(super) fn read_one(path: &Path) -> Result<CurrentKey, KeyError> {
     let malformed = || KeyError::Malformed { path: path.display().to_string() };
     parse(&text(path)?).ok_or_else(malformed)
 }
 
-fn former(directory: &Path) -> Result<Vec<Former>, KeyError> {
+fn former(directory: &Path) -> Result<Vec<FormerKey>, KeyError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -94,7 +94,7 @@ pub(super) fn place(directory: &Path, usage: KeyUse, key: &VerifyingKey) -> Path
 }
 
 /// Contents of the file of a former key.
-pub(super) fn former_line(former: &Former) -> String {
+pub(super) fn former_line(former: &FormerKey) -> String {
     let key = former.secret.as_ref().map_or(former.key.to_bytes(), SigningKey::to_bytes);
     let (made_at, ended_at) = (former.made_at.timestamp(), former.ended_at.timestamp());
     let last_size = former.last_size.map(|size| format!(" {size}")).unwrap_or_default();
@@ -102,7 +102,7 @@ pub(super) fn former_line(former: &Former) -> String {
 }
 
 /// Contents of the file of a signing key.
-pub(super) fn line(stored: &Stored) -> String {
+pub(super) fn line(stored: &CurrentKey) -> String {
     format!("{} {}", hex::encode(stored.key.to_bytes()), stored.made_at.timestamp())
 }
 
@@ -125,8 +125,8 @@ pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
 }
 
 /// Generates a key.
-pub(super) fn fresh(now: Timestamp) -> Stored {
-    Stored { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
+pub(super) fn fresh(now: Timestamp) -> CurrentKey {
+    CurrentKey { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
 }
 
 /// Creates the directory with mode 0700.
@@ -187,12 +187,12 @@ fn text(path: &Path) -> Result<String, KeyError> {
     fs::read_to_string(path).map_err(|why| at(path, why))
 }
 
-fn parse(text: &str) -> Option<Stored> {
+fn parse(text: &str) -> Option<CurrentKey> {
     let (key, made_at) = text.trim_end().split_once(' ')?;
-    Some(Stored { key: SigningKey::from_bytes(&bytes(key)?), made_at: second(made_at)? })
+    Some(CurrentKey { key: SigningKey::from_bytes(&bytes(key)?), made_at: second(made_at)? })
 }
 
-fn parse_former(usage: KeyUse, text: &str) -> Option<Former> {
+fn parse_former(usage: KeyUse, text: &str) -> Option<FormerKey> {
     let mut words = text.trim_end().split(' ');
     let key = bytes(words.next()?)?;
     let (made_at, ended_at) = (second(words.next()?)?, second(words.next()?)?);
@@ -204,7 +204,7 @@ fn parse_former(usage: KeyUse, text: &str) -> Option<Former> {
         None => VerifyingKey::from_bytes(&key).ok()?,
     };
     let whole = words.next().is_none();
-    whole.then_some(Former { usage, key, secret, made_at, ended_at, last_size })
+    whole.then_some(FormerKey { usage, key, secret, made_at, ended_at, last_size })
 }
 
 fn bytes(text: &str) -> Option<[u8; 32]> {

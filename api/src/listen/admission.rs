@@ -23,20 +23,20 @@ use super::progress::Progress;
 /// Time that a new connection has to authenticate before it can be evicted as the oldest.
 const GRACE: Duration = Duration::from_secs(2);
 /// Minimum for the limit of unauthenticated connections per address.
-const FEWEST_OF_ADDRESS: usize = 16;
+const MIN_PER_ADDRESS: usize = 16;
 /// Divisor of a listener's connections that gives the limit of unauthenticated connections per
 /// address.
-const PART_OF_ADDRESS: usize = 16;
+const ADDRESS_DIVISOR: usize = 16;
 /// Connections allowed above the limit, for evicted ones whose tasks have not closed them yet.
 const CLOSING: usize = 64;
 /// Shortest interval between two log lines about a full listener.
-const QUIET: Duration = Duration::from_secs(10);
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Connections of one listener.
 pub struct Admission {
     listener: &'static str,
     connections: usize,
-    of_address: usize,
+    per_address: usize,
     inner: Mutex<Inner>,
 }
 
@@ -75,16 +75,21 @@ impl Admission {
         connections: usize,
         of_address: Option<usize>,
     ) -> Arc<Admission> {
-        let usual = (connections / PART_OF_ADDRESS).max(FEWEST_OF_ADDRESS);
+        let usual = (connections / ADDRESS_DIVISOR).max(MIN_PER_ADDRESS);
         let of_address = of_address.unwrap_or(usual).max(1);
-        Arc::new(Admission { listener, connections, of_address, inner: Mutex::default() })
+        Arc::new(Admission {
+            listener,
+            connections,
+            per_address: of_address,
+            inner: Mutex::default(),
+        })
     }
 
     /// Admits a connection. Returns `None` if the listener is full of authenticated connections.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
-        let is_at_limit = of_address >= self.of_address;
+        let is_at_limit = of_address >= self.per_address;
         // Evicting a connection of this address also frees a place on the listener.
         let room = inner.open < self.connections + CLOSING
             && match is_at_limit {
@@ -107,7 +112,7 @@ impl Admission {
     }
 
     fn log(&self, inner: &mut Inner, now: Instant) {
-        let due = inner.logged.is_none_or(|at| now.duration_since(at) >= QUIET);
+        let due = inner.logged.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL);
         if inner.dropped > 0 && due {
             warn!(
                 listener = self.listener,
@@ -115,7 +120,7 @@ impl Admission {
                 open = inner.open,
                 unauthenticated = inner.unauthenticated.len(),
                 limit = self.connections,
-                limit_of_address = self.of_address,
+                limit_of_address = self.per_address,
                 "Dropped unauthenticated connections because a limit is reached"
             );
             (inner.dropped, inner.logged) = (0, Some(now));

@@ -3,11 +3,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
 /// Maximum number of connections per listener, regardless of the limit of files.
-const MOST: u64 = 16_000;
+const MAX_CONNECTIONS: u64 = 16_000;
 /// Files that the program itself needs: runtime, standard streams, archives, keys.
-const OWN: u64 = 64;
+const OWN_FILES: u64 = 64;
 /// Minimum number of connections per listener.
-const FEWEST: u64 = 8;
+const MIN_CONNECTIONS: u64 = 8;
 
 /// Connections of each listener. The listeners do not share them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +23,11 @@ impl Shares {
     /// files that requests open. A quarter of the rest is for the Control API, whose callers stay
     /// for a short time only.
     pub fn of(files: u64, database: u64) -> Shares {
-        let left = files.saturating_sub(OWN + database);
+        let left = files.saturating_sub(OWN_FILES + database);
         let connections = left - left / 4;
-        let share = |part: u64| usize::try_from(part.clamp(FEWEST, MOST)).unwrap_or(usize::MAX);
+        let share = |part: u64| {
+            usize::try_from(part.clamp(MIN_CONNECTIONS, MAX_CONNECTIONS)).unwrap_or(usize::MAX)
+        };
         Shares { control: share(connections / 4), runner: share(connections - connections / 4) }
     }
 }
@@ -60,7 +62,7 @@ mod tests {
         for files in [256_u64, 1_024, 4_096, 20_000, 65_536, 1 << 20] {
             let shares = Shares::of(files, 40);
             let all = (shares.control + shares.runner) as u64;
-            assert!(all + 40 + OWN <= files, "{files}: {shares:?}");
+            assert!(all + 40 + OWN_FILES <= files, "{files}: {shares:?}");
             assert!(shares.runner > shares.control || files > 65_536, "{files}: {shares:?}");
         }
         assert_eq!(Shares::of(1_024, 40), Shares { control: 172, runner: 518 });

@@ -37,14 +37,14 @@ use tracing::{debug, info, warn};
 
 use super::{
     admission::{Admission, Ticket},
-    aside::{Aside, Later, Line},
+    parked::{Deferred, ParkedResponse, Rewound},
     progress::{Deadline, InFlight, Progress, Tracked},
 };
 
 /// Synthetic request that makes hyper send a deferred response.
-const CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
+const RESUME_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\n\r\n";
 /// Synthetic request that also closes the connection after the response.
-const LAST_CALL: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\n\r\n";
+const FINAL_RESUME_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: stead\r\nconnection: close\r\n\r\n";
 
 /// Limits of a listener's connections.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum number of unauthenticated connections per address. `None`: a sixteenth of all
     /// connections.
-    pub of_address: Option<usize>,
+    pub per_address: Option<usize>,
     /// Maximum size of a request head, in bytes.
     pub head_bytes: usize,
     /// Maximum number of headers per request.
@@ -66,7 +66,7 @@ pub struct Limits {
     /// Time for a request and its response on an unauthenticated connection.
     pub unauthenticated: Duration,
     /// Time between two parts of a request body.
-    pub silence: Duration,
+    pub body_idle: Duration,
     /// Time for the TLS handshake.
     pub handshake: Duration,
     /// Time from shutdown until open connections are cut.
@@ -77,7 +77,7 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             connections: 16_000,
-            of_address: None,
+            per_address: None,
             head_bytes: 16 * 1024,
             headers: 64,
             // Longer than the idle timeout of clients, so that the client closes an idle connection
@@ -85,7 +85,7 @@ impl Default for Limits {
             idle: Duration::from_secs(120),
             head: Duration::from_secs(10),
             unauthenticated: Duration::from_secs(60),
-            silence: Duration::from_secs(30),
+            body_idle: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             drain: Duration::from_secs(10),
         }
@@ -115,7 +115,7 @@ pub async fn serve(
     let cut = CancellationToken::new();
     let (http1, http2) = builders(&limits);
     // A body that stops arriving holds its connection and buffers no longer than this.
-    let router = router.layer(RequestBodyTimeoutLayer::new(limits.silence));
+    let router = router.layer(RequestBodyTimeoutLayer::new(limits.body_idle));
     let shared = Arc::new(Connections {
         http1,
         http2,
@@ -126,7 +126,7 @@ pub async fn serve(
         cut: cut.clone(),
     });
     let (admission, open) =
-        (Admission::new(name, limits.connections, limits.of_address), TaskTracker::new());
+        (Admission::new(name, limits.connections, limits.per_address), TaskTracker::new());
     while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -197,7 +197,7 @@ impl Connections {
                 }
             });
             let second = self.http2.serve_connection(TokioIo::new(stream), service);
-            self.talk(&mut Box::pin(second), &Aside::default(), ticket.progress()).await;
+            self.talk(&mut Box::pin(second), &ParkedResponse::default(), ticket.progress()).await;
         } else {
             Box::pin(self.first(stream, ticket)).await;
         }
@@ -210,7 +210,7 @@ impl Connections {
         stream: S,
         ticket: Ticket,
     ) {
-        let mut line = Line::new(stream, Arc::clone(ticket.progress()));
+        let mut line = Rewound::new(stream, Arc::clone(ticket.progress()));
         let mut answer = None;
         while let Some((later, rest)) = self.speak(line, answer, &ticket).await {
             line = rest;
@@ -223,7 +223,7 @@ impl Connections {
             // hyper sends responses to requests only, so a synthetic request stands for the one
             // that was parked.
             let last = self.stop.is_cancelled();
-            line.put_back(if last { LAST_CALL } else { CALL });
+            line.put_back(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
             answer = Some(answered);
         }
     }
@@ -232,11 +232,11 @@ impl Connections {
     /// response and the connection. The first request gets `answer`, if there is one.
     async fn speak<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         &self,
-        line: Line<S>,
+        line: Rewound<S>,
         answer: Option<Response>,
         ticket: &Ticket,
-    ) -> Option<(Later, Line<S>)> {
-        let (aside, answer) = (Aside::default(), Mutex::new(answer));
+    ) -> Option<(Deferred, Rewound<S>)> {
+        let (aside, answer) = (ParkedResponse::default(), Mutex::new(answer));
         let service = service_fn(|request: Request<Incoming>| {
             let (mut request, in_flight) = admitted(request, ticket);
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -273,9 +273,9 @@ impl Connections {
     async fn talk<C: GracefulConnection<Error = hyper::Error>>(
         &self,
         talk: &mut Pin<Box<C>>,
-        aside: &Aside,
+        aside: &ParkedResponse,
         progress: &Progress,
-    ) -> Option<Later> {
+    ) -> Option<Deferred> {
         let mut said = tokio::select! {
             biased;
             said = next(talk, aside, progress, Some(&self.limits)) => Some(said),
@@ -291,13 +291,13 @@ impl Connections {
             };
         }
         match said? {
-            Next::Aside(later) => Some(later),
+            Next::Deferred(later) => Some(later),
             Next::Ended(Ok(())) | Next::Idle => None,
             Next::Ended(Err(reason)) => {
                 debug!(error = %reason, "Connection ended early");
                 None
             }
-            Next::Late => {
+            Next::Cut => {
                 debug!("Closed a connection that was evicted or past its deadline");
                 None
             }
@@ -308,19 +308,19 @@ impl Connections {
 /// Next event of a connection.
 enum Next {
     /// A response was deferred, so the connection can be parked.
-    Aside(Later),
+    Deferred(Deferred),
     /// The connection ended.
     Ended(Result<(), hyper::Error>),
     /// The connection was idle for too long.
     Idle,
     /// The deadline passed or the connection was evicted.
-    Late,
+    Cut,
 }
 
 /// Polls the connection until its next event. Without `limits`, idle connections have no deadline.
 async fn next<C: GracefulConnection<Error = hyper::Error>>(
     talk: &mut Pin<Box<C>>,
-    aside: &Aside,
+    aside: &ParkedResponse,
     progress: &Progress,
     limits: Option<&Limits>,
 ) -> Next {
@@ -333,16 +333,16 @@ async fn next<C: GracefulConnection<Error = hyper::Error>>(
         if !progress.has_unsent()
             && let Some(later) = aside.take()
         {
-            return Poll::Ready(Next::Aside(later));
+            return Poll::Ready(Next::Deferred(later));
         }
         if progress.poll_evicted(cx).is_ready() {
-            return Poll::Ready(Next::Late);
+            return Poll::Ready(Next::Cut);
         }
         let (Some(limits), Some(alarm)) = (limits, alarm.as_mut()) else { return Poll::Pending };
         loop {
             let deadline = progress.deadline(limits);
             match (deadline, deadline.at().filter(|at| *at <= Instant::now())) {
-                (Deadline::Cut(_), Some(_)) => return Poll::Ready(Next::Late),
+                (Deadline::Cut(_), Some(_)) => return Poll::Ready(Next::Cut),
                 (Deadline::Close(_), Some(_)) => return Poll::Ready(Next::Idle),
                 (Deadline::Cut(_) | Deadline::Close(_) | Deadline::Never, _) => {}
             }

@@ -41,7 +41,7 @@ pub(super) fn certificate(directory: &Path, name: &str) -> (Certificate, String)
     (Certificate { chain, key }, made.cert.pem())
 }
 
-async fn door(tls: bool) -> Door {
+async fn door(tls: bool) -> BoundListener {
     open("127.0.0.1:0".parse().unwrap(), "--runner-listen", false, tls).await.unwrap()
 }
 
@@ -119,7 +119,7 @@ async fn a_body_that_stops_half_way_is_not_waited_for() {
     let (door, stop) = (door(false).await, CancellationToken::new());
     let address = door.address;
     let routes = Router::new().route("/", post(|Raw(body): Raw| async move { body }));
-    let limits = Limits { silence: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { body_idle: Duration::from_millis(300), ..Limits::default() };
     let serving = tokio::spawn(serve(("test", door.listener), None, routes, limits, stop.clone()));
 
     let head = b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\nconnection: close\r\n\r\n";

@@ -54,7 +54,7 @@ pub(super) struct Packed {
     pub bytes: Vec<u8>,
 }
 
-const AS_IT_IS: i16 = 0;
+const IDENTITY: i16 = 0;
 const ZSTD: i16 = 1;
 
 impl Packed {
@@ -62,14 +62,14 @@ impl Packed {
     pub fn of(bytes: &[u8]) -> Packed {
         match zstd::bulk::compress(bytes, 3) {
             Ok(packed) if packed.len() < bytes.len() => Packed { codec: ZSTD, bytes: packed },
-            Ok(_) | Err(_) => Packed { codec: AS_IT_IS, bytes: bytes.to_vec() },
+            Ok(_) | Err(_) => Packed { codec: IDENTITY, bytes: bytes.to_vec() },
         }
     }
 
     /// Decompresses the chunk. Returns `None` if it exceeds the size limit.
     pub fn unpack(self) -> io::Result<Option<Bytes>> {
         let coding = match self.codec {
-            AS_IT_IS => Coding::Identity,
+            IDENTITY => Coding::Identity,
             ZSTD => Coding::Zstd,
             other => {
                 return Err(io::Error::other(format!(

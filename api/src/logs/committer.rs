@@ -66,8 +66,11 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
             let stale = is_duplicate(&error);
             let text = error.to_string();
             for chunk in group {
-                let answer =
-                    if stale { LogError::Moved } else { LogError::Unwritten(text.clone()) };
+                let answer = if stale {
+                    LogError::ConcurrentWrite
+                } else {
+                    LogError::Unwritten(text.clone())
+                };
                 let _ = chunk.done.send(Err(answer));
             }
         }
@@ -75,7 +78,7 @@ async fn commit(pool: &PgPool, group: Vec<Chunk>) {
 }
 
 fn refusal(error: sqlx::Error) -> LogError {
-    if is_duplicate(&error) { LogError::Moved } else { LogError::Database(error) }
+    if is_duplicate(&error) { LogError::ConcurrentWrite } else { LogError::Database(error) }
 }
 
 fn is_duplicate(error: &sqlx::Error) -> bool {

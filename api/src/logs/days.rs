@@ -12,12 +12,12 @@ use ulid::Ulid;
 pub const AHEAD: u64 = 7;
 /// Number of days for which `stead migrate` creates partitions, because later servers may not
 /// create tables.
-pub const FAR_AHEAD: u64 = 90;
+pub const MIGRATE_AHEAD: u64 = 90;
 /// Lock timeout, which limits how long writers of the default partition wait.
-const LOCK_MS: u32 = 2_000;
+const LOCK_TIMEOUT_MS: u32 = 2_000;
 /// Time after which the database ends the transaction of an unresponsive server, which releases the
 /// lock.
-const SILENCE_MS: u32 = 5_000;
+const IDLE_TIMEOUT_MS: u32 = 5_000;
 
 /// Creates the missing partitions: for today, for the next `ahead` days, and for each day with
 /// rows in the default partition. Several servers may do so concurrently. Returns the created
@@ -80,8 +80,8 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
     // Locks out other servers, and inserts into the default partition while rows move. The timeouts
     // end the lock of a stalled server.
     let lock = format!(
-        "set local lock_timeout = '{LOCK_MS}ms'; \
-         set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
+        "set local lock_timeout = '{LOCK_TIMEOUT_MS}ms'; \
+         set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'; \
          lock table job_log_default in access exclusive mode"
     );
     tx.execute(&*lock).await?;

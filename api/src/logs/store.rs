@@ -18,7 +18,7 @@ use super::{
 };
 
 /// Maximum number of streams that are read concurrently to find their end.
-const REBUILDS: usize = 4;
+const MAX_READS: usize = 4;
 /// Number of bytes of such a stream in memory.
 const WINDOW: u64 = 1 << 20;
 
@@ -45,7 +45,7 @@ pub enum LogError {
     Busy,
     /// Another server wrote to this stream. The next call reads it again.
     #[error("another server wrote to this log meanwhile; try again")]
-    Moved,
+    ConcurrentWrite,
     /// The data of the execution was erased, so its log accepts no more chunks.
     #[error("the log of this execution was erased")]
     Erased,
@@ -62,7 +62,7 @@ pub enum LogError {
 
 /// Comparison of the stored stream with the runner's announcement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fit {
+pub enum Comparison {
     /// Bytes are missing. Contains the number of stored bytes.
     Incomplete(u64),
     /// Length and digest match.
@@ -82,12 +82,12 @@ pub struct LogStore {
 
 /// Stream of one execution. Its lock orders the chunks.
 pub(super) struct Stream {
-    tip: tokio::sync::Mutex<Option<Tip>>,
+    tip: tokio::sync::Mutex<Option<StreamEnd>>,
     pub(super) have: watch::Sender<u64>,
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Tip {
+pub(super) struct StreamEnd {
     have: u64,
     digest: Sha256,
 }
@@ -95,7 +95,7 @@ pub(super) struct Tip {
 impl LogStore {
     /// Starts the task that writes. Requires a Tokio runtime.
     pub fn new(pool: PgPool) -> Self {
-        let rebuilds = Arc::new(Semaphore::new(REBUILDS));
+        let rebuilds = Arc::new(Semaphore::new(MAX_READS));
         LogStore { commits: committer::start(pool.clone()), pool, open: Arc::default(), rebuilds }
     }
 
@@ -164,12 +164,12 @@ impl LogStore {
         execution: ExecutionId,
         length: u64,
         sha256: &Digest,
-    ) -> Result<Fit, LogError> {
+    ) -> Result<Comparison, LogError> {
         let (have, digest) = self.measure(execution).await?;
         Ok(match have.cmp(&length) {
-            std::cmp::Ordering::Less => Fit::Incomplete(have),
-            std::cmp::Ordering::Equal if digest == *sha256 => Fit::Complete,
-            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => Fit::Mismatch,
+            std::cmp::Ordering::Less => Comparison::Incomplete(have),
+            std::cmp::Ordering::Equal if digest == *sha256 => Comparison::Complete,
+            std::cmp::Ordering::Equal | std::cmp::Ordering::Greater => Comparison::Mismatch,
         })
     }
 
@@ -207,7 +207,7 @@ impl LogStore {
             return tip.measured();
         }
         *slot = None;
-        Err(LogError::Moved)
+        Err(LogError::ConcurrentWrite)
     }
 
     /// Deletes the stored bytes so that the runner can send the stream again. A stream that was
@@ -282,8 +282,8 @@ impl LogStore {
         &self,
         execution: ExecutionId,
         stream: &Stream,
-        slot: &'a mut Option<Tip>,
-    ) -> Result<&'a Tip, LogError> {
+        slot: &'a mut Option<StreamEnd>,
+    ) -> Result<&'a StreamEnd, LogError> {
         let tip = match slot.take() {
             Some(tip) => tip,
             None => {
@@ -291,7 +291,7 @@ impl LogStore {
                 let turn = self.rebuilds.acquire().await;
                 let _turn =
                     turn.map_err(|_| LogError::Unwritten("the server is stopping".into()))?;
-                let mut tip = Tip::default();
+                let mut tip = StreamEnd::default();
                 loop {
                     let next = tip.have..tip.have + WINDOW;
                     let bytes = self.read(execution, next).await?;
@@ -317,7 +317,7 @@ impl Stream {
     }
 }
 
-impl Tip {
+impl StreamEnd {
     fn measured(&self) -> Result<(u64, Digest), LogError> {
         let hex = hex::encode(self.digest.clone().finalize());
         let digest = format!("sha256:{hex}").parse().map_err(io::Error::other)?;
@@ -343,7 +343,7 @@ mod tests {
         let _taken = store.commits.try_reserve().unwrap();
         let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let stream = store.stream(execution);
-        *stream.tip.lock().await = Some(Tip::default());
+        *stream.tip.lock().await = Some(StreamEnd::default());
         // when a chunk arrives
         let refused = store.append(execution, 0, Bytes::from_static(b"hello")).await;
         // then it must be sent again, and the cached end remains
@@ -360,7 +360,7 @@ mod tests {
         let _taken = store.commits.try_reserve().unwrap();
         let execution: ExecutionId = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let (stream, have) = (store.stream(execution), STREAM_MAX_BYTES - 3);
-        *stream.tip.lock().await = Some(Tip { have, ..Tip::default() });
+        *stream.tip.lock().await = Some(StreamEnd { have, ..StreamEnd::default() });
         // when four bytes arrive, and then three
         let four = store.append(execution, have, Bytes::from_static(b"four")).await;
         let three = store.append(execution, have, Bytes::from_static(b"end")).await;

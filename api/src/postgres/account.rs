@@ -14,7 +14,7 @@ use super::{EmbeddedError, about, part};
 #[derive(Debug, Clone)]
 pub(super) enum Account {
     /// User that runs the server.
-    Ourselves,
+    Current,
     /// Another user, because the server runs as root.
     Other { uid: Uid, gid: Gid, name: String },
 }
@@ -23,7 +23,7 @@ impl Account {
     /// Chooses `postgres` or else `nobody` if the server runs as root.
     pub(super) fn choose() -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
-            return Ok(Account::Ourselves);
+            return Ok(Account::Current);
         }
         let known =
             ["postgres", "nobody"].into_iter().find_map(|name| User::from_name(name).ok()?);
@@ -35,7 +35,7 @@ impl Account {
     /// Files that root creates there must be usable for the owner.
     pub(super) fn of(data: &Path) -> Result<Account, EmbeddedError> {
         if !geteuid().is_root() {
-            return Ok(Account::Ourselves);
+            return Ok(Account::Current);
         }
         let data = fs::canonicalize(data).map_err(about(data.display()))?;
         let cluster = part(&data, "postgres");
@@ -77,7 +77,7 @@ impl Account {
     /// Changes the owner of a path to this user.
     pub(super) fn own(&self, path: &Path) -> Result<(), EmbeddedError> {
         match self {
-            Account::Ourselves => Ok(()),
+            Account::Current => Ok(()),
             Account::Other { uid, gid, .. } => {
                 lchown(path, Some(uid.as_raw()), Some(gid.as_raw())).map_err(about(path.display()))
             }

@@ -14,7 +14,7 @@ pub const BIN_ENV: &str = "STEAD_PG_BIN";
 /// Directory in which Debian installs each major version.
 pub(super) const DEBIAN: &str = "/usr/lib/postgresql";
 /// Oldest supported major version.
-const OLDEST: u32 = 14;
+const OLDEST_MAJOR: u32 = 14;
 
 /// Binaries of a Postgres installation.
 #[derive(Debug, Clone)]
@@ -37,7 +37,7 @@ impl Binaries {
             directory.ok_or_else(|| EmbeddedError::NotInstalled { looked: looked() })?;
         let (initdb, postgres) = (directory.join("initdb"), directory.join("postgres"));
         let major = major(&postgres).await?;
-        if major < OLDEST {
+        if major < OLDEST_MAJOR {
             let binary = postgres.display().to_string();
             return Err(EmbeddedError::TooOld { binary, found: major });
         }

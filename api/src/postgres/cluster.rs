@@ -98,7 +98,7 @@ impl Cluster {
 
     /// Starts a sync of the files of `initdb`. Returns `None` if they are already on the disk. Safe
     /// while Postgres runs.
-    pub(super) fn sync(&self) -> Result<Option<Sync>, EmbeddedError> {
+    pub(super) fn sync(&self) -> Result<Option<PendingSync>, EmbeddedError> {
         if !self.unsynced.exists() {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl Cluster {
         initdb.arg("--sync-only").arg("--pgdata").arg(&self.directory);
         initdb.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         let child = initdb.spawn().map_err(about(self.binaries.initdb.display()))?;
-        Ok(Some(Sync { child, marker: self.unsynced.clone() }))
+        Ok(Some(PendingSync { child, marker: self.unsynced.clone() }))
     }
 
     /// Creates the roles and the database, unless they exist.
@@ -154,12 +154,12 @@ impl Cluster {
 }
 
 /// Sync of the cluster's files in progress.
-pub(super) struct Sync {
+pub(super) struct PendingSync {
     child: tokio::process::Child,
     marker: PathBuf,
 }
 
-impl Sync {
+impl PendingSync {
     pub(super) async fn done(mut self) -> Result<(), EmbeddedError> {
         let ended = self.child.wait().await.map_err(about("initdb --sync-only"))?;
         if !ended.success() {
@@ -201,7 +201,7 @@ fn private_directory(path: &Path, account: &Account) -> Result<(), EmbeddedError
         Err(why) if why.kind() == std::io::ErrorKind::AlreadyExists => {
             let found = fs::symlink_metadata(path).map_err(about(path.display()))?;
             let expected = match account {
-                Account::Ourselves => nix::unistd::geteuid(),
+                Account::Current => nix::unistd::geteuid(),
                 Account::Other { uid, .. } => *uid,
             };
             let ours = found.is_dir() && found.mode() & 0o077 == 0;

@@ -30,7 +30,7 @@ pub enum LockError {
     #[error(
         "the restore into {data} did not complete; remove the contents of the directory, and restore again"
     )]
-    HalfRestored { data: String },
+    IncompleteRestore { data: String },
     /// It contains files, and a restore requires an empty directory.
     #[error("{data} is not empty: it contains {found}; restore into an empty or new directory")]
     NotEmpty { data: String, found: String },
@@ -47,7 +47,7 @@ impl DataLock {
     pub fn take(data: &Path) -> Result<DataLock, LockError> {
         make(data)?;
         if data.join(RESTORING).exists() {
-            return Err(LockError::HalfRestored { data: data.display().to_string() });
+            return Err(LockError::IncompleteRestore { data: data.display().to_string() });
         }
         DataLock::hold(data)
     }

@@ -20,14 +20,14 @@ use super::{
 };
 
 /// Timeout of a start. Crash recovery takes minutes in the worst case.
-const START: Duration = Duration::from_secs(300);
+const START_TIMEOUT: Duration = Duration::from_secs(300);
 /// Timeout after which an adopted Postgres that accepts no connections is stopped.
-const ADOPT: Duration = Duration::from_secs(60);
+const ADOPT_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of the wait for children of a killed Postgres.
-const CHILDREN: Duration = Duration::from_secs(30);
+const CHILDREN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Size of the log file above which a start renames it.
 const LOG_BYTES: u64 = 64 * 1024 * 1024;
-const LOOK: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Parent of all Postgres processes of one cluster.
 pub(super) struct Postmaster {
@@ -49,12 +49,12 @@ impl Postmaster {
         }
         let mut found = Postmaster { pid, child: None, directory: cluster.directory.clone() };
         let since = Instant::now();
-        while since.elapsed() < ADOPT && found.runs() {
+        while since.elapsed() < ADOPT_TIMEOUT && found.runs() {
             if cluster.answers().await {
                 info!(pid = pid.as_raw(), "Adopted the Postgres that the last server left running");
                 return Ok(Some(found));
             }
-            sleep(LOOK * 5).await;
+            sleep(POLL_INTERVAL * 5).await;
         }
         warn!(pid = pid.as_raw(), "Stopping an unresponsive Postgres that was left running");
         found.stop(Duration::from_secs(10)).await?;
@@ -74,8 +74,10 @@ impl Postmaster {
                 forget_gone(cluster)?;
             }
             match Self::start_once(cluster).await {
-                Err(EmbeddedError::Ended { .. }) if worked_in && since.elapsed() < CHILDREN => {
-                    sleep(LOOK * 20).await;
+                Err(EmbeddedError::Ended { .. })
+                    if worked_in && since.elapsed() < CHILDREN_TIMEOUT =>
+                {
+                    sleep(POLL_INTERVAL * 20).await;
                 }
                 started => return started,
             }
@@ -112,18 +114,18 @@ impl Postmaster {
         let mut started =
             Postmaster { pid, child: Some(child), directory: cluster.directory.clone() };
         let since = Instant::now();
-        while since.elapsed() < START {
+        while since.elapsed() < START_TIMEOUT {
             if !started.runs() {
                 return Err(ended(cluster));
             }
             if cluster.answers().await {
                 return Ok(started);
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         let log = cluster.log.display().to_string();
         started.stop(Duration::from_secs(5)).await?;
-        Err(EmbeddedError::Slow { seconds: START.as_secs(), log })
+        Err(EmbeddedError::Slow { seconds: START_TIMEOUT.as_secs(), log })
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -165,7 +167,7 @@ impl Postmaster {
                 if !self.runs() {
                     return Ok(());
                 }
-                sleep(LOOK).await;
+                sleep(POLL_INTERVAL).await;
             }
             warn!(pid = self.pid.as_raw(), signal = %signal, "Postgres does not stop after a signal");
         }

@@ -136,24 +136,24 @@ impl Tools {
         program: &'static str,
         access: &Access,
         tell: impl FnOnce(&mut Command),
-    ) -> Result<Running, EmbeddedError> {
+    ) -> Result<RunningTool, EmbeddedError> {
         let mut command = Command::new(self.directory.join(program));
         command.env("LC_ALL", "C").env_remove("PGOPTIONS").env_remove("PGSERVICE");
         command.envs(access.environment.iter().map(|(name, value)| (name, value)));
         tell(&mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let child = command.kill_on_drop(true).spawn().map_err(about(program))?;
-        Ok(Running { program, child })
+        Ok(RunningTool { program, child })
     }
 }
 
 /// Running client program.
-pub struct Running {
+pub struct RunningTool {
     program: &'static str,
     child: Child,
 }
 
-impl Running {
+impl RunningTool {
     /// Waits until the program ends.
     ///
     /// # Errors

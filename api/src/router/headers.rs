@@ -5,7 +5,7 @@ use axum::{
 };
 
 /// Content security policy: no response may load content or be framed. `/docs` has its own policy.
-const POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
+const CONTENT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// One year of HSTS, for clients that reach the listener by TLS.
 const HSTS: &str = "max-age=31536000";
 
@@ -16,7 +16,7 @@ pub fn secure(mut response: Response, https: bool) -> Response {
     set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     set(headers, header::CACHE_CONTROL, "no-store");
     set(headers, header::REFERRER_POLICY, "no-referrer");
-    set(headers, header::CONTENT_SECURITY_POLICY, POLICY);
+    set(headers, header::CONTENT_SECURITY_POLICY, CONTENT_POLICY);
     if https {
         set(headers, header::STRICT_TRANSPORT_SECURITY, HSTS);
     }

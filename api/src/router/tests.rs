@@ -5,7 +5,7 @@ use domain::testing::golden;
 use serde_json::Value;
 
 use super::*;
-use crate::auth::roles::{ROUTES, listed};
+use crate::auth::roles::{ROUTES, find_route};
 
 /// Method and path of every operation in a document.
 pub(super) fn operations(document: &OpenApi) -> Vec<(String, String)> {
@@ -28,7 +28,7 @@ fn every_route_of_the_control_api_says_what_it_needs() {
     let (mut table, mut forgotten) = (String::new(), vec![]);
     let operations = operations(&document);
     for (verb, path) in &operations {
-        match listed(verb, path) {
+        match find_route(verb, path) {
             Some(needs) => writeln!(table, "{needs:<9}{verb:<7}{path}").unwrap(),
             None => forgotten.push(format!("{verb} {path}")),
         }

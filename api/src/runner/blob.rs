@@ -12,8 +12,8 @@ use event_log::{
 
 use super::{caller, execution};
 use crate::{
-    auth::Runner,
-    dispatch::Calls,
+    auth::RunnerCaller,
+    dispatch::CallKind,
     extract,
     metrics::UploadLabels,
     problem::{Code, Problem},
@@ -30,11 +30,11 @@ pub const MAX_BYTES: usize = 8 * 1024 * 1024;
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn put(
     State(app): State<App>,
-    runner: Runner,
+    runner: RunnerCaller,
     extract::Path(sha256): extract::Path<String>,
     request: Request,
 ) -> Result<StatusCode, Problem> {
-    caller::allow(&app, &runner, Calls::Report)?;
+    caller::allow(&app, &runner, CallKind::Report)?;
     let execution = execution::named(request.headers())?;
     execution::at_work(&app, &runner, execution).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));

@@ -9,15 +9,15 @@ use schemas::runner::RunnerMode;
 use ulid::Ulid;
 
 use crate::{
-    auth::Runner,
-    dispatch::Calls,
+    auth::RunnerCaller,
+    dispatch::CallKind,
     execute::Call,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Returns true if the job may run on a runner like this one.
-pub fn may_have(runner: &Runner, job: &Job) -> bool {
+pub fn may_have(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,
         Origin::Step { install, .. } => runner.install == Some(install),
@@ -25,7 +25,7 @@ pub fn may_have(runner: &Runner, job: &Job) -> bool {
 }
 
 /// Metadata of the events that a runner's call causes.
-pub fn call(runner: &Runner, route: &'static str) -> Call {
+pub fn call(runner: &RunnerCaller, route: &'static str) -> Call {
     let meta = Meta::new(runner.actor(), Ulid::new().to_string());
     Call::of(Meta { route: Some(route.into()), ..meta })
 }
@@ -41,7 +41,7 @@ pub fn again(problem: Problem) -> Problem {
 }
 
 /// Counts one call against the runner's rate limit.
-pub fn allow(app: &App, runner: &Runner, calls: Calls) -> Result<(), Problem> {
+pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {
         Problem::new(Code::RateLimited, "the runner exceeds its rate limit; retry later")
             .retry_after(seconds)
@@ -51,7 +51,7 @@ pub fn allow(app: &App, runner: &Runner, calls: Calls) -> Result<(), Problem> {
 /// Loads the runner into the dispatcher. This takes one query per process, and afterwards the tail
 /// of the log keeps the entry current.
 pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
-    if app.dispatch.desk().roster.get(id).is_some() {
+    if app.dispatch.state().runners.get(id).is_some() {
         return Ok(());
     }
     let loaded = app.engine.log().reload::<aggregate::Runner>(&id.to_string()).await?;
@@ -62,7 +62,7 @@ pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
         ));
     }
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.desk();
-    desk.roster.meet(id, (*loaded.state).clone(), loaded.version, now);
+    let mut desk = app.dispatch.state();
+    desk.runners.meet(id, (*loaded.state).clone(), loaded.version, now);
     Ok(())
 }

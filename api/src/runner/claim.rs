@@ -11,11 +11,11 @@ use ulid::Ulid;
 
 use super::{caller, grant, session};
 use crate::{
-    auth::Runner,
-    dispatch::{Calls, SessionRefusal},
-    execute::{Call, Unit},
+    auth::RunnerCaller,
+    dispatch::{CallKind, SessionError},
+    execute::{Call, UnitOfWork},
     extract,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
@@ -25,11 +25,11 @@ use crate::{
     responses((status = 200, body = Claimed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn claim(
     State(app): State<App>,
-    runner: Runner,
+    runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,
     extract::Json(ask): extract::Json<Claim>,
-) -> Answer<Claimed> {
-    caller::allow(&app, &runner, Calls::Report)?;
+) -> ApiResult<Claimed> {
+    caller::allow(&app, &runner, CallKind::Report)?;
     let server_epoch = serve(&app, &runner, &ask).await?;
     // An offer is a hint and may have expired. Any runner that may have the job can claim it,
     // unless its session does not accept the kind.
@@ -56,9 +56,9 @@ pub async fn claim(
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
-async fn serve(app: &App, runner: &Runner, ask: &Claim) -> Result<u64, Problem> {
+async fn serve(app: &App, runner: &RunnerCaller, ask: &Claim) -> Result<u64, Problem> {
     match app.dispatch.check(runner.id, ask.session_id, ask.generation) {
-        Err(SessionRefusal::Unknown) => {
+        Err(SessionError::Unknown) => {
             session::adopt(app, runner, ask.session_id, ask.generation, 1).await?;
             Ok(app.dispatch.check(runner.id, ask.session_id, ask.generation)?)
         }
@@ -79,7 +79,7 @@ fn moved_again(problem: Problem) -> Problem {
 /// Claims the job. Returns its execution and a position that includes the claim.
 async fn take(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
     ask: &Claim,
     server_epoch: u64,
@@ -98,12 +98,12 @@ async fn take(
         Box::pin(async move { taken(unit, &runner, job, &ask, execution).await })
     });
     let done = done.await.map_err(caller::again)?;
-    Ok((done.answer, done.position))
+    Ok((done.value, done.position))
 }
 
 async fn taken(
-    unit: &mut Unit,
-    runner: &Runner,
+    unit: &mut UnitOfWork,
+    runner: &RunnerCaller,
     job: JobId,
     ask: &Claim,
     execution: ExecutionId,
@@ -127,7 +127,7 @@ async fn taken(
     let state = loaded.state.clone();
     let (session, claim_id) = (ask.session_id, ask.claim_id.clone());
     let command = JobCommand::Claim { execution, runner: runner.id, session, claim_id };
-    if let Err(refused) = unit.ask::<Job>(job, command).await? {
+    if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
         return Err(refusal(&state, refused));
     }
     let held = unit.load::<Job>(job).await?.execution().cloned();
@@ -146,7 +146,7 @@ fn refusal(state: &JobState, error: JobError) -> Problem {
         JobState::Claimed(_) | JobState::Running(_) | JobState::OutcomeUnknown(_) => {
             Code::ClaimedByOther
         }
-        JobState::Unborn => return error.into(),
+        JobState::NotCreated => return error.into(),
     };
     Problem::new(code, said)
 }

@@ -4,7 +4,7 @@ use axum::{Extension, Json, extract::State};
 use domain::{
     actor::Actor,
     app::App as AppState,
-    enrolment::{Enrolment, EnrolmentCommand, Issue, Purpose, Redemption},
+    enrolment::{Enrolment, EnrolmentCommand, EnrolmentToken, Purpose, Redemption},
     ids::{InstallId, RunnerId, TokenId},
     install::{Install, InstallCommand},
     runner::{Identity, Runner, RunnerCommand},
@@ -20,11 +20,11 @@ use ulid::Ulid;
 use super::caller;
 use crate::{
     auth::secret,
-    compose::config::published,
-    execute::{Call, Unit},
+    execute::{Call, UnitOfWork},
     extract,
     listen::Ticket,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
+    render::config::published,
     state::App,
     usecases::{enrolments, stack},
 };
@@ -36,7 +36,7 @@ pub async fn enrol(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<Enrol>,
-) -> Answer<Enrolled> {
+) -> ApiResult<Enrolled> {
     check(&ask)?;
     let (runner, install) = admit(&app, &ask).await?;
     if let Some(Extension(connection)) = connection {
@@ -60,27 +60,27 @@ async fn admit(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), 
         let (ask, app) = (ask.clone(), owned.clone());
         Box::pin(async move { admitted(&app, unit, token, new, &ask).await })
     });
-    Ok(done.await.map_err(caller::again)?.answer)
+    Ok(done.await.map_err(caller::again)?.value)
 }
 
 async fn admitted(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     token: TokenId,
     new: RunnerId,
     ask: &Enrol,
 ) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let enrolment = unit.load::<Enrolment>(token).await?.clone();
-    let known = enrolment.issue.filter(|issue| secret::is(&ask.token, &issue.sha256));
+    let known = enrolment.issue.filter(|issue| secret::matches(&ask.token, &issue.sha256));
     let known = known.ok_or_else(unknown)?;
     let install = purpose(&known, ask.mode)?;
     let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
-    if unit.tell::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
+    if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
         // The request was handled before, and its response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown)?;
         return Ok((runner, install));
     }
-    unit.begin::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
+    unit.create::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
     if let Some(install) = install {
         let outputs = ask.stack_outputs.clone().into();
         stack::fits(&outputs)?;
@@ -90,7 +90,7 @@ async fn admitted(
             None => None,
         };
         let report = InstallCommand::ReportStackOutputs { runner: new, outputs, replaces };
-        unit.tell::<Install>(install, report).await?;
+        unit.handle::<Install>(install, report).await?;
         can_be_provisioned(app, unit, install).await?;
     }
     Ok((new, install))
@@ -98,9 +98,13 @@ async fn admitted(
 
 /// Checks the stack outputs that the provision run requires. An install is provisioned when its
 /// runner enrols, so an error must appear now, while the operator starts the runner.
-async fn can_be_provisioned(app: &App, unit: &mut Unit, id: InstallId) -> Result<(), Problem> {
+async fn can_be_provisioned(
+    app: &App,
+    unit: &mut UnitOfWork,
+    id: InstallId,
+) -> Result<(), Problem> {
     let install = unit.load::<Install>(id).await?.clone();
-    let of = install.app.filter(|_| !install.was_begun && !install.deprovisioned);
+    let of = install.app.filter(|_| !install.had_deploy && !install.deprovisioned);
     let Some(of) = of else { return Ok(()) };
     let state = unit.load::<AppState>(of).await?;
     // An unreadable config fails the provision run instead: an operator who starts a runner cannot
@@ -125,7 +129,7 @@ fn identity(ask: &Enrol, install: Option<InstallId>, enrolment: TokenId) -> Iden
     }
 }
 
-fn purpose(issue: &Issue, mode: RunnerMode) -> Result<Option<InstallId>, Problem> {
+fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>, Problem> {
     match (issue.purpose, mode) {
         (Purpose::Install { install }, RunnerMode::Install) => Ok(Some(install)),
         (Purpose::Build, RunnerMode::Build) => Ok(None),

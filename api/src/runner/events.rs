@@ -1,8 +1,8 @@
 //! Reports of a runner about an execution: numbered, and applied once and in order.
+mod convert;
 mod keys;
 mod plan;
 mod statement;
-mod words;
 
 use axum::{
     Json,
@@ -12,21 +12,21 @@ use axum::{
 };
 use domain::{
     ids::JobId,
-    job::{Job, JobCommand, JobError, JobProduct, Report as Said, Signed},
+    job::{Job, JobCommand, JobError, JobProduct, Report as Said, SignedResult},
     runner::{self as aggregate, Refusal, RunnerCommand},
 };
 use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 
 use super::{
-    caller, execution,
-    finish::{self, Seal},
-    journal, settle, strange,
+    anomalies, caller, execution,
+    finish::{self, FinalLog},
+    journal, reconnect,
 };
 use crate::{
     artifacts::Repository,
-    auth::Runner,
-    dispatch::{self, Calls},
-    execute::Unit,
+    auth::RunnerCaller,
+    dispatch::{self, CallKind},
+    execute::UnitOfWork,
     extract,
     problem::{Code, Problem},
     state::App,
@@ -40,32 +40,32 @@ use crate::{
         (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn report(
     State(app): State<App>,
-    runner: Runner,
+    runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,
     headers: HeaderMap,
     extract::Json(mut ask): extract::Json<Report>,
 ) -> Result<Response, Problem> {
-    caller::allow(&app, &runner, Calls::Report)?;
+    caller::allow(&app, &runner, CallKind::Report)?;
     if headers.contains_key(EXECUTION) && execution::named(&headers)? != ask.execution {
         let detail = "the header `Execution` and the report name different executions; send the same id in both";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     // A report about another runner's job must neither renew a lease nor cause a read of the log.
     let allowed = execution::may_report(&app, &runner, job, ask.execution).await;
-    strange::forged(&app, &runner, (job, ask.execution), allowed).await?;
+    anomalies::record_forgery(&app, &runner, (job, ask.execution), allowed).await?;
     if let ReportBody::Plan(plan) = &ask.body {
         plan::check(&app, &runner, (job, ask.execution), plan).await?;
     }
     if let ReportBody::Finished(finished) = &ask.body {
-        words::check_not_ended(finished)?;
+        convert::check_not_ended(finished)?;
     }
     let signed = statement::check(&app, &runner, job, &ask).await;
-    let signed = strange::forged(&app, &runner, (job, ask.execution), signed).await?;
+    let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
         journal::told(&app, runner.id, head).await;
     }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
-    settle::settle(&app, &runner, touched, None).await;
+    reconnect::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = made(&app, &known, artifact).await?;
@@ -110,10 +110,10 @@ async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem>
 
 pub(super) async fn hear(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
-    (ask, signed): (&Report, Option<Signed>),
-    seal: Option<Seal>,
+    (ask, signed): (&Report, Option<SignedResult>),
+    seal: Option<FinalLog>,
 ) -> Result<ReportResponse, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
@@ -123,22 +123,22 @@ pub(super) async fn hear(
             let answer = heard(unit, &runner, job, (ask, signed)).await?;
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
-            if let (Ok(_), Some(Seal::Ready(log))) = (&answer, seal) {
+            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
                 finish::tell(unit, job, log).await?;
             }
             Ok(answer)
         })
     });
-    done.await.map_err(caller::again)?.answer
+    done.await.map_err(caller::again)?.value
 }
 
 /// Applies a report. Returns the response, or the rejection of a late final report, which is
 /// recorded as well.
 async fn heard(
-    unit: &mut Unit,
-    runner: &Runner,
+    unit: &mut UnitOfWork,
+    runner: &RunnerCaller,
     job: JobId,
-    (ask, signed): (Report, Option<Signed>),
+    (ask, signed): (Report, Option<SignedResult>),
 ) -> Result<Result<ReportResponse, Problem>, Problem> {
     let loaded = unit.load::<Job>(job).await?;
     execution::its_own(runner, loaded, ask.execution)?;
@@ -150,7 +150,7 @@ async fn heard(
             rule: shortened(rule),
             detail: shortened(detail),
         };
-        unit.tell::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
+        unit.handle::<aggregate::Runner>(runner.id, RunnerCommand::Refuse(refusal)).await?;
     }
     // A stored signature must be by the key that is current at the position of its event. The
     // runner may have replaced its key, or may have been revoked, since the request was checked.
@@ -168,16 +168,16 @@ async fn heard(
         return Err(keys::is_former(runner, "report"));
     }
     let (execution, seq) = (ask.execution, ask.seq);
-    match words::said(ask.body) {
+    match convert::to_report(ask.body) {
         Some(report) => {
             let (said, kept) = (report.clone(), signed.clone());
             let command = JobCommand::Report { execution, seq, report: said, signed: kept };
-            if let Err(refused) = unit.ask::<Job>(job, command).await? {
+            if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
                 // A late result no longer counts, but is recorded.
                 let noted = match report {
                     Said::Finished(result) => {
-                        let late = JobCommand::NoteLateResult { execution, seq, result, signed };
-                        unit.ask::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
+                        let late = JobCommand::RecordLateResult { execution, seq, result, signed };
+                        unit.try_handle::<Job>(job, late).await?.is_ok_and(|facts| facts > 0)
                     }
                     Said::Started
                     | Said::Phase { .. }

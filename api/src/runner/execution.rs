@@ -10,15 +10,15 @@ use schemas::runner::EXECUTION;
 
 use super::caller;
 use crate::{
-    auth::Runner,
+    auth::RunnerCaller,
     dispatch,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Checks whether this server has seen a claim, and the wait between them.
-const LOOKS: u32 = 20;
-const LOOK: Duration = Duration::from_millis(50);
+const CLAIM_CHECKS: u32 = 20;
+const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Execution that a call names in its header.
 pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
@@ -39,7 +39,7 @@ pub fn stale(job: &Job) -> Problem {
 
 /// Checks that the job belongs to the runner's install and that the execution is not of another
 /// runner.
-pub fn its_own(runner: &Runner, job: &Job, execution: ExecutionId) -> Result<(), Problem> {
+pub fn its_own(runner: &RunnerCaller, job: &Job, execution: ExecutionId) -> Result<(), Problem> {
     if job.work.is_none() {
         return Err(Problem::not_found("job"));
     }
@@ -54,7 +54,7 @@ pub fn its_own(runner: &Runner, job: &Job, execution: ExecutionId) -> Result<(),
 /// aggregate decides whether the report is accepted.
 pub async fn may_report(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
@@ -73,18 +73,22 @@ fn has_had(job: &Job, execution: ExecutionId) -> bool {
     let current = match &job.state {
         State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
         State::Ended { execution, .. } => *execution,
-        State::Unborn | State::Queued { .. } => None,
+        State::NotCreated | State::Queued { .. } => None,
     };
     current == Some(execution) || job.lost.iter().any(|lost| lost.id == execution)
 }
 
 /// Checks that the runner holds this execution, of any job. Waits for a recent claim to arrive.
-pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Result<(), Problem> {
-    for _ in 0..LOOKS {
+pub async fn at_work(
+    app: &App,
+    runner: &RunnerCaller,
+    execution: ExecutionId,
+) -> Result<(), Problem> {
+    for _ in 0..CLAIM_CHECKS {
         if app.dispatch.works_on(runner.id, execution) {
             return Ok(());
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CLAIM_CHECK_INTERVAL).await;
     }
     Err(Problem::new(Code::Fenced, "the runner does not hold this execution"))
 }
@@ -96,7 +100,7 @@ pub async fn at_work(app: &App, runner: &Runner, execution: ExecutionId) -> Resu
 /// server may not have seen a recent claim, or one of another server.
 pub async fn may_log(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
 ) -> Result<(), Problem> {
@@ -108,7 +112,7 @@ pub async fn may_log(
     let current = match &loaded.state {
         State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held.id),
         State::Ended { execution, .. } => *execution,
-        State::Unborn | State::Queued { .. } => None,
+        State::NotCreated | State::Queued { .. } => None,
     };
     let sealed = loaded.logs.iter().any(|log| log.execution == execution);
     if current == Some(execution) && !sealed { Ok(()) } else { Err(stale(&loaded)) }

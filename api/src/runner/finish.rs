@@ -8,15 +8,15 @@ use schemas::runner::{Finished, ReportBody};
 
 use super::caller;
 use crate::{
-    execute::{Call, Unit},
-    logs::Fit,
+    execute::{Call, UnitOfWork},
+    logs::Comparison,
     problem::{Code, Problem},
     state::App,
 };
 
 /// State of a log when its execution ends.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Seal {
+pub enum FinalLog {
     /// Complete. Finalized in the commit of the final report.
     Ready(FinalizedLog),
     /// Incomplete, with the number of stored bytes.
@@ -31,7 +31,7 @@ pub async fn look(
     app: &App,
     execution: ExecutionId,
     body: &ReportBody,
-) -> Result<Option<Seal>, Problem> {
+) -> Result<Option<FinalLog>, Problem> {
     match body {
         ReportBody::Finished(last) => announced(app, execution, last).await.map(Some),
         ReportBody::Refused { .. } => unwritten(app, execution).await,
@@ -45,32 +45,42 @@ pub async fn look(
     }
 }
 
-async fn announced(app: &App, execution: ExecutionId, last: &Finished) -> Result<Seal, Problem> {
+async fn announced(
+    app: &App,
+    execution: ExecutionId,
+    last: &Finished,
+) -> Result<FinalLog, Problem> {
     let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
     let sha256 = sha256.parse().map_err(|error| {
         Problem::new(Code::Invalid, format!("cannot parse log_sha256: {error}"))
     })?;
     let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
     Ok(match app.logs.fit(execution, length_bytes, &sha256).await? {
-        Fit::Incomplete(have) => Seal::Incomplete(have),
-        Fit::Mismatch => Seal::Mismatch,
-        Fit::Complete => {
+        Comparison::Incomplete(have) => FinalLog::Incomplete(have),
+        Comparison::Mismatch => FinalLog::Mismatch,
+        Comparison::Complete => {
             let complete = true;
-            Seal::Ready(FinalizedLog { execution, length_bytes, sha256, omitted_bytes, complete })
+            FinalLog::Ready(FinalizedLog {
+                execution,
+                length_bytes,
+                sha256,
+                omitted_bytes,
+                complete,
+            })
         }
     })
 }
 
 /// Finalizes an empty log, which most refused jobs have.
-async fn unwritten(app: &App, execution: ExecutionId) -> Result<Option<Seal>, Problem> {
+async fn unwritten(app: &App, execution: ExecutionId) -> Result<Option<FinalLog>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
-    Ok((length_bytes == 0).then_some(Seal::Ready(log)))
+    Ok((length_bytes == 0).then_some(FinalLog::Ready(log)))
 }
 
 /// Finalizes a log within a larger unit of work.
-pub async fn tell(unit: &mut Unit, job: JobId, log: FinalizedLog) -> Result<(), Problem> {
-    match unit.ask::<Job>(job, JobCommand::FinalizeLog(log)).await? {
+pub async fn tell(unit: &mut UnitOfWork, job: JobId, log: FinalizedLog) -> Result<(), Problem> {
+    match unit.try_handle::<Job>(job, JobCommand::FinalizeLog(log)).await? {
         // The log was already finalized as incomplete, and its recorded state stands.
         Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
         Err(refused) => Err(refused.into()),
@@ -83,18 +93,20 @@ pub async fn settle(
     app: &App,
     job: JobId,
     execution: ExecutionId,
-    seal: Seal,
+    seal: FinalLog,
 ) -> Result<Option<u64>, Problem> {
     match seal {
-        Seal::Ready(_) => {
+        FinalLog::Ready(_) => {
             app.logs.close(execution);
             Ok(None)
         }
         // The log is already finalized, as incomplete or with other bytes, and cannot change any
         // more.
-        Seal::Incomplete(_) | Seal::Mismatch if is_sealed(app, job, execution).await? => Ok(None),
-        Seal::Incomplete(have) => Ok(Some(have)),
-        Seal::Mismatch => {
+        FinalLog::Incomplete(_) | FinalLog::Mismatch if is_sealed(app, job, execution).await? => {
+            Ok(None)
+        }
+        FinalLog::Incomplete(have) => Ok(Some(have)),
+        FinalLog::Mismatch => {
             app.logs.rewind(execution).await?;
             let detail = "the stored bytes have another digest; send the log again from offset 0";
             Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))

@@ -10,7 +10,7 @@ use domain::{
     job::{Execution, Job, JobEvent},
     runner::Runner,
 };
-use event_log::{LogError, Stored, StreamId, blob};
+use event_log::{LogError, StoredEvent, StreamId, blob};
 use proof::{
     canonical,
     checkpoint::Checkpoint,
@@ -23,15 +23,15 @@ use schemas::{
 use tokio::time::timeout;
 
 use crate::{
-    background::evidence,
+    background::grants,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Timeout of the wait until this server has read the claim.
-const CATCH_UP: Duration = Duration::from_secs(5);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the wait for the dispatcher before the claim is read from the database.
-const A_MOMENT: Duration = Duration::from_millis(50);
+const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Builds the response to a claim. The runner can verify it and start.
 pub async fn answer(
@@ -43,7 +43,7 @@ pub async fn answer(
 ) -> Result<Claimed, Problem> {
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
-    let _late = timeout(A_MOMENT, app.dispatch.has_taken(position)).await;
+    let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.has_taken(position)).await;
     let claimed = claimed(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
@@ -77,7 +77,7 @@ pub async fn answer(
 async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     let log = app.engine.log();
     // Another server may have written the claim, ahead of the position that this server has read.
-    let known = timeout(CATCH_UP, log.reached(position));
+    let known = timeout(CATCH_UP_TIMEOUT, log.wait_for(position));
     let late = |_| {
         let detail = "this server has not read the claim yet; try again";
         Problem::new(Code::ProjectionLag, detail).retry_after(1)
@@ -87,7 +87,7 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
 }
 
 /// Stored `job.claimed` event of this execution.
-async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<Stored, Problem> {
+async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
     if let Some(claimed) = app.dispatch.claim(job, held.id) {
         return Ok(claimed);
     }
@@ -119,11 +119,11 @@ async fn grant(
     job: JobId,
     held: &Execution,
     fence: Fence,
-    claimed: &Stored,
+    claimed: &StoredEvent,
 ) -> Result<Envelope, Problem> {
     let payload = payload(app, job, held, fence, claimed).await?;
     let envelope = dsse::sign(GRANT_TYPE, &payload, app.keys.current().manifests_at(app.now()));
-    evidence::keep(&app.evidence, &app.pool, payload).await?;
+    grants::keep(&app.grants, &app.pool, payload).await?;
     Ok(envelope)
 }
 
@@ -140,7 +140,7 @@ async fn payload(
     job: JobId,
     held: &Execution,
     fence: Fence,
-    claimed: &Stored,
+    claimed: &StoredEvent,
 ) -> Result<Vec<u8>, Problem> {
     let work = app.engine.load::<Job>(job).await?.work.clone();
     let runner = app.engine.load::<Runner>(held.runner).await?;
@@ -161,7 +161,11 @@ async fn payload(
     canonical::json(&grant).map_err(Problem::internal)
 }
 
-async fn inclusion(app: &App, claimed: &Stored, head: &Checkpoint) -> Result<Inclusion, Problem> {
+async fn inclusion(
+    app: &App,
+    claimed: &StoredEvent,
+    head: &Checkpoint,
+) -> Result<Inclusion, Problem> {
     let unread = || Problem::internal("event version of a claim is not a number");
     let leaf = claimed.computed_leaf().ok_or_else(unread)?;
     let path = app.engine.log().inclusion(claimed.position, head.size).await;

@@ -15,7 +15,7 @@ const HEAD_BYTES: usize = 4 * 1024;
 /// Maximum length of a journal id.
 const NAME_BYTES: usize = 64;
 /// Number of journals kept per runner. A runner starts another one when it loses its directory.
-const JOURNALS: i64 = 8;
+const MAX_JOURNALS: i64 = 8;
 
 /// Stores a head if it is this runner's. An invalid head does not fail the request that contains
 /// it, because the result of a job must not be lost.
@@ -58,7 +58,7 @@ async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), St
     .bind(entries)
     .bind(json)
     .bind(app.now())
-    .bind(JOURNALS - 1)
+    .bind(MAX_JOURNALS - 1)
     .execute(&app.pool)
     .await
     .map_err(text)?;

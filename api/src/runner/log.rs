@@ -12,10 +12,10 @@ use schemas::runner::{
 };
 use sha2::{Digest as _, Sha256};
 
-use super::{caller, execution, settle, strange};
+use super::{anomalies, caller, execution, reconnect};
 use crate::{
-    auth::Runner,
-    dispatch::Calls,
+    auth::RunnerCaller,
+    dispatch::CallKind,
     extract,
     logs::{Coding, ContentRange, HeaderError, LogError, decode, repr_digest},
     problem::{Code, Problem},
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Interval between chunks while the log has readers.
-const FOLLOWED_MS: u64 = 250;
+const INTERVAL_WITH_READERS_MS: u64 = 250;
 
 /// Append a chunk to a log.
 #[utoipa::path(patch, path = "/runner/v1/jobs/{job}/log", tag = "work",
@@ -33,21 +33,21 @@ const FOLLOWED_MS: u64 = 250;
     responses((status = 202, body = LogResponse), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn append(
     State(app): State<App>,
-    runner: Runner,
+    runner: RunnerCaller,
     extract::Path(job): extract::Path<JobId>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
-    caller::allow(&app, &runner, Calls::Log)?;
+    caller::allow(&app, &runner, CallKind::Log)?;
     let execution = execution::named(&headers)?;
     let allowed = execution::may_log(&app, &runner, job, execution).await;
-    strange::forged(&app, &runner, (job, execution), allowed).await?;
+    anomalies::record_forgery(&app, &runner, (job, execution), allowed).await?;
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
     let touched = app.dispatch.touch_execution(runner.id, job, execution);
-    settle::settle(&app, &runner, touched, None).await;
+    reconnect::settle(&app, &runner, touched, None).await;
     let have = match app.logs.append(execution, start, bytes).await {
         Err(LogError::Divergence) => {
-            strange::diverged(&app, &runner, (job, execution), start).await?;
+            anomalies::record_divergence(&app, &runner, (job, execution), start).await?;
             return Err(LogError::Divergence.into());
         }
         appended => appended?,
@@ -88,7 +88,7 @@ fn chunk(headers: &HeaderMap, body: Bytes) -> Result<(u64, Bytes), Problem> {
 
 fn answer(app: &App, job: JobId, execution: ExecutionId, have: u64) -> Response {
     let interval_ms = match app.logs.is_followed(execution) {
-        true => FOLLOWED_MS,
+        true => INTERVAL_WITH_READERS_MS,
         false => LogSettings::default().interval_ms,
     };
     let lease_ms = app.dispatch.timing().lease.as_millis();

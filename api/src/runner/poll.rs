@@ -8,41 +8,41 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use domain::ids::RunnerId;
-use schemas::runner::{Next, Poll, PollResponse};
+use schemas::runner::{Poll, PollResponse, PollTiming};
 use serde::Deserialize;
 
-use super::{caller, session, settle};
+use super::{caller, reconnect, session};
 use crate::{
-    auth::Runner,
-    dispatch::{Calls, Polled, SessionRefusal, Touched},
+    auth::RunnerCaller,
+    dispatch::{CallKind, Polled, SessionError, Touched},
     extract,
-    listen::Aside,
+    listen::ParkedResponse,
     problem::Problem,
     state::App,
 };
 
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
-pub struct Wait {
+pub struct PollQuery {
     /// Seconds to wait for directives; the server may wait less.
     wait: Option<u64>,
 }
 
 /// Wait for directives.
-#[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(Wait), request_body = Poll,
+#[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(PollQuery), request_body = Poll,
     responses((status = 200, body = PollResponse), (status = 204),
         (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn poll(
     State(app): State<App>,
-    runner: Runner,
-    aside: Option<Extension<Aside>>,
-    extract::Query(query): extract::Query<Wait>,
+    runner: RunnerCaller,
+    aside: Option<Extension<ParkedResponse>>,
+    extract::Query(query): extract::Query<PollQuery>,
     extract::Json(ask): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
-    caller::allow(&app, &runner, Calls::Poll)?;
+    caller::allow(&app, &runner, CallKind::Poll)?;
     let touched = touch(&app, &runner, &ask).await?;
-    settle::settle(&app, &runner, touched, ask.disabled.as_deref()).await;
-    let wait = query.wait.map_or(app.dispatch.timing().wait, Duration::from_secs);
+    reconnect::settle(&app, &runner, touched, ask.disabled.as_deref()).await;
+    let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
     let parked = park(app, runner.id, ask, wait);
     Ok(match aside {
         Some(Extension(aside)) => aside.put(Box::pin(parked)),
@@ -53,9 +53,9 @@ pub async fn poll(
 /// Future that waits for directives. It keeps nothing else of the request in memory.
 async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
     match app.dispatch.park(runner, &ask, wait).await {
-        Ok(Polled::Nothing) => StatusCode::NO_CONTENT.into_response(),
-        Ok(Polled::News { directives, leases, delay_ms }) => {
-            let next = Next { wait_s: None, delay_ms };
+        Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),
+        Ok(Polled::Directives { directives, leases, delay_ms }) => {
+            let next = PollTiming { wait_s: None, delay_ms };
             Json(PollResponse { server_time: app.now(), directives, leases, next }).into_response()
         }
         Err(refusal) => Problem::from(refusal).into_response(),
@@ -63,9 +63,9 @@ async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response
 }
 
 /// Records the contact. A session that this server does not know is looked up in the database once.
-async fn touch(app: &App, runner: &Runner, ask: &Poll) -> Result<Touched, Problem> {
+async fn touch(app: &App, runner: &RunnerCaller, ask: &Poll) -> Result<Touched, Problem> {
     match app.dispatch.touch(runner.id, ask) {
-        Err(SessionRefusal::Unknown) => {
+        Err(SessionError::Unknown) => {
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);
             let slots = ask.free_slots.saturating_add(running);
             session::adopt(app, runner, ask.session_id, ask.generation, slots).await?;

@@ -1,19 +1,19 @@
 //! Converts errors of sessions and logs into problems.
 use crate::{
-    dispatch::SessionRefusal,
+    dispatch::SessionError,
     logs::{HeaderError, LogError},
     problem::{Code, Problem},
 };
 
-impl From<SessionRefusal> for Problem {
-    fn from(refusal: SessionRefusal) -> Problem {
+impl From<SessionError> for Problem {
+    fn from(refusal: SessionError) -> Problem {
         let code = match refusal {
-            SessionRefusal::Superseded => Code::SessionSuperseded,
+            SessionError::Superseded => Code::SessionSuperseded,
             // No newer session exists. If the response were `superseded`, the runner would stop
             // permanently.
-            SessionRefusal::Unknown => Code::SessionUnknown,
-            SessionRefusal::Unsure => Code::SessionJournalRequired,
-            SessionRefusal::Revoked => Code::RunnerRevoked,
+            SessionError::Unknown => Code::SessionUnknown,
+            SessionError::JournalRequired => Code::SessionJournalRequired,
+            SessionError::Revoked => Code::RunnerRevoked,
         };
         Problem::new(code, refusal.to_string())
     }
@@ -43,7 +43,9 @@ impl From<LogError> for Problem {
             LogError::Quota => Problem::new(Code::LogQuotaExceeded, said),
             LogError::TooLarge => Problem::new(Code::TooLarge, said),
             LogError::Erased => Problem::new(Code::Fenced, said),
-            LogError::Busy | LogError::Moved => Problem::new(Code::Busy, said).retry_after(1),
+            LogError::Busy | LogError::ConcurrentWrite => {
+                Problem::new(Code::Busy, said).retry_after(1)
+            }
             LogError::Unwritten(reason) => {
                 tracing::warn!(error = %reason, "Cannot store a log chunk");
                 let detail = "database unavailable; try again";

@@ -7,9 +7,9 @@ use schemas::runner::{RekeyRequest, Rekeyed};
 use super::{caller, token::Signer};
 use crate::{
     auth::{self, Assertions},
-    dispatch::Calls,
+    dispatch::CallKind,
     extract,
-    problem::Answer,
+    problem::ApiResult,
     state::App,
 };
 
@@ -21,20 +21,20 @@ use crate::{
 pub async fn rekey(
     State(app): State<App>,
     extract::Json(ask): extract::Json<RekeyRequest>,
-) -> Answer<Rekeyed> {
+) -> ApiResult<Rekeyed> {
     let signer = Signer::of(&app, &ask.proof).await?;
     let server_time = app.now();
-    let identity_key = Assertions::new_key(&ask, &signer.identity.identity_key, server_time)?;
+    let identity_key = Assertions::verify_rekey(&ask, &signer.identity.identity_key, server_time)?;
     signer.not_revoked()?;
     let (mode, install) = signer.scope();
-    let runner = auth::Runner { id: signer.id, mode, install, generation: 0 };
-    caller::allow(&app, &runner, Calls::Rekey)?;
+    let runner = auth::RunnerCaller { id: signer.id, mode, install, generation: 0 };
+    caller::allow(&app, &runner, CallKind::Rekey)?;
     let (call, new) = (caller::call(&runner, "/runner/v1/rekey"), identity_key.clone());
     let told = app.engine.transact(&call, move |unit| {
         let rekey = RunnerCommand::Rekey { identity_key: new.clone() };
-        Box::pin(unit.tell::<Runner>(runner.id, rekey))
+        Box::pin(unit.handle::<Runner>(runner.id, rekey))
     });
-    if told.await.map_err(caller::again)?.answer > 0 {
+    if told.await.map_err(caller::again)?.value > 0 {
         tracing::info!(runner.id = %runner.id, "Replaced the identity key of the runner");
     }
     Ok(Json(Rekeyed { runner: runner.id, identity_key, server_time }))

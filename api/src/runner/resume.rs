@@ -8,14 +8,14 @@ use domain::{
 use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
 
 use super::caller;
-use crate::{auth::Runner, problem::Problem, state::App};
+use crate::{auth::RunnerCaller, problem::Problem, state::App};
 
 /// Decides on each journal entry, and on each execution that the journal does not contain. Skips
 /// executions that were claimed in this same session: a duplicate of the opening request can arrive
 /// after such a claim.
 pub async fn resume(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     session: SessionId,
     journal: &[JournalEntry],
     same_journal: bool,
@@ -84,7 +84,7 @@ fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
         }
         (
             State::Ended { .. }
-            | State::Unborn
+            | State::NotCreated
             | State::Queued { .. }
             | State::Claimed(_)
             | State::Running(_)
@@ -95,7 +95,7 @@ fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
 }
 
 fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, ExecutionId)> {
-    let desk = app.dispatch.desk();
+    let desk = app.dispatch.state();
     let held = desk.board.held_by(runner);
     let former = held.filter_map(|(job, tracked)| Some((job, tracked.alive()?)));
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
@@ -103,7 +103,7 @@ fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, Executio
 
 async fn lose(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
     execution: ExecutionId,
     loss_reason: LossReason,
@@ -113,7 +113,7 @@ async fn lose(
     let lost = app.engine.transact(&call, move |unit| {
         Box::pin(async move {
             // The execution may have reported, or may have been declared lost, in the meantime.
-            unit.ask::<Job>(job, JobCommand::DeclareLost { execution, loss_reason })
+            unit.try_handle::<Job>(job, JobCommand::DeclareLost { execution, loss_reason })
                 .await
                 .map(|_| ())
         })

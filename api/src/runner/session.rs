@@ -9,40 +9,40 @@ use domain::{
 };
 use schemas::{
     runner::{LogSettings, OpenSession, PROTOCOL, ProtocolRange, SessionOpened},
-    token::Opening,
+    token::SessionAssertion,
 };
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, journal, resume, settle, token::Signer};
+use super::{caller, journal, reconnect, resume, token::Signer};
 use crate::{
-    auth::{ACCESS_SECONDS, Assertions, Runner},
-    dispatch::{Session, SessionRefusal},
+    auth::{ACCESS_SECONDS, Assertions, RunnerCaller},
+    dispatch::{Session, SessionError},
     execute::Call,
     extract,
     listen::Ticket,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
 /// Number of suspicious openings within [`FLAPPING`] that are still tolerated. An opening is
 /// suspicious if it comes from another host, has another journal, or arrives while the previous
 /// process is alive. More of them mean that two agents share a key.
-const SESSIONS_MOST: usize = 3;
+const MAX_SUSPICIOUS: usize = 3;
 /// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
-const OPENINGS: i32 = 256;
+const MAX_OPENINGS: i32 = 256;
 /// Period in which suspicious openings are counted.
 const FLAPPING: Duration = Duration::from_secs(600);
 
 /// Row of a session that was just opened.
-struct Row {
+struct SessionRow {
     generation: u64,
     server_epoch: u64,
     /// True if the journal is the same as in the previous session.
     same_journal: bool,
     /// True if the previous session had another boot id or another journal.
-    another: bool,
+    is_other_host: bool,
 }
 
 /// Open a session. The response contains an action for each execution of the previous session. A
@@ -53,7 +53,7 @@ pub async fn open(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<OpenSession>,
-) -> Answer<SessionOpened> {
+) -> ApiResult<SessionOpened> {
     if ask.protocol.min > PROTOCOL || ask.protocol.max < PROTOCOL {
         let ProtocolRange { min, max } = ask.protocol;
         let detail = format!(
@@ -64,7 +64,7 @@ pub async fn open(
     }
     let (signer, now) = (Signer::of(&app, &ask.assertion).await?, app.now());
     let key = &signer.identity.identity_key;
-    let opening = Assertions::opening(&ask.assertion, key, now)?;
+    let opening = Assertions::verify_opening(&ask.assertion, key, now)?;
     signer.not_revoked()?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
@@ -72,7 +72,7 @@ pub async fn open(
     caller::meet(&app, signer.id).await?;
     let (id, row) = (opening.session, write(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
-    let runner = Runner { id: signer.id, mode, install, generation };
+    let runner = RunnerCaller { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
         journal::told(&app, signer.id, head).await;
@@ -86,7 +86,7 @@ pub async fn open(
         generation,
         access_token: access_token.map_err(Problem::internal)?,
         expires_in_s: ACCESS_SECONDS,
-        wait_s: timing.wait.as_secs().max(1),
+        wait_s: timing.long_poll.as_secs().max(1),
         lease_s: timing.lease.as_secs().max(1),
         log: LogSettings::default(),
         resume,
@@ -100,7 +100,7 @@ pub async fn open(
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn close(
     State(app): State<App>,
-    runner: Runner,
+    runner: RunnerCaller,
     extract::Path(session): extract::Path<SessionId>,
 ) -> Result<StatusCode, Problem> {
     if app.dispatch.session_of(runner.id).is_none() {
@@ -112,13 +112,13 @@ pub async fn close(
 }
 
 /// Records that a runner stopped, unless it has opened another session meanwhile.
-async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), Problem> {
+async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result<(), Problem> {
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
     let (id, last_contact_at) = (runner.id, app.now());
     let told = app.engine.transact(&call, move |unit| {
         let stop = RunnerCommand::Disconnect { last_contact_at, stopped: true };
-        Box::pin(unit.tell::<aggregate::Runner>(id, stop))
+        Box::pin(unit.handle::<aggregate::Runner>(id, stop))
     });
     told.await.map(|_| ()).map_err(caller::again)
 }
@@ -128,7 +128,7 @@ async fn stopped(app: &App, runner: &Runner, session: SessionId) -> Result<(), P
 ///
 /// A repeated opening returns the same session while that is the newest. Later every server rejects
 /// it, because the row lists the ids of past sessions.
-async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
+async fn write(app: &App, opening: &SessionAssertion) -> Result<SessionRow, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
@@ -158,12 +158,12 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
     .bind(&opening.boot_id)
     .bind(&opening.journal_id)
     .bind(app.now())
-    .bind(OPENINGS)
+    .bind(MAX_OPENINGS)
     .fetch_optional(&app.pool)
     .await?;
-    let Some(row) = row else { return Err(SessionRefusal::Superseded.into()) };
-    Ok(Row {
-        another: row.try_get("another")?,
+    let Some(row) = row else { return Err(SessionError::Superseded.into()) };
+    Ok(SessionRow {
+        is_other_host: row.try_get("another")?,
         generation: row.try_get::<i64, _>("generation")?.cast_unsigned(),
         server_epoch: row.try_get::<i64, _>("server_epoch")?.cast_unsigned(),
         same_journal: row.try_get("same_journal")?,
@@ -174,9 +174,9 @@ async fn write(app: &App, opening: &Opening) -> Result<Row, Problem> {
 /// were too many.
 fn seat(
     app: &App,
-    runner: &Runner,
-    opening: &Opening,
-    row: &Row,
+    runner: &RunnerCaller,
+    opening: &SessionAssertion,
+    row: &SessionRow,
     ask: &OpenSession,
 ) -> Option<u32> {
     let able = ask.capabilities.iter().filter(|kind| kind.runs_on(runner.mode));
@@ -188,37 +188,37 @@ fn seat(
         ..Session::new(opening.session, row.generation, row.server_epoch)
     };
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.desk();
-    let former = desk.roster.get(runner.id).and_then(|known| known.session.as_ref());
+    let mut desk = app.dispatch.state();
+    let former = desk.runners.get(runner.id).and_then(|known| known.session.as_ref());
     // A copy of the directory on the same host has the same journal, but an agent process that has
     // ended does not wait in a long poll.
     let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
     let known = desk.seat(runner.id, session, now)?;
     // An agent that restarts with the same journal on the same host is not a clone, regardless of
     // the number of restarts.
-    if !row.another && !twin {
+    if !row.is_other_host && !twin {
         return None;
     }
-    known.opened.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
-    known.opened.push(now);
-    let lately = known.opened.len();
-    if lately <= SESSIONS_MOST {
+    known.recent_openings.retain(|at: &Instant| now.saturating_duration_since(*at) < FLAPPING);
+    known.recent_openings.push(now);
+    let lately = known.recent_openings.len();
+    if lately <= MAX_SUSPICIOUS {
         return None;
     }
     // Resets the counter, so that the next record requires as many openings again.
-    known.opened.clear();
+    known.recent_openings.clear();
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
 }
 
 /// Records that the runner reconnected, or that its key may be in use twice.
-async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), Problem> {
-    settle::returned(app, runner).await?;
+async fn greet(app: &App, runner: &RunnerCaller, flapping: Option<u32>) -> Result<(), Problem> {
+    reconnect::returned(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
     tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; its key may be in use twice");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
     let said = app.engine.transact(&call, move |unit| {
         let alert = RunnerCommand::SuspectClone { sessions };
-        Box::pin(unit.tell::<aggregate::Runner>(id, alert))
+        Box::pin(unit.handle::<aggregate::Runner>(id, alert))
     });
     said.await.map(|_| ()).map_err(caller::again)
 }
@@ -228,7 +228,7 @@ async fn greet(app: &App, runner: &Runner, flapping: Option<u32>) -> Result<(), 
 /// suit its mode.
 pub async fn adopt(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     session: SessionId,
     generation: u64,
     slots: u32,
@@ -259,16 +259,16 @@ async fn why_not(
     app: &App,
     runner: RunnerId,
     generation: u64,
-) -> Result<SessionRefusal, sqlx::Error> {
+) -> Result<SessionError, sqlx::Error> {
     let newest = sqlx::query_scalar("select generation from runner_session where runner = $1")
         .bind(runner.to_string())
         .fetch_optional(&app.pool);
     let newest: Option<i64> = newest.await?;
     let is_newer = newest.is_some_and(|newest| newest.cast_unsigned() >= generation);
-    Ok(if is_newer { SessionRefusal::Superseded } else { SessionRefusal::Unknown })
+    Ok(if is_newer { SessionError::Superseded } else { SessionError::Unknown })
 }
 
 fn take_over(app: &App, runner: RunnerId, session: Session) {
     let now = app.dispatch.moment().instant;
-    app.dispatch.desk().seat(runner, session, now + app.dispatch.timing().takeover);
+    app.dispatch.state().seat(runner, session, now + app.dispatch.timing().takeover);
 }

@@ -11,7 +11,7 @@ use crate::{
     auth::{ACCESS_SECONDS, Assertions},
     extract,
     listen::Ticket,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
@@ -22,7 +22,7 @@ pub async fn token(
     State(app): State<App>,
     connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<TokenRequest>,
-) -> Answer<TokenResponse> {
+) -> ApiResult<TokenResponse> {
     let signer = Signer::of(&app, &ask.assertion).await?;
     let server_time = app.now();
     let claims =

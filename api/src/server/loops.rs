@@ -1,18 +1,18 @@
 //! Inline projections and background loops of a server.
 use std::sync::Arc;
 
-use event_log::{Stored, SyncView};
+use event_log::{InlineProjection, StoredEvent};
 use tokio::{sync::broadcast::Receiver, task::JoinSet};
 
 use crate::{
     auth,
     background::{
-        self,
-        answers::Answer,
-        checkpoints, policies,
+        self, checkpoints,
+        idempotent_responses::StoredResponse,
+        policies,
         supervise::{require, supervise},
-        unhurried::Left,
         verification,
+        write_behind::WriteBehindQueue,
     },
     dispatch,
     problem::Problem,
@@ -20,13 +20,14 @@ use crate::{
 };
 
 /// Projections that are written in the append statement.
-pub(super) fn views() -> Vec<Arc<dyn SyncView>> {
-    projections::sync_views()
+pub(super) fn views() -> Vec<Arc<dyn InlineProjection>> {
+    projections::inline_projections()
 }
 
 /// Inputs of the tasks that exist before the server: the log's tail, and the queues of grants and
 /// responses.
-pub(super) type Inputs = (Receiver<Arc<[Stored]>>, Left<Vec<u8>>, Left<Answer>);
+pub(super) type Inputs =
+    (Receiver<Arc<[StoredEvent]>>, WriteBehindQueue<Vec<u8>>, WriteBehindQueue<StoredResponse>);
 
 /// Loads the state of the loops and starts them. Each ends when the server stops.
 pub(super) async fn start(
@@ -34,14 +35,14 @@ pub(super) async fn start(
     loops: &mut JoinSet<()>,
     (tail, grants, answered): Inputs,
 ) -> Result<(), Problem> {
-    let (log, views) = (app.log().clone(), app.views.clone());
+    let (log, views) = (app.log().clone(), app.projections.clone());
     require(loops, app, "log", async move { log.ended().await });
     require(loops, app, "projections", async move { views.ended().await });
     // After a restart the task takes a new tail and reads the events since its failure.
     let mut first = Some(tail);
     supervise(loops, app, "authorization", move |app| {
         let tail = first.take().unwrap_or_else(|| app.log().tail());
-        auth::follow(app, tail)
+        auth::follow_log(app, tail)
     });
     let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
     supervise(loops, app, "dispatch", move |app| {
@@ -49,8 +50,10 @@ pub(super) async fn start(
         let (tail, position) = (log.tail(), position.max(desk.taken()));
         dispatch::follow(desk, log, tail, position, stopping)
     });
-    supervise(loops, app, "grants", move |app| background::evidence::run(app, grants.clone()));
-    supervise(loops, app, "answers", move |app| background::answers::run(app, answered.clone()));
+    supervise(loops, app, "grants", move |app| background::grants::run(app, grants.clone()));
+    supervise(loops, app, "answers", move |app| {
+        background::idempotent_responses::run(app, answered.clone())
+    });
     supervise(loops, app, "liveness", background::liveness::run);
     supervise(loops, app, "timers", background::timers::run);
     supervise(loops, app, "keys", background::keys::run);

@@ -9,7 +9,7 @@ use sqlx::postgres::PgConnectOptions;
 
 use super::{StartError, server_name};
 use crate::{
-    listen::{self, Certificate, Door, ListenError},
+    listen::{self, BoundListener, Certificate, ListenError},
     state::Config,
 };
 
@@ -119,7 +119,7 @@ impl Options {
         }
     }
 
-    pub(super) async fn open_doors(&self) -> Result<(Door, Door), ListenError> {
+    pub(super) async fn open_doors(&self) -> Result<(BoundListener, BoundListener), ListenError> {
         // Detects an unusable certificate before any listener is open.
         self.certificate.as_ref().map(listen::acceptor).transpose()?;
         let (control, runner) = (self.control_tls().is_some(), self.runner_tls().is_some());
@@ -130,7 +130,11 @@ impl Options {
         ))
     }
 
-    pub(super) fn config(&self, control: &Door, runner: &Door) -> Result<Config, StartError> {
+    pub(super) fn config(
+        &self,
+        control: &BoundListener,
+        runner: &BoundListener,
+    ) -> Result<Config, StartError> {
         let trimmed = |url: &String| url.trim_end_matches('/').to_string();
         let control_url = self.control_url.as_ref().map(trimmed);
         let runner_url = self.runner_url.as_ref().map(trimmed);

@@ -47,7 +47,7 @@ pub async fn raise_epoch(owner: &PgPool, to: u32) -> Result<(), PrepareError> {
 pub async fn prepare(owner: impl Into<Source>) -> Result<Vec<String>, PrepareError> {
     let owner = owner.into();
     let ran = event_log::migrate(&owner.pool).await?;
-    projections::projector::ready(owner).await?;
+    projections::projector::prepare(owner).await?;
     Ok(ran)
 }
 

@@ -25,7 +25,7 @@ pub struct Started {
 }
 
 /// Job that an execution holds, with its token.
-pub struct Held {
+pub struct ClaimedJob {
     pub job: JobId,
     pub execution: ExecutionId,
     pub token: String,
@@ -95,7 +95,12 @@ impl Started {
     }
 
     /// Queues a job with these inputs and artifacts, and claims it.
-    pub async fn held(&self, kind: JobKind, inputs: Value, artifacts: Vec<ArtifactRef>) -> Held {
+    pub async fn held(
+        &self,
+        kind: JobKind,
+        inputs: Value,
+        artifacts: Vec<ArtifactRef>,
+    ) -> ClaimedJob {
         let (app, job) = (self.app(), JobId(Ulid::new()));
         let manifest = manifest(job, kind, inputs, artifacts);
         let manifest = proof::canonical::json(&manifest).unwrap();
@@ -106,7 +111,7 @@ impl Started {
         tell(app, job, vec![JobCommand::Queue(work(kind, manifest)), claim]).await;
         let (fence, deadline) = (Fence { epoch: 1, position: 1 }, app.now() + TimeDelta::hours(1));
         let token = app.tokens.job(runner, job, execution, fence, deadline, app.now()).unwrap();
-        Held { job, execution, token }
+        ClaimedJob { job, execution, token }
     }
 }
 

@@ -16,13 +16,13 @@ async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
     assert!(server.ready.first_start);
     let token = std::fs::read_to_string(server.ready.owner_token_file.as_ref().unwrap()).unwrap();
     let (log_id, key) = (server.ready.log_id.clone(), server.ready.fingerprint.clone());
-    let owner = server.app.people.identify(token.trim(), server.app.now()).unwrap();
+    let owner = server.app.principals.identify(token.trim(), server.app.now()).unwrap();
     server.stop().await;
 
     let server = Server::start(options(data.path(), &database.url)).await.unwrap();
     assert!(!server.ready.first_start);
     assert_eq!((&server.ready.log_id, &server.ready.fingerprint), (&log_id, &key));
-    assert_eq!(server.app.people.identify(token.trim(), server.app.now()).unwrap(), owner);
+    assert_eq!(server.app.principals.identify(token.trim(), server.app.now()).unwrap(), owner);
     // No table contains the token in plain text.
     let dump = "select string_agg(payload::text || metadata::text, '') from log_event";
     let dump: String = sqlx::query_scalar(dump).fetch_one(&server.app.pool).await.unwrap();
@@ -172,7 +172,7 @@ async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
                 inputs: Default::default(),
                 auto_approve: false,
             };
-            unit.tell::<Install>(install, create).await?;
+            unit.handle::<Install>(install, create).await?;
             let request = Request {
                 install,
                 kind: RunKind::Deploy,
@@ -194,15 +194,15 @@ async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
                 options: Default::default(),
             }];
             let request = RunCommand::Request { request, steps, position: 1 };
-            unit.tell::<Run>(run, request).await?;
+            unit.handle::<Run>(run, request).await?;
             let job = JobId(Ulid::new());
-            unit.tell::<Run>(run, RunCommand::StartStep { step, job }).await?;
+            unit.handle::<Run>(run, RunCommand::StartStep { step, job }).await?;
             let digest =
                 |n: u8| format!("sha256:{n:064x}").parse::<domain::digest::Digest>().unwrap();
             let (digest, summary) = (digest(1), digest(2));
             let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
             let approval = Approval::Principal { expires_at };
-            unit.tell::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
+            unit.handle::<Run>(run, RunCommand::RecordPlan { job, plan, approval }).await
         })
     });
     asked.await.unwrap();

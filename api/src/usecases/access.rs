@@ -11,20 +11,20 @@ use ulid::Ulid;
 
 use crate::{
     auth::{names, secret},
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     state::App,
 };
 
 /// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct CreatedToken {
     /// Owner of the token.
     pub principal: PrincipalId,
     /// Id.
     pub token: TokenId,
     /// Secret text.
-    pub clear: String,
+    pub secret_text: String,
     /// Time at which the token expires.
     pub expires_at: Option<Timestamp>,
 }
@@ -36,7 +36,7 @@ pub async fn create(
     call: &Call,
     (name, role): (Option<String>, Role),
     lives: Option<TimeDelta>,
-) -> Result<Done<Made>, Problem> {
+) -> Result<Done<CreatedToken>, Problem> {
     let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
     let clear = secret::token();
     let sha256 = secret::digest(&clear).map_err(Problem::internal)?;
@@ -47,15 +47,15 @@ pub async fn create(
     let issued = IssuedToken { token, sha256, expires_at };
     // The name is stored first, so that no reader sees the principal without it.
     if let Some(name) = &name {
-        names::keep(&app.pool, principal, name, app.now()).await?;
+        names::set(&app.pool, principal, name, app.now()).await?;
     }
     let made = app.engine.transact(call, move |unit| {
         let issued = issued.clone();
         async move {
             let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Service, name_ref: None };
-            unit.begin::<Access>(principal, add).await?;
-            unit.tell::<Access>(principal, AccessCommand::GrantRole { role }).await?;
-            unit.tell::<Access>(principal, AccessCommand::IssueToken(issued)).await.map(drop)
+            unit.create::<Access>(principal, add).await?;
+            unit.handle::<Access>(principal, AccessCommand::GrantRole { role }).await?;
+            unit.handle::<Access>(principal, AccessCommand::IssueToken(issued)).await.map(drop)
         }
         .boxed()
     });
@@ -64,14 +64,14 @@ pub async fn create(
         Err(problem) => {
             // The commit may be in doubt. A principal that exists keeps its name.
             if principals::principal(&app.pool, principal).await?.is_none() {
-                names::forget(&app.pool, principal).await?;
+                names::remove(&app.pool, principal).await?;
             }
             return Err(problem);
         }
     };
-    app.people.caught_up(position).await;
-    let answer = Made { principal, token, clear, expires_at };
-    Ok(Done { answer, position, events })
+    app.principals.wait_for_position(position).await;
+    let answer = CreatedToken { principal, token, secret_text: clear, expires_at };
+    Ok(Done { value: answer, position, events })
 }
 
 /// Sets or removes the name of a principal. Returns true if the name changed.
@@ -83,12 +83,12 @@ pub async fn name(
     principal: PrincipalId,
     name: Option<String>,
 ) -> Result<bool, Problem> {
-    let forgotten = name.is_none() && names::forget(&app.pool, principal).await?;
+    let forgotten = name.is_none() && names::remove(&app.pool, principal).await?;
     if !forgotten && principals::principal(&app.pool, principal).await?.is_none() {
         return Err(Problem::not_found(principal));
     }
     match name {
-        Some(name) => Ok(names::keep(&app.pool, principal, &name, app.now()).await?),
+        Some(name) => Ok(names::set(&app.pool, principal, &name, app.now()).await?),
         None => Ok(forgotten),
     }
 }
@@ -102,7 +102,7 @@ fn too_long() -> Problem {
 pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
-    let owners = app.people.owners();
+    let owners = app.principals.owners();
     let told = app.engine.transact(call, move |unit| {
         let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
         async move {
@@ -111,12 +111,12 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
                               `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
-            unit.tell::<Access>(principal, revoke).await.map(drop)
+            unit.handle::<Access>(principal, revoke).await.map(drop)
         }
         .boxed()
     });
     let told = told.await?;
-    app.people.caught_up(told.position).await;
+    app.principals.wait_for_position(told.position).await;
     Ok(told)
 }
 
@@ -129,10 +129,10 @@ pub async fn grant(
 ) -> Result<Done<()>, Problem> {
     let told = app.engine.transact(call, move |unit| {
         let grant = AccessCommand::GrantRole { role };
-        async move { unit.tell::<Access>(principal, grant).await.map(drop) }.boxed()
+        async move { unit.handle::<Access>(principal, grant).await.map(drop) }.boxed()
     });
     let told = told.await?;
-    app.people.caught_up(told.position).await;
+    app.principals.wait_for_position(told.position).await;
     Ok(told)
 }
 
@@ -144,35 +144,35 @@ pub async fn take_back(
     principal: PrincipalId,
     role: Role,
 ) -> Result<Done<()>, Problem> {
-    let owners = app.people.owners();
+    let owners = app.principals.owners();
     let told = app.engine.transact(call, move |unit| {
         let (owners, take_back) = (owners.clone(), AccessCommand::RevokeRole { role });
         async move {
             let now = unit.now();
-            let owns = role == Role::Owner && unit.load::<Access>(principal).await?.owns(now);
+            let owns = role == Role::Owner && unit.load::<Access>(principal).await?.is_owner(now);
             if owns && !another_owns(unit, principal, &owners).await? {
                 let detail = "this is the only owner; create another one first: `stead tokens \
                               create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
-            unit.tell::<Access>(principal, take_back).await.map(drop)
+            unit.handle::<Access>(principal, take_back).await.map(drop)
         }
         .boxed()
     });
     let told = told.await?;
-    app.people.caught_up(told.position).await;
+    app.principals.wait_for_position(told.position).await;
     Ok(told)
 }
 
 /// Returns true if another principal has the owner role and a valid token.
 async fn another_owns(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     principal: PrincipalId,
     owners: &[PrincipalId],
 ) -> Result<bool, Problem> {
     let now = unit.now();
     for other in owners.iter().filter(|other| **other != principal) {
-        if unit.load::<Access>(other).await?.owns(now) {
+        if unit.load::<Access>(other).await?.is_owner(now) {
             return Ok(true);
         }
     }
@@ -182,16 +182,16 @@ async fn another_owns(
 /// Returns true if no owner would have a valid token without this one. The commit guards all
 /// streams that this reads. If two owners revoke each other concurrently, one of them is rejected.
 async fn is_last_of_an_owner(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     (principal, token): (PrincipalId, TokenId),
     owners: &[PrincipalId],
 ) -> Result<bool, Problem> {
     let now = unit.now();
     let access = unit.load::<Access>(principal).await?;
-    if !access.roles.contains(&Role::Owner) || !access.hears(token, now) {
+    if !access.roles.contains(&Role::Owner) || !access.is_token_valid(token, now) {
         return Ok(false);
     }
-    if access.owns_without(token, now) {
+    if access.is_owner_without(token, now) {
         return Ok(false);
     }
     Ok(!another_owns(unit, principal, owners).await?)

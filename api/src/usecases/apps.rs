@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use app_config::tree::SANDBOX;
 use domain::{
     app::{App as AppState, AppCommand, Published, PublishedComponent},
-    build::{Build, BuildCommand, Order, State as BuildState},
+    build::{Build, BuildCommand, BuildRequest, State as BuildState},
     component::{Component, ComponentCommand, Definition},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId},
@@ -13,17 +13,17 @@ use domain::{
 };
 use futures::FutureExt as _;
 
-use super::reach::{self, Reached};
+use super::impact::{self, InstallImpact};
 use crate::{
-    compose::config::{self, Config},
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
+    render::config::{self, Config},
     state::App,
 };
 
 /// Result of a sync or a dry run.
 #[derive(Debug, Clone)]
-pub struct Synced {
+pub struct SyncResult {
     /// App. `None` if a dry run used the name of an app that does not exist.
     pub app: Option<AppId>,
     /// Config version that has the bundle, or would have it.
@@ -41,12 +41,12 @@ pub struct Synced {
     /// Parsed bundle.
     pub config: Arc<Config>,
     /// Impact of a dry run on installs, and the number of installs that were not planned.
-    pub reach: (Vec<Reached>, u64),
+    pub impact: (Vec<InstallImpact>, u64),
 }
 
 /// Options of a sync.
 #[derive(Debug, Clone, Copy)]
-pub enum How {
+pub enum SyncOptions {
     /// Publish the bundle.
     Publish,
     /// Change nothing. Compare with the given version, or with the newest one.
@@ -62,21 +62,21 @@ pub async fn sync(
     call: &Call,
     name: &str,
     tar: Vec<u8>,
-    how: How,
-) -> Result<Done<Synced>, Problem> {
+    how: SyncOptions,
+) -> Result<Done<SyncResult>, Problem> {
     if !domain::name::is_valid(name) {
         let detail = format!(
             "{name:?} is not a valid app name: use lower-case letters, digits, - and _, at most \
              {} characters",
-            domain::name::LONGEST
+            domain::name::MAX_LENGTH
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
     let config = Arc::new(config::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
-    if let How::DryRun { against } = how {
+    if let SyncOptions::DryRun { against } = how {
         let answer = dry_run(app, name, config, bundle, against).await?;
-        return Ok(Done { answer, position: app.engine.log().position(), events: 0 });
+        return Ok(Done { value: answer, position: app.engine.log().position(), events: 0 });
     }
     // Blobs must exist before the event that refers to them.
     event_log::blob::put(&app.pool, &tar).await?;
@@ -100,8 +100,8 @@ async fn dry_run(
     config: Arc<Config>,
     bundle: Digest,
     against: Option<u32>,
-) -> Result<Synced, Problem> {
-    let mut plan = Plan::load(app, name).await?;
+) -> Result<SyncResult, Problem> {
+    let mut plan = SyncPlan::load(app, name).await?;
     let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
     if let Some(against) = against {
         let older = config::published(&plan.state, against)?;
@@ -109,8 +109,8 @@ async fn dry_run(
         synced.before_version = Some(against);
     }
     if let Some(id) = plan.id {
-        let published = reach::as_published(&plan.state, &config, &bundle);
-        synced.reach = reach::reach(app, id, &config, &published).await?;
+        let published = impact::as_published(&plan.state, &config, &bundle);
+        synced.impact = impact::impact(app, id, &config, &published).await?;
     }
     Ok(synced)
 }
@@ -125,20 +125,20 @@ pub async fn find(app: &App, name: &str) -> Result<AppId, Problem> {
     owner.ok_or_else(|| Problem::not_found(format!("the app {name:?}")))
 }
 
-struct Plan {
+struct SyncPlan {
     id: Option<AppId>,
     state: AppState,
 }
 
-impl Plan {
-    async fn load(app: &App, name: &str) -> Result<Plan, Problem> {
+impl SyncPlan {
+    async fn load(app: &App, name: &str) -> Result<SyncPlan, Problem> {
         let taken = app.engine.load::<Name>(domain::name::stream("app", name)).await?;
         let id: Option<AppId> = taken.owner.and_then(|owner| owner.parse().ok());
         let state = match id {
             Some(id) => app.engine.load::<AppState>(id).await?,
             None => AppState::default(),
         };
-        Ok(Plan { id, state })
+        Ok(SyncPlan { id, state })
     }
 
     async fn synced(
@@ -146,14 +146,14 @@ impl Plan {
         app: &App,
         config: Arc<Config>,
         bundle: Digest,
-    ) -> Result<Synced, Problem> {
+    ) -> Result<SyncResult, Problem> {
         let latest = self.state.latest();
         let unchanged = latest.is_some_and(|latest| latest.bundle == bundle);
         let before = match latest {
             Some(latest) => Some(app.configs.get(&app.pool, &latest.bundle).await?),
             None => None,
         };
-        Ok(Synced {
+        Ok(SyncResult {
             app: self.id,
             version: self.state.version() + u32::from(!unchanged),
             bundle,
@@ -162,18 +162,18 @@ impl Plan {
             before,
             before_version: latest.map(|latest| latest.config_version),
             config,
-            reach: (vec![], 0),
+            impact: (vec![], 0),
         })
     }
 }
 
 async fn publish(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     name: &str,
     config: Arc<Config>,
     bundle: Digest,
-) -> Result<Synced, Problem> {
+) -> Result<SyncResult, Problem> {
     let stream = domain::name::stream("app", name);
     let taken = unit.load::<Name>(&stream).await?.owner.clone();
     let id: AppId = match taken.and_then(|owner| owner.parse().ok()) {
@@ -181,13 +181,13 @@ async fn publish(
         None => {
             let id = AppId(ulid::Ulid::new());
             let take = NameCommand::Take { owner: id.to_string() };
-            unit.tell::<Name>(&stream, take).await?;
-            unit.begin::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
+            unit.handle::<Name>(&stream, take).await?;
+            unit.create::<AppState>(id, AppCommand::Create { name: name.into() }).await?;
             id
         }
     };
     let state = unit.load::<AppState>(id).await?.clone();
-    let mut plan = Plan { id: Some(id), state };
+    let mut plan = SyncPlan { id: Some(id), state };
     let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
     if synced.unchanged {
         return Ok(synced);
@@ -204,14 +204,14 @@ async fn publish(
     for gone in before.iter().flat_map(|before| &before.components) {
         if !components.iter().any(|kept| kept.name == gone.name) {
             let retire = ComponentCommand::Retire { config_version: version };
-            unit.tell::<Component>(gone.component, retire).await?;
+            unit.handle::<Component>(gone.component, retire).await?;
         }
     }
-    unit.tell::<AppState>(id, AppCommand::Publish { bundle, components }).await?;
+    unit.handle::<AppState>(id, AppCommand::Publish { bundle, components }).await?;
     Ok(synced)
 }
 
-struct Part {
+struct DefinedComponent {
     published: PublishedComponent,
     is_new_build: bool,
 }
@@ -219,14 +219,14 @@ struct Part {
 /// Defines or changes one component of the new version. Requests a build if its source changed or
 /// its last build failed.
 async fn part(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     app: AppId,
     state: &AppState,
     before: Option<&Published>,
     config_version: u32,
     name: &str,
     source: SourceTar,
-) -> Result<Part, Problem> {
+) -> Result<DefinedComponent, Problem> {
     let known = state.components.get(name).copied();
     let SourceTar { kind, definition, source, .. } = source;
     let publish = ComponentCommand::Publish(Definition {
@@ -238,12 +238,12 @@ async fn part(
     });
     let component = match known {
         Some(component) => {
-            unit.tell::<Component>(component, publish).await?;
+            unit.handle::<Component>(component, publish).await?;
             component
         }
         None => {
             let component = ComponentId(ulid::Ulid::new());
-            unit.begin::<Component>(component, publish).await?;
+            unit.create::<Component>(component, publish).await?;
             component
         }
     };
@@ -254,7 +254,7 @@ async fn part(
     if let Some(build) = earlier {
         let build_state = unit.load::<Build>(build).await?;
         let same = build_state
-            .order
+            .request
             .as_ref()
             .is_some_and(|order| order.source == source && order.kind == kind);
         let failed = matches!(build_state.state, BuildState::Failed { .. });
@@ -264,7 +264,7 @@ async fn part(
         Some(build) => build,
         None => {
             let build = BuildId(ulid::Ulid::new());
-            let order = Order {
+            let order = BuildRequest {
                 app,
                 component,
                 component_name: name.into(),
@@ -272,12 +272,12 @@ async fn part(
                 source,
                 kind: kind.clone(),
             };
-            unit.begin::<Build>(build, BuildCommand::Request(order)).await?;
+            unit.create::<Build>(build, BuildCommand::Request(order)).await?;
             build
         }
     };
     let published = PublishedComponent { component, name: name.into(), kind, definition, build };
-    Ok(Part { published, is_new_build: kept.is_none() })
+    Ok(DefinedComponent { published, is_new_build: kept.is_none() })
 }
 
 struct SourceTar {

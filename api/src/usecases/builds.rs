@@ -9,9 +9,9 @@ use futures::FutureExt as _;
 
 use super::steps::shortened;
 use crate::{
-    compose,
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::Problem,
+    render,
     state::App,
 };
 
@@ -44,27 +44,27 @@ pub async fn give_up(
         .transact(call, move |unit| {
             let (reason, detail) = (BuildFailure::RenderFailed, detail.clone());
             async move {
-                unit.tell::<Build>(build, BuildCommand::Fail { reason, detail }).await.map(|_| ())
+                unit.handle::<Build>(build, BuildCommand::Fail { reason, detail }).await.map(|_| ())
             }
             .boxed()
         })
         .await
 }
 
-async fn queue_job(app: &App, unit: &mut Unit, build: BuildId) -> Result<(), Problem> {
+async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(), Problem> {
     let state = unit.load::<Build>(build).await?.clone();
-    let (Some(order), BuildState::Requested) = (&state.order, &state.state) else {
+    let (Some(order), BuildState::Requested) = (&state.request, &state.state) else {
         return Ok(());
     };
     let name = unit.load::<AppState>(order.app).await?.name.clone().unwrap_or_default();
     let job = JobId(ulid::Ulid::new());
-    let work = compose::build::work(app, build, order, &name, job).await?;
-    unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
-    unit.tell::<Build>(build, BuildCommand::QueueJob { job }).await?;
+    let work = render::build::work(app, build, order, &name, job).await?;
+    unit.create::<Job>(job, JobCommand::Queue(work)).await?;
+    unit.handle::<Build>(build, BuildCommand::QueueJob { job }).await?;
     Ok(())
 }
 
-async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
+async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(Origin::Build { build, .. }) = job.work.as_ref().map(|work| work.origin.clone())
     else {
@@ -75,13 +75,13 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = || {
-        let said = job.heard.iter().rev().find_map(|event| {
+        let said = job.reports.iter().rev().find_map(|event| {
             let JobEvent::Failed { detail, .. } = event else { return None };
             Some(shortened(detail))
         });
         said.unwrap_or_else(|| format!("the job was {outcome}"))
     };
-    let pushed = job.heard.iter().rev().find_map(|event| {
+    let pushed = job.reports.iter().rev().find_map(|event| {
         let JobEvent::ArtifactPushed { artifact, .. } = event else { return None };
         Some(artifact.clone())
     });
@@ -101,6 +101,6 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
             BuildCommand::Fail { reason: BuildFailure::JobLost, detail: detail() }
         }
     };
-    unit.tell::<Build>(build, told).await?;
+    unit.handle::<Build>(build, told).await?;
     Ok(())
 }

@@ -5,14 +5,14 @@
 //! the SHA-256 of the text.
 use domain::{
     digest::Digest,
-    enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, Issue, Purpose},
+    enrolment::{Enrolment, EnrolmentCommand, EnrolmentError, EnrolmentToken, Purpose},
     ids::TokenId,
 };
 use futures::FutureExt as _;
 use rand::RngCore as _;
 
 use crate::{
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     state::App,
 };
@@ -24,7 +24,7 @@ pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 /// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
-pub struct Issued {
+pub struct NewEnrolment {
     /// Id of the enrolment.
     pub id: TokenId,
     /// Secret text.
@@ -34,7 +34,11 @@ pub struct Issued {
 }
 
 /// Creates a token.
-pub async fn issue(app: &App, call: &Call, purpose: Purpose) -> Result<Done<Issued>, Problem> {
+pub async fn issue(
+    app: &App,
+    call: &Call,
+    purpose: Purpose,
+) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
     engine.transact(call, move |unit| tell(unit, purpose).boxed()).await
 }
@@ -50,7 +54,7 @@ pub async fn revoke(
     let told = app.engine.transact(call, move |unit| {
         let revoke = EnrolmentCommand::Revoke { by: by.clone(), reason: reason.clone() };
         async move {
-            let refused = match unit.ask::<Enrolment>(token, revoke).await? {
+            let refused = match unit.try_handle::<Enrolment>(token, revoke).await? {
                 Ok(_) => return Ok(()),
                 Err(refused) => refused,
             };
@@ -73,12 +77,12 @@ pub async fn revoke(
 }
 
 /// Creates a token within a larger unit of work.
-pub async fn tell(unit: &mut Unit, purpose: Purpose) -> Result<Issued, Problem> {
+pub async fn tell(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
     let (id, token) = fresh();
     let expires_at = unit.now() + TTL;
-    let issue = Issue { purpose, sha256: hash(&token)?, expires_at };
-    unit.begin::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
-    Ok(Issued { id, token, expires_at })
+    let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };
+    unit.create::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
+    Ok(NewEnrolment { id, token, expires_at })
 }
 
 /// Id in an enrolment token. `None` if the text is not an enrolment token.

@@ -21,14 +21,14 @@ use inputs::{chosen, given, takes};
 pub use inputs::{differences, of_version, passed};
 
 use super::{
-    enrolments::{self, Issued},
-    runs::{self, Wish},
+    enrolments::{self, NewEnrolment},
+    runs::{self, RunRequest},
     stack, toggles,
 };
 use crate::{
-    compose::config::{Config, published},
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
+    render::config::{Config, published},
     state::App,
 };
 
@@ -59,7 +59,7 @@ pub struct Created {
     /// Config version that the install follows.
     pub config_version: u32,
     /// Enrolment token for the command that the customer runs.
-    pub enrolment: Issued,
+    pub enrolment: NewEnrolment,
 }
 
 /// Creates an install.
@@ -69,7 +69,7 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
             "{:?} is not a valid install name: use lower-case letters, digits, - and _, at most \
              {} characters",
             new.name,
-            domain::name::LONGEST
+            domain::name::MAX_LENGTH
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
@@ -94,7 +94,9 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                 let install = InstallId(ulid::Ulid::new());
                 let stream = domain::name::stream("install", &new.name);
                 let take = NameCommand::Take { owner: install.to_string() };
-                if let Err(NameError::Taken { owner }) = unit.ask::<Name>(stream, take).await? {
+                if let Err(NameError::Taken { owner }) =
+                    unit.try_handle::<Name>(stream, take).await?
+                {
                     let said =
                         format!("the name {:?} is taken by {owner}; choose another name", new.name);
                     return Err(Problem::new(Code::NameTaken, said));
@@ -106,14 +108,14 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
                     inputs: new.inputs,
                     auto_approve: new.auto_approve,
                 };
-                unit.begin::<Install>(install, create).await?;
+                unit.create::<Install>(install, create).await?;
                 if new.auto_approve_first {
                     let first = InstallCommand::AutoApproveFirst { by: by.clone() };
-                    unit.tell::<Install>(install, first).await?;
+                    unit.handle::<Install>(install, first).await?;
                 }
                 let outputs = new.stack_outputs;
                 let give = InstallCommand::SetStackOutputs { outputs, by, reason: None };
-                unit.tell::<Install>(install, give).await?;
+                unit.handle::<Install>(install, give).await?;
                 let enrolment = enrolments::tell(unit, Purpose::Install { install }).await?;
                 Ok(Created { install, config_version, enrolment })
             }
@@ -164,7 +166,7 @@ pub async fn update(
 
 async fn change(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     update: Update,
     by: Actor,
@@ -203,7 +205,7 @@ async fn change(
     if let Some(auto_approve) = auto_approve {
         let (by, reason) = (by.clone(), reason.clone());
         let set = InstallCommand::SetAutoApprove { auto_approve, by, reason };
-        unit.tell::<Install>(install, set).await?;
+        unit.handle::<Install>(install, set).await?;
     }
     let is_about_what_is_there = config_version.is_some()
         || inputs_of.is_some()
@@ -213,16 +215,16 @@ async fn change(
     let is_deploy = is_deploy && stack_outputs.is_empty() && inputs_of.is_none();
     let change =
         InstallCommand::ChangeInputs { set, unset, by: by.clone(), reason: reason.clone() };
-    unit.tell::<Install>(install, change).await?;
+    unit.handle::<Install>(install, change).await?;
     stack::can_change(&before, &stack_outputs)?;
-    let outputs = stack::changed(&before.given, &stack_outputs);
+    let outputs = stack::changed(&before.vendor_outputs, &stack_outputs);
     stack::fits(&outputs)?;
     let give = InstallCommand::SetStackOutputs { outputs, by: by.clone(), reason: reason.clone() };
-    unit.tell::<Install>(install, give).await?;
+    unit.handle::<Install>(install, give).await?;
     if let Some(config_version) = config_version {
         let (by, reason) = (by.clone(), reason.clone());
         let pin = InstallCommand::PinConfig { config_version, by, reason };
-        unit.tell::<Install>(install, pin).await?;
+        unit.handle::<Install>(install, pin).await?;
     }
     toggles::set(unit, install, &config, &components, (&by, reason.as_ref())).await?;
     let after = unit.load::<Install>(install).await?.clone();
@@ -231,7 +233,7 @@ async fn change(
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // Plans from the actual state, because the run of an earlier change may have been denied.
     // During a deploy, the commands above reject every change that requires a run.
-    if !is_about_what_is_there || !is_there || after.is_bringing() {
+    if !is_about_what_is_there || !is_there || after.has_active_deploy() {
         return Ok(None);
     }
     let is_newer = |version: u32| version > after.config_version;
@@ -243,7 +245,8 @@ async fn change(
         Some(_) if goes_back => RunKind::Rollback,
         Some(_) => RunKind::Upgrade,
     };
-    let wish = Wish { kind, scope: Scope::Reached, action: None, cause: Cause::Requested, reason };
+    let wish =
+        RunRequest { kind, scope: Scope::Changed, action: None, cause: Cause::Requested, reason };
     runs::tell(app, unit, install, wish, by).await
 }
 
@@ -275,7 +278,11 @@ async fn leaves_what_goes(
 
 /// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
 /// one.
-pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Issued>, Problem> {
+pub async fn enrol(
+    app: &App,
+    call: &Call,
+    install: InstallId,
+) -> Result<Done<NewEnrolment>, Problem> {
     let engine = &app.engine;
     engine
         .transact(call, move |unit| {
@@ -290,7 +297,7 @@ pub async fn enrol(app: &App, call: &Call, install: InstallId) -> Result<Done<Is
                 if let Some(runner) = state.stack.as_ref().map(|has| has.runner)
                     && !unit.load::<Runner>(runner).await?.revoked
                 {
-                    return Err(InstallError::HasARunner { runner }.into());
+                    return Err(InstallError::HasRunner { runner }.into());
                 }
                 enrolments::tell(unit, Purpose::Install { install }).await
             }
@@ -315,7 +322,7 @@ pub async fn accept_state(
             let (by, reason) = (by.clone(), reason.clone());
             async move {
                 let accept = InstallCommand::AcceptState { name, state, by, reason };
-                unit.tell::<Install>(install, accept).await?;
+                unit.handle::<Install>(install, accept).await?;
                 Ok(())
             }
             .boxed()
@@ -329,18 +336,18 @@ pub async fn find(app: &App, name: &str) -> Result<InstallId, Problem> {
         return Ok(id);
     }
     let taken = app.engine.load::<Name>(domain::name::stream("install", name)).await?;
-    let owner = taken.owner.or(taken.last).and_then(|owner| owner.parse().ok());
+    let owner = taken.owner.or(taken.last_owner).and_then(|owner| owner.parse().ok());
     owner.ok_or_else(|| Problem::not_found(format!("the install {name:?}")))
 }
 
 /// Releases the name of an install that is deprovisioned.
-pub(super) async fn release_name(unit: &mut Unit, install: InstallId) -> Result<(), Problem> {
+pub(super) async fn release_name(unit: &mut UnitOfWork, install: InstallId) -> Result<(), Problem> {
     let state = unit.load::<Install>(install).await?;
     if state.deprovisioned {
         let stream = domain::name::stream("install", &state.name);
         let release = NameCommand::Release { owner: install.to_string() };
         // Another install may have taken the name after an earlier release.
-        let _another_has_it = unit.ask::<Name>(stream, release).await?;
+        let _another_has_it = unit.try_handle::<Name>(stream, release).await?;
     }
     Ok(())
 }

@@ -49,7 +49,7 @@ async fn tell(
     engine
         .transact(call, move |unit| {
             let command = command.clone();
-            async move { unit.tell::<Job>(job, command).await.map(|_| ()) }.boxed()
+            async move { unit.handle::<Job>(job, command).await.map(|_| ()) }.boxed()
         })
         .await
 }

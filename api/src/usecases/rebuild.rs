@@ -2,20 +2,20 @@
 //! deploys. New attempts therefore require a new version of the same bundle.
 use domain::{
     app::{App as AppState, AppCommand, Published},
-    build::{Build, BuildCommand, Order, State},
+    build::{Build, BuildCommand, BuildRequest, State},
     ids::{AppId, BuildId},
 };
 use futures::FutureExt as _;
 
 use crate::{
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     state::App,
 };
 
 /// Result of a retry.
 #[derive(Debug, Clone)]
-pub struct Rebuilt {
+pub struct RetriedBuilds {
     /// App of the builds.
     pub app: AppId,
     /// Config version with the new builds.
@@ -25,11 +25,11 @@ pub struct Rebuilt {
 }
 
 /// Retries the failed builds of the newest config version, given one of them.
-pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<Rebuilt>, Problem> {
+pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
     app.engine.transact(call, move |unit| rebuild(unit, build).boxed()).await
 }
 
-async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
+async fn rebuild(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBuilds, Problem> {
     let failed = failed_order(unit, build).await?;
     let app = failed
         .ok_or_else(|| {
@@ -51,18 +51,21 @@ async fn rebuild(unit: &mut Unit, build: BuildId) -> Result<Rebuilt, Problem> {
     for part in &mut components {
         let Some(order) = failed_order(unit, part.build).await? else { continue };
         part.build = BuildId(ulid::Ulid::new());
-        let order = Order { config_version: version, ..order };
-        unit.begin::<Build>(part.build, BuildCommand::Request(order)).await?;
+        let order = BuildRequest { config_version: version, ..order };
+        unit.create::<Build>(part.build, BuildCommand::Request(order)).await?;
         builds.push((part.name.clone(), part.build));
     }
-    unit.tell::<AppState>(app, AppCommand::Publish { bundle, components }).await?;
-    Ok(Rebuilt { app, version, builds })
+    unit.handle::<AppState>(app, AppCommand::Publish { bundle, components }).await?;
+    Ok(RetriedBuilds { app, version, builds })
 }
 
 /// Returns the order of a build if it failed.
-async fn failed_order(unit: &mut Unit, build: BuildId) -> Result<Option<Order>, Problem> {
+async fn failed_order(
+    unit: &mut UnitOfWork,
+    build: BuildId,
+) -> Result<Option<BuildRequest>, Problem> {
     let state = unit.load::<Build>(build).await?;
-    let order = state.order.clone().ok_or_else(|| Problem::not_found(build))?;
+    let order = state.request.clone().ok_or_else(|| Problem::not_found(build))?;
     Ok(matches!(state.state, State::Failed { .. }).then_some(order))
 }
 

@@ -13,7 +13,7 @@ use crate::{
 
 /// Action on a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum RunnerControl {
     /// Disable: it gets no jobs until it is enabled.
     Disable,
     /// Enable.
@@ -33,23 +33,25 @@ pub async fn order(
     app: &App,
     call: &Call,
     runner: RunnerId,
-    order: Order,
+    order: RunnerControl,
     reason: Option<String>,
 ) -> Result<Done<()>, Problem> {
     let (side, by) = (Side::Vendor, call.meta.actor.clone());
     let command = match order {
-        Order::Disable => RunnerCommand::Disable { side, by, reason: reason.unwrap_or_default() },
-        Order::Enable => RunnerCommand::Enable { side, by, reason },
-        Order::Drain => RunnerCommand::Drain { by, reason },
-        Order::Resume => RunnerCommand::Resume { by, reason },
-        Order::Rekey => RunnerCommand::RequestRekey { by, reason },
-        Order::Revoke => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
+        RunnerControl::Disable => {
+            RunnerCommand::Disable { side, by, reason: reason.unwrap_or_default() }
+        }
+        RunnerControl::Enable => RunnerCommand::Enable { side, by, reason },
+        RunnerControl::Drain => RunnerCommand::Drain { by, reason },
+        RunnerControl::Resume => RunnerCommand::Resume { by, reason },
+        RunnerControl::Rekey => RunnerCommand::RequestRekey { by, reason },
+        RunnerControl::Revoke => RunnerCommand::Revoke { by, reason: reason.unwrap_or_default() },
     };
     let told = app.engine.transact(call, move |unit| {
         let command = command.clone();
-        async move { unit.tell::<Runner>(runner, command).await.map(drop) }.boxed()
+        async move { unit.handle::<Runner>(runner, command).await.map(drop) }.boxed()
     });
     let told = told.await?;
-    app.people.caught_up(told.position).await;
+    app.principals.wait_for_position(told.position).await;
     Ok(told)
 }

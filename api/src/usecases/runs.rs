@@ -8,7 +8,7 @@ use domain::{
     ids::{InstallId, RunId, StepId},
     install::{Install, InstallCommand},
     run::{
-        Cause, Request, Run, RunCommand, RunKind, StepSpec, StepState, Target, Word,
+        Cause, PlanDecision, Request, Run, RunCommand, RunKind, StepSpec, StepState, Target,
         plan::{self, Scope},
     },
 };
@@ -20,18 +20,18 @@ use super::{
     stack, steps, toggles,
 };
 use crate::{
-    compose::{
-        config::{Config, published},
-        wanted,
-    },
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
+    render::{
+        config::{Config, published},
+        desired,
+    },
     state::App,
 };
 
 /// Requested run.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct RunRequest {
     /// Kind of the run.
     pub kind: RunKind,
     /// Components in scope.
@@ -50,7 +50,7 @@ pub async fn request(
     app: &App,
     call: &Call,
     install: InstallId,
-    wish: Wish,
+    wish: RunRequest,
 ) -> Result<Done<Option<RunId>>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     let by = call.meta.actor.clone();
@@ -66,7 +66,7 @@ pub async fn request(
                     return Err(Problem::new(Code::NoChanges, detail));
                 }
                 if run.is_none() {
-                    unit.tell::<Install>(install, InstallCommand::Deprovision).await?;
+                    unit.handle::<Install>(install, InstallCommand::Deprovision).await?;
                     release_name(unit, install).await?;
                 }
                 Ok(run)
@@ -86,8 +86,8 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
             let (app, by) = (owned.clone(), by.clone());
             async move {
                 let state = unit.load::<Install>(install).await?;
-                if !state.was_begun && state.runs.is_empty() && !state.deprovisioned {
-                    let wish = Wish {
+                if !state.had_deploy && state.runs.is_empty() && !state.deprovisioned {
+                    let wish = RunRequest {
                         kind: RunKind::Provision,
                         scope: Scope::Everything,
                         action: None,
@@ -106,9 +106,9 @@ pub async fn provision(app: &App, call: &Call, install: InstallId) -> Result<Don
 /// Plans a run from the current state and admits it to the install, in one commit.
 pub async fn tell(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
-    wish: Wish,
+    wish: RunRequest,
     by: Actor,
 ) -> Result<Option<RunId>, Problem> {
     let state = unit.load::<Install>(install).await?.clone();
@@ -126,7 +126,7 @@ pub async fn tell(
     };
     let names: BTreeSet<String> = steps.iter().filter_map(named).collect();
     let admit = InstallCommand::AdmitRun { run, kind: wish.kind, components: names };
-    unit.tell::<Install>(install, admit).await?;
+    unit.handle::<Install>(install, admit).await?;
     let request = Request {
         install,
         kind: wish.kind,
@@ -135,7 +135,7 @@ pub async fn tell(
         config_version: state.config_version,
         reason: wish.reason,
     };
-    unit.begin::<Run>(run, RunCommand::Request { request, steps, position }).await?;
+    unit.create::<Run>(run, RunCommand::Request { request, steps, position }).await?;
     Ok(Some(run))
 }
 
@@ -156,7 +156,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
 /// Adds the settings of the config version to each step. Steps without settings use the defaults.
 async fn set_options(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     app_id: domain::ids::AppId,
     config_version: u32,
     steps: &mut [StepSpec],
@@ -164,20 +164,20 @@ async fn set_options(
     let bundle = &published(unit.load::<AppState>(app_id).await?, config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
     for step in steps {
-        step.options = wanted::options(&config, &step.target);
+        step.options = desired::options(&config, &step.target);
     }
     Ok(())
 }
 
 async fn steps_of(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     app_id: domain::ids::AppId,
     install: &Install,
-    wish: &Wish,
+    wish: &RunRequest,
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ulid::Ulid::new());
-    let present = install.present();
+    let present = install.actual_state();
     let after = match trigger(wish.kind) {
         Some(after) => after,
         None if wish.kind == RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
@@ -206,10 +206,10 @@ async fn steps_of(
     if let Some(problem) = toggles::problem(&config, toggles) {
         return Err(Problem::new(Code::Rejected, problem));
     }
-    let given = wanted::Given { inputs: &inputs, stack: &stack, toggles };
-    let wanted = wanted::wanted(&config, published, given, after)?;
+    let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
+    let wanted = desired::wanted(&config, published, given, after)?;
     let scope = toggles::scope(&config, toggles, wish.scope.clone())?;
-    let steps = plan::bring(&wanted, &present, &scope, fresh)?;
+    let steps = plan::plan_deploy(&wanted, &present, &scope, fresh)?;
     stack::suffices(&config, install, &steps)?;
     Ok(steps)
 }
@@ -230,12 +230,22 @@ fn have_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem
 }
 
 /// Approves the plan with this digest.
-pub async fn approve(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
+pub async fn approve(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    word: PlanDecision,
+) -> Result<Done<()>, Problem> {
     say(app, call, run, RunCommand::Approve(word)).await
 }
 
 /// Denies the plan with this digest.
-pub async fn deny(app: &App, call: &Call, run: RunId, word: Word) -> Result<Done<()>, Problem> {
+pub async fn deny(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    word: PlanDecision,
+) -> Result<Done<()>, Problem> {
     say(app, call, run, RunCommand::Deny(word)).await
 }
 
@@ -306,7 +316,7 @@ pub async fn retry(
                     for step in steps {
                         let retry =
                             RunCommand::RetryStep { step, by: by.clone(), reason: reason.clone() };
-                        unit.tell::<Run>(run, retry).await?;
+                        unit.handle::<Run>(run, retry).await?;
                     }
                     return Ok(run);
                 }
@@ -319,13 +329,13 @@ pub async fn retry(
 
 async fn again(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     (run, state): (RunId, &Run),
     request: Request,
     by: Actor,
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
-    let undone = state.undone();
+    let undone = state.remaining_work();
     let done = || Problem::new(Code::NoChanges, "the run has no remaining work");
     if undone.is_empty() {
         return Err(done());
@@ -341,7 +351,7 @@ async fn again(
     }
     let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = undone.actions.first().cloned();
-    let wish = Wish { kind, scope: Scope::Undone(undone), action, cause, reason };
+    let wish = RunRequest { kind, scope: Scope::Undone(undone), action, cause, reason };
     tell(app, unit, request.install, wish, by).await?.ok_or_else(done)
 }
 
@@ -351,7 +361,7 @@ async fn say(app: &App, call: &Call, run: RunId, command: RunCommand) -> Result<
         .transact(call, move |unit| {
             let command = command.clone();
             async move {
-                unit.tell::<Run>(run, command).await?;
+                unit.handle::<Run>(run, command).await?;
                 steps::tidy(unit, run).await
             }
             .boxed()

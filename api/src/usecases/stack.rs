@@ -11,18 +11,18 @@ use schemas::problem::FieldProblem;
 use serde_json::Value;
 
 use super::runs;
-use crate::{compose::config::Config, problem::Problem};
+use crate::{problem::Problem, render::config::Config};
 
 /// Maximum number of outputs of a stack.
-const MOST: usize = 256;
+const MAX_OUTPUTS: usize = 256;
 /// Maximum size of all outputs, in bytes.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 
 /// Missing outputs with one location that reads each.
-type Missing = BTreeMap<String, Place>;
+type Missing = BTreeMap<String, SourceLocation>;
 
 /// File, line and column that read an output.
-struct Place {
+struct SourceLocation {
     file: String,
     line: u32,
     column: u32,
@@ -44,12 +44,12 @@ pub fn fits(outputs: &Outputs) -> Result<(), Problem> {
         .collect();
     let bytes: usize =
         outputs.iter().map(|(name, value)| name.len() + value.to_string().len()).sum();
-    if outputs.len() > MOST || bytes > MOST_BYTES {
+    if outputs.len() > MAX_OUTPUTS || bytes > MAX_BYTES {
         errors.push(FieldProblem {
             field: Some("stack_outputs".into()),
             message: format!(
-                "too many stack outputs: the limits are {MOST} outputs and \
-                              {MOST_BYTES} bytes in total"
+                "too many stack outputs: the limits are {MAX_OUTPUTS} outputs and \
+                              {MAX_BYTES} bytes in total"
             ),
             remedy: Some("set only the outputs that the app reads".into()),
             ..FieldProblem::default()
@@ -67,9 +67,9 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
     // checked before its deploy.
     let brought = steps.iter().filter(|step| step.operation != Operation::Destroy);
     let names = brought.map(|step| match &step.target {
-        Target::Sandbox { .. } => Part::Module(SANDBOX),
-        Target::Component { name, .. } => Part::Module(name),
-        Target::Action { name } => Part::Action(name),
+        Target::Sandbox { .. } => OutputReader::Module(SANDBOX),
+        Target::Component { name, .. } => OutputReader::Module(name),
+        Target::Action { name } => OutputReader::Action(name),
     });
     refuse(install, missing(&config.app, &install.stack_outputs(), names))
 }
@@ -77,20 +77,20 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
 /// Checks that all outputs exist that the first provision reads.
 pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Problem> {
     let app = &config.app;
-    let sandbox = app.sandbox.iter().map(|_| Part::Module(SANDBOX));
-    let components = app.components.iter().map(|component| Part::Module(&component.name));
+    let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
+    let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
     let after = runs::trigger(RunKind::Provision);
     let after = app
         .actions
         .iter()
         .filter(|action| action.triggers.iter().any(|trigger| Some(trigger.kind) == after));
-    let after = after.map(|action| Part::Action(&action.name));
+    let after = after.map(|action| OutputReader::Action(&action.name));
     let names = sandbox.chain(components).chain(after);
     refuse(install, missing(app, &install.stack_outputs(), names))
 }
 
 /// Reader of stack outputs.
-enum Part<'p> {
+enum OutputReader<'p> {
     /// Component, or the sandbox.
     Module(&'p str),
     Action(&'p str),
@@ -99,7 +99,7 @@ enum Part<'p> {
 fn missing<'p>(
     app: &AppConfig,
     outputs: &Outputs,
-    parts: impl Iterator<Item = Part<'p>>,
+    parts: impl Iterator<Item = OutputReader<'p>>,
 ) -> Missing {
     let mut missing = Missing::new();
     let mut look = |texts: &mut dyn Iterator<Item = &Text>| {
@@ -107,7 +107,8 @@ fn missing<'p>(
             for name in Reads::of([text]).needed_stack {
                 if !is_there(outputs, &name) {
                     let at = &text.origin;
-                    let place = Place { file: at.file.clone(), line: at.line, column: at.column };
+                    let place =
+                        SourceLocation { file: at.file.clone(), line: at.line, column: at.column };
                     missing.entry(name).or_insert(place);
                 }
             }
@@ -117,14 +118,14 @@ fn missing<'p>(
     for part in parts {
         match part {
             // The deploy of such a component is rejected for its missing plugin.
-            Part::Module(name) if app.lacks_plugin(name).is_some() => continue,
-            Part::Module(SANDBOX) => {
+            OutputReader::Module(name) if app.lacks_plugin(name).is_some() => continue,
+            OutputReader::Module(SANDBOX) => {
                 look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
             }
-            Part::Module(name) => {
+            OutputReader::Module(name) => {
                 look(&mut app.component(name).into_iter().flat_map(|one| &one.module.texts));
             }
-            Part::Action(name) => {
+            OutputReader::Action(name) => {
                 look(&mut app.action(name).into_iter().flat_map(|action| &action.texts));
             }
         }
@@ -182,7 +183,7 @@ pub fn can_change(
                 format!("{name} was reported by the customer's runner, which has precedence"),
                 "ask the customer to enroll the runner again with the correct value".into(),
             ),
-            (None, None) if !install.given.contains_key(name) => (
+            (None, None) if !install.vendor_outputs.contains_key(name) => (
                 format!("{name} is not set"),
                 format!("`stead installs show {}` lists the outputs that are set", install.name),
             ),

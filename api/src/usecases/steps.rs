@@ -3,23 +3,23 @@ use domain::{
     artifact::Artifact,
     build::{Build, BuildCommand},
     ids::{BuildId, InstallId, JobId, RunId, StepId},
-    install::{Changing, Install, InstallCommand, InstallError, Resource},
+    install::{Install, InstallCommand, InstallError, Resource, ResourceChange},
     job::{Job, JobCommand},
-    run::{Cancel, Next, Run, RunCommand, Step, StepFailure, StepState, Target},
+    run::{Cancel, Effect, Run, RunCommand, Step, StepFailure, StepState, Target},
 };
 use futures::FutureExt as _;
 
 use crate::{
-    compose::{self, step::Composed},
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
+    render::{self, step::RenderResult},
     state::App,
 };
 
 pub mod settle;
 
 /// Maximum length of a failure detail, in bytes. Longer text might exceed the size of an event.
-const DETAIL_BYTES: usize = 4096;
+const MAX_DETAIL_BYTES: usize = 4096;
 
 /// Executes the effects that a run requires now. Idempotent.
 pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Problem> {
@@ -28,7 +28,7 @@ pub async fn go_on(app: &App, call: &Call, run: RunId) -> Result<Done<()>, Probl
         .transact(call, move |unit| {
             let app = owned.clone();
             async move {
-                for next in unit.load::<Run>(run).await?.next() {
+                for next in unit.load::<Run>(run).await?.effects() {
                     advance(&app, unit, run, next).await?;
                 }
                 tidy(unit, run).await
@@ -43,14 +43,14 @@ pub async fn go_on_with(
     app: &App,
     call: &Call,
     run: RunId,
-    next: Next,
+    next: Effect,
 ) -> Result<Done<()>, Problem> {
     let (owned, engine) = (app.clone(), app.engine.clone());
     engine
         .transact(call, move |unit| {
             let app = owned.clone();
             async move {
-                if unit.load::<Run>(run).await?.next().contains(&next) {
+                if unit.load::<Run>(run).await?.effects().contains(&next) {
                     advance(&app, unit, run, next).await?;
                 }
                 tidy(unit, run).await
@@ -65,7 +65,7 @@ pub async fn give_up(
     app: &App,
     call: &Call,
     run: RunId,
-    next: Next,
+    next: Effect,
     detail: &str,
 ) -> Result<Done<()>, Problem> {
     let detail = shortened(detail);
@@ -73,13 +73,13 @@ pub async fn give_up(
         .transact(call, move |unit| {
             let detail = detail.clone();
             async move {
-                let is_wanted = unit.load::<Run>(run).await?.next().contains(&next);
+                let is_wanted = unit.load::<Run>(run).await?.effects().contains(&next);
                 match next {
-                    Next::Start(step) | Next::Apply(step) if is_wanted => {
+                    Effect::Start(step) | Effect::Apply(step) if is_wanted => {
                         fail(unit, run, step, StepFailure::RenderFailed, detail).await?;
                     }
                     // A job whose cancellation failed is cancelled later, or ends without it.
-                    Next::Start(_) | Next::Apply(_) | Next::CancelJob(_) => {}
+                    Effect::Start(_) | Effect::Apply(_) | Effect::CancelJob(_) => {}
                 }
                 tidy(unit, run).await
             }
@@ -88,24 +88,29 @@ pub async fn give_up(
         .await
 }
 
-async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(), Problem> {
+async fn advance(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    next: Effect,
+) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?.clone();
     let Some(request) = &state.request else { return Ok(()) };
     match next {
-        Next::Start(step) => match state.step(step) {
+        Effect::Start(step) => match state.step(step) {
             Some(step) => start(app, unit, request.install, run, step).await,
             None => Ok(()),
         },
-        Next::Apply(step) => match state.step(step) {
+        Effect::Apply(step) => match state.step(step) {
             Some(step) => apply(app, unit, request.install, run, step).await,
             None => Ok(()),
         },
-        Next::CancelJob(job) => {
+        Effect::CancelJob(job) => {
             let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
             // A job that has ended in the meantime rejects the cancellation. Its own event
             // completes the step.
             let cancel = JobCommand::RequestCancel { by, reason, force };
-            let _already_over = unit.ask::<Job>(job, cancel).await?;
+            let _already_over = unit.try_handle::<Job>(job, cancel).await?;
             Ok(())
         }
     }
@@ -114,40 +119,40 @@ async fn advance(app: &App, unit: &mut Unit, run: RunId, next: Next) -> Result<(
 /// Queues the first job of a step, if its artifact is built and its resource can be reserved.
 async fn start(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
-    if let Some(detail) = compose::step::lacks_plugin(app, unit, run, step).await? {
+    if let Some(detail) = render::step::lacks_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
     let artifact = match built(unit, &step.spec.target).await? {
-        Built::Yes(artifact) => Some(artifact),
-        Built::NotNeeded => None,
-        Built::NotYet(build) => {
-            unit.tell::<Build>(build, BuildCommand::AddWaiter { run }).await?;
+        ArtifactState::Available(artifact) => Some(artifact),
+        ArtifactState::NotNeeded => None,
+        ArtifactState::Pending(build) => {
+            unit.handle::<Build>(build, BuildCommand::AddWaiter { run }).await?;
             return Ok(());
         }
-        Built::Failed(build) => {
+        ArtifactState::Failed(build) => {
             let detail = format!("{build} failed; see `stead builds show {build}`");
             return fail(unit, run, id, StepFailure::BuildFailed, detail).await;
         }
     };
     if let Some(resource) = resource(&step.spec.target) {
         let reserve = InstallCommand::Reserve { resource, run, step: id };
-        match unit.ask::<Install>(install, reserve).await? {
+        match unit.try_handle::<Install>(install, reserve).await? {
             Ok(_) => {}
             Err(InstallError::Held { .. }) => return Ok(()),
             Err(refused) => return Err(refused.into()),
         }
     }
     let job = JobId(ulid::Ulid::new());
-    match theirs(compose::step::first(app, unit, run, step, job, artifact).await)? {
+    match theirs(render::step::first(app, unit, run, step, job, artifact).await)? {
         Ok(work) => {
-            unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
-            unit.tell::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
+            unit.create::<Job>(job, JobCommand::Queue(work)).await?;
+            unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
             Ok(())
         }
         Err(detail) => fail(unit, run, id, StepFailure::RenderFailed, detail).await,
@@ -157,7 +162,7 @@ async fn start(
 /// Queues the job that applies exactly the approved plan.
 async fn apply(
     app: &App,
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: &Step,
@@ -165,18 +170,18 @@ async fn apply(
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
     let id = step.spec.step;
     let artifact = match built(unit, &step.spec.target).await? {
-        Built::Yes(artifact) => Some(artifact),
-        Built::NotNeeded | Built::NotYet(_) | Built::Failed(_) => None,
+        ArtifactState::Available(artifact) => Some(artifact),
+        ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
-    match theirs(compose::step::apply(app, unit, run, step, job, artifact, plan).await)? {
+    match theirs(render::step::apply(app, unit, run, step, job, artifact, plan).await)? {
         Ok(work) => {
-            unit.begin::<Job>(job, JobCommand::Queue(work)).await?;
-            unit.tell::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
-            let config_version = compose::step::version(unit, run, step).await?;
+            unit.create::<Job>(job, JobCommand::Queue(work)).await?;
+            unit.handle::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
+            let config_version = render::step::version(unit, run, step).await?;
             if let Some(changing) = changing(&step.spec.target, config_version) {
-                let begin = InstallCommand::StartApply { run, step: id, changing };
-                unit.tell::<Install>(install, begin).await?;
+                let begin = InstallCommand::StartApply { run, step: id, change: changing };
+                unit.handle::<Install>(install, begin).await?;
             }
             Ok(())
         }
@@ -186,7 +191,7 @@ async fn apply(
 
 /// Converts a rejected config or input into a failure of the step, as for a template that cannot be
 /// rendered. Only the vendor can fix these. Errors of the database or the server are retried.
-fn theirs(composed: Result<Composed, Problem>) -> Result<Composed, Problem> {
+fn theirs(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let wrong = problem.errors.iter().map(|error| error.message.clone());
@@ -198,7 +203,7 @@ fn theirs(composed: Result<Composed, Problem>) -> Result<Composed, Problem> {
 }
 
 async fn fail(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     run: RunId,
     step: StepId,
     reason: StepFailure,
@@ -206,12 +211,12 @@ async fn fail(
 ) -> Result<(), Problem> {
     let detail = shortened(&detail);
     let fail = RunCommand::FailStep { step, job: None, reason, detail, may_retry: false };
-    unit.tell::<Run>(run, fail).await?;
+    unit.handle::<Run>(run, fail).await?;
     Ok(())
 }
 
 /// Releases the resources of finished steps. If the run has ended, also finishes it on its install.
-pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
+pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {
         return Ok(());
@@ -221,11 +226,11 @@ pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
         state.steps.iter().filter(|step| step.state.is_over()).map(|step| step.spec.step).collect();
     for step in over {
         if unit.load::<Install>(install).await?.is_holding(run, step) {
-            unit.tell::<Install>(install, InstallCommand::Release { run, step }).await?;
+            unit.handle::<Install>(install, InstallCommand::Release { run, step }).await?;
         }
     }
     if let Some(outcome) = outcome {
-        unit.tell::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
+        unit.handle::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
         super::installs::release_name(unit, install).await?;
     }
     Ok(())
@@ -233,39 +238,39 @@ pub(super) async fn tidy(unit: &mut Unit, run: RunId) -> Result<(), Problem> {
 
 /// Truncates a text so that it fits into an event with the other fields.
 pub(crate) fn shortened(text: &str) -> String {
-    if text.len() <= DETAIL_BYTES {
+    if text.len() <= MAX_DETAIL_BYTES {
         return text.to_owned();
     }
-    format!("{} …", &text[..text.floor_char_boundary(DETAIL_BYTES)])
+    format!("{} …", &text[..text.floor_char_boundary(MAX_DETAIL_BYTES)])
 }
 
-enum Built {
-    Yes(Artifact),
+enum ArtifactState {
+    Available(Artifact),
     NotNeeded,
-    NotYet(BuildId),
+    Pending(BuildId),
     Failed(BuildId),
 }
 
-async fn built(unit: &mut Unit, target: &Target) -> Result<Built, Problem> {
+async fn built(unit: &mut UnitOfWork, target: &Target) -> Result<ArtifactState, Problem> {
     let id = match target {
         Target::Sandbox { build } | Target::Component { build, .. } => *build,
-        Target::Action { .. } => return Ok(Built::NotNeeded),
+        Target::Action { .. } => return Ok(ArtifactState::NotNeeded),
     };
     Ok(match &unit.load::<Build>(id).await?.state {
-        domain::build::State::Succeeded { artifact } => Built::Yes(artifact.clone()),
-        domain::build::State::Failed { .. } => Built::Failed(id),
-        domain::build::State::Unborn
+        domain::build::State::Succeeded { artifact } => ArtifactState::Available(artifact.clone()),
+        domain::build::State::Failed { .. } => ArtifactState::Failed(id),
+        domain::build::State::NotCreated
         | domain::build::State::Requested
-        | domain::build::State::Building { .. } => Built::NotYet(id),
+        | domain::build::State::Building { .. } => ArtifactState::Pending(id),
     })
 }
 
 /// Target that an apply of this step may leave incomplete.
-fn changing(target: &Target, config_version: u32) -> Option<Changing> {
+fn changing(target: &Target, config_version: u32) -> Option<ResourceChange> {
     match target.clone() {
-        Target::Sandbox { build } => Some(Changing::Sandbox { build, config_version }),
+        Target::Sandbox { build } => Some(ResourceChange::Sandbox { build, config_version }),
         Target::Component { component, name, build, depends_on } => {
-            Some(Changing::Component { name, component, build, config_version, depends_on })
+            Some(ResourceChange::Component { name, component, build, config_version, depends_on })
         }
         Target::Action { .. } => None,
     }

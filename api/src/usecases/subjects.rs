@@ -4,11 +4,11 @@ use domain::{
     install::Install,
     subject::{Subject, SubjectCommand, SubjectId},
 };
-use event_log::sealed::shred;
+use event_log::encryption::shred;
 use futures::FutureExt as _;
 
 use crate::{
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
     state::App,
 };
@@ -27,14 +27,14 @@ pub async fn shred(
         let command = SubjectCommand::Shred { by: by.clone(), reason: reason.clone() };
         async move {
             is_over(unit, subject).await?;
-            unit.tell::<Subject>(subject, command).await.map(drop)
+            unit.handle::<Subject>(subject, command).await.map(drop)
         }
         .boxed()
     });
     let told = told.await?;
     // If the server is killed before this, the background task deletes the key after the restart.
     // Other servers process the event.
-    app.log().ring().forget(&subject.to_string());
+    app.log().key_ring().mark_shredded(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
     // Repeated shredding erases the copies again.
     shred::erase_again(&app.pool, &subject.to_string()).await?;
@@ -43,7 +43,7 @@ pub async fn shred(
 
 /// Rejects a subject in use. The commit guards the streams that this reads, so an install that
 /// starts again concurrently is not shredded.
-async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
+async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
     match subject {
         SubjectId::Install(install) => {
             let state = unit.load::<Install>(install).await?;
@@ -65,7 +65,7 @@ async fn is_over(unit: &mut Unit, subject: SubjectId) -> Result<(), Problem> {
             if access.kind.is_none() {
                 return Err(Problem::not_found(principal));
             }
-            let heard = access.tokens.iter().find(|token| access.hears(token.token, now));
+            let heard = access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
             match heard {
                 None => Ok(()),
                 Some(token) => Err(refused(format!(

@@ -11,17 +11,17 @@ use domain::{
 use schemas::problem::FieldProblem;
 
 use crate::{
-    compose::{
+    execute::UnitOfWork,
+    problem::Problem,
+    render::{
         config::Config,
         toggles::{Toggles, broken, disabled},
     },
-    execute::Unit,
-    problem::Problem,
 };
 
 /// Records the components that an install enables or disables.
 pub async fn set(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     config: &Config,
     toggles: &Toggles,
@@ -45,7 +45,7 @@ pub async fn set(
         let (name, enabled) = (name.clone(), *enabled);
         let (by, reason) = (by.clone(), reason.cloned());
         let set = InstallCommand::SetComponentEnabled { name, enabled, by, reason };
-        unit.tell::<Install>(install, set).await?;
+        unit.handle::<Install>(install, set).await?;
     }
     let after = unit.load::<Install>(install).await?;
     match problem(config, &after.component_choices()) {
@@ -93,10 +93,10 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
             ))
         }
         Scope::Undone(mut undone) => {
-            undone.bring.retain(|name| !disabled.contains(name));
+            undone.deploy.retain(|name| !disabled.contains(name));
             Ok(Scope::Undone(undone))
         }
-        Scope::Reached | Scope::Everything => Ok(scope),
+        Scope::Changed | Scope::Everything => Ok(scope),
     }
 }
 

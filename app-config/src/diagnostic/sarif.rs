@@ -24,7 +24,7 @@ pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
                 Severity::Error => "error",
                 Severity::Warning => "warning",
             },
-            "message": {"text": said(finding)},
+            "message": {"text": message_text(finding)},
             "locations": [{"physicalLocation": place(finding, below)}],
         })
     });
@@ -47,7 +47,7 @@ pub fn sarif(findings: &[Diagnostic], version: &str, below: &str) -> Value {
     })
 }
 
-fn said(finding: &Diagnostic) -> String {
+fn message_text(finding: &Diagnostic) -> String {
     match finding.remedy.as_str() {
         "" => finding.message.clone(),
         remedy => format!("{}\n{remedy}", finding.message),

@@ -2,7 +2,7 @@
 //! file of one long line with many findings must not take a minute.
 use std::ops::Range;
 
-use crate::diagnostic::Place;
+use crate::diagnostic::Location;
 
 /// Distance in bytes between indexed character counts.
 const STEP: usize = 256;
@@ -28,14 +28,14 @@ impl Lines {
     }
 
     /// Line and column of a span, from 1, and the number of its characters on that line.
-    pub fn place(&self, text: &str, span: Range<usize>) -> Place {
+    pub fn place(&self, text: &str, span: Range<usize>) -> Location {
         let start = span.start.min(text.len());
         let line = self.starts.partition_point(|at| *at <= start).max(1);
         let from = self.starts[line - 1];
         let next = self.starts.get(line).map_or(text.len(), |next| next - 1);
         let end = span.end.clamp(start, next.max(start));
         let before = self.before(text, start);
-        Place {
+        Location {
             line: line as u32,
             column: (before - self.before(text, from) + 1) as u32,
             length: (self.before(text, end) - before) as u32,
@@ -62,10 +62,10 @@ mod tests {
         let text = format!("ä = \"é\"\n{}x = 1\n", "ö".repeat(400));
         let lines = Lines::of(&text);
         let at = text.find('x').unwrap();
-        assert_eq!(lines.place(&text, 0..2), Place { line: 1, column: 1, length: 1 });
-        assert_eq!(lines.place(&text, 5..999), Place { line: 1, column: 5, length: 3 });
-        assert_eq!(lines.place(&text, at..at + 1), Place { line: 2, column: 401, length: 1 });
+        assert_eq!(lines.place(&text, 0..2), Location { line: 1, column: 1, length: 1 });
+        assert_eq!(lines.place(&text, 5..999), Location { line: 1, column: 5, length: 3 });
+        assert_eq!(lines.place(&text, at..at + 1), Location { line: 2, column: 401, length: 1 });
         let end = text.len();
-        assert_eq!(lines.place(&text, end..end + 9), Place { line: 3, column: 1, length: 0 });
+        assert_eq!(lines.place(&text, end..end + 9), Location { line: 3, column: 1, length: 0 });
     }
 }

@@ -140,7 +140,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     };
     let found = reader.app.text(&path);
     let resolved = found.is_some().then(|| path.clone());
-    reader.refers(FileRef { file, reference: value.to_string(), resolved });
+    reader.record_file_ref(FileRef { file, reference: value.to_string(), resolved });
     if is_too_much(reader, &written, found) {
         return None;
     }
@@ -184,7 +184,7 @@ fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -
         }
         return Some(Text { value: text.to_string(), origin: Origin::file(path) });
     }
-    reader.wants(url);
+    reader.record_remote(url);
     let message = format!("cannot read {url:?}: remote content is not fetched");
     let remedy =
         "save it in the app directory and name it as ./file, or fetch it with --allow-remote";

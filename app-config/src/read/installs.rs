@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 
 use super::{names::Kind, reader::Reader, section::Section};
 use crate::{
-    diagnostic::{Diagnostic, Place, Severity},
+    diagnostic::{Diagnostic, Location, Severity},
     inputs::given,
     model::{AppConfig, InstallFile},
     text::Origin,
@@ -39,7 +39,7 @@ pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
                               release encrypts sensitive inputs for the install's runner";
                 // No location: output that shows the line would show the value.
                 let finding = Diagnostic::error("sensitive_value", message, remedy);
-                reader.note(finding.at(&install.file, Place::default()));
+                reader.note(finding.at(&install.file, Location::default()));
                 install.inputs.remove(&input.name);
             } else if let Err(problem) = given(input, text) {
                 let finding = Diagnostic::warning("bad_value", problem.to_string(), "correct it");

@@ -6,11 +6,11 @@ use std::{
 
 use serde_json::Value;
 
-use super::{loose, names::Names, section::Section, sort, unacted, unknown};
+use super::{names::Names, section::Section, sort, unacted, undeployed_texts, unknown};
 use crate::{
-    diagnostic::{Diagnostic, Place, Severity},
+    diagnostic::{Diagnostic, Location, Severity},
     document::Document,
-    model::{Beside, FileRef},
+    model::{FileRef, UnmodeledSettings},
     text::{Origin, Spans, Text},
     tree::{PluginPin, Tree, sha256},
 };
@@ -36,7 +36,7 @@ pub struct Reader<'t> {
     pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
-    beside: RefCell<Beside>,
+    beside: RefCell<UnmodeledSettings>,
     /// Number of schedules so far that never fire.
     pub nevers: Cell<usize>,
     /// Total size of named files so far. A file counts each time it is named.
@@ -72,7 +72,7 @@ pub struct Found {
     pub file_refs: Vec<FileRef>,
     pub remotes: Vec<String>,
     pub spans: Spans,
-    pub beside: Beside,
+    pub beside: UnmodeledSettings,
 }
 
 impl<'t> Reader<'t> {
@@ -141,7 +141,7 @@ impl<'t> Reader<'t> {
     pub fn about(&self, severity: Severity, code: &'static str, file: &str, says: (String, &str)) {
         let (message, remedy) = says;
         let finding = Diagnostic::new(severity, code, message, remedy);
-        self.note(finding.at(file, Place::default()));
+        self.note(finding.at(file, Location::default()));
     }
 
     /// Counts the size of a named text. Returns true if the total exceeds the maximum.
@@ -151,12 +151,12 @@ impl<'t> Reader<'t> {
     }
 
     /// Records a remote text that the directory does not contain.
-    pub fn wants(&self, url: &str) {
+    pub fn record_remote(&self, url: &str) {
         self.remotes.borrow_mut().insert(url.to_string());
     }
 
     /// Records a value that no model has but that changes the version of its part.
-    pub fn is_beside(&self, file: &str, path: String, key: &str, value: Value) {
+    pub fn record_unmodeled(&self, file: &str, path: String, key: &str, value: Value) {
         // The address is a credential: it allows writing to the channel.
         let value = match key {
             "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
@@ -165,7 +165,7 @@ impl<'t> Reader<'t> {
         self.beside.borrow_mut().entry(file.to_string()).or_default().insert(path, value);
     }
 
-    pub fn refers(&self, reference: FileRef) {
+    pub fn record_file_ref(&self, reference: FileRef) {
         self.refs.borrow_mut().insert(reference);
     }
 
@@ -184,7 +184,7 @@ impl<'t> Reader<'t> {
                 None
             }
             Ok(document) => {
-                self.loose.borrow_mut().extend(loose::texts(&document));
+                self.loose.borrow_mut().extend(undeployed_texts::texts(&document));
                 self.spans.borrow_mut().extend(path, document.spans().into_iter());
                 unacted::look_for(&document, &mut self.unacted.borrow_mut());
                 Some(document)

@@ -7,7 +7,7 @@ use std::{
 
 use super::reader::Reader;
 use crate::{
-    diagnostic::{Diagnostic, Place, Severity, nearest},
+    diagnostic::{Diagnostic, Location, Severity, nearest},
     document::{Document, Entry, Node, Spot, Table, json},
     template::is_template,
     text::{Origin, Text},
@@ -209,7 +209,7 @@ impl<'d> Section<'d> {
                 && let Some(entry) = self.table.get(*key)
             {
                 let path = format!("{}{key}", self.path);
-                self.reader.is_beside(self.file(), path, key, entry.spot.node.json());
+                self.reader.record_unmodeled(self.file(), path, key, entry.spot.node.json());
             }
         }
     }
@@ -268,7 +268,7 @@ impl<'d> Section<'d> {
 
     /// Origin of this table.
     pub fn place(&self) -> Origin {
-        let Place { line, column, .. } = self.document.place(self.at.clone());
+        let Location { line, column, .. } = self.document.place(self.at.clone());
         let key = self.path.trim_end_matches('.').to_string();
         Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::{
-    diagnostic::{Diagnostic, Place, Severity},
+    diagnostic::{Diagnostic, Location, Severity},
     model::{AppConfig, Module, TERRAFORM_MODULE},
     modules::Local,
     tree::{PluginPin, SANDBOX, SOURCE, Tree, sha256},
@@ -25,7 +25,7 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
 
 /// Predicts the findings of [`attach`] for modules in the app directory and for components that
 /// name no module. They appear before a sync.
-pub fn here(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
+pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let sandbox = config.sandbox.iter().map(|one| (SANDBOX, "sandbox.toml", &one.module));
     let components =
         config.components.iter().map(|c| (c.name.as_str(), c.file.as_str(), &c.module));
@@ -129,7 +129,7 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
 }
 
 /// Reports module directories that belong to no component of the config.
-pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
+pub fn unexpected_modules(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let mut names: Vec<String> = bundle
         .subtree(SOURCE)
         .iter()
@@ -156,5 +156,5 @@ pub fn strangers(bundle: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
 }
 
 fn finding(code: &'static str, file: &str, message: String, remedy: String) -> Diagnostic {
-    Diagnostic::error(code, message, remedy).at(file, Place::default())
+    Diagnostic::error(code, message, remedy).at(file, Location::default())
 }

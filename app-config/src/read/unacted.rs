@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::reader::Reader;
 use crate::{
-    diagnostic::{Diagnostic, Place},
+    diagnostic::{Diagnostic, Location},
     document::{Document, Node, Spot, Table},
 };
 
@@ -101,11 +101,11 @@ pub struct Found(BTreeMap<(&'static str, String), Occurrences>);
 struct Occurrences {
     count: usize,
     file: String,
-    place: Place,
+    place: Location,
 }
 
 impl Found {
-    pub fn add(&mut self, kind: &'static str, name: &str, file: &str, place: Place) {
+    pub fn add(&mut self, kind: &'static str, name: &str, file: &str, place: Location) {
         let found = self.0.entry((kind, name.to_string())).or_insert_with(|| Occurrences {
             count: 0,
             file: file.to_string(),
@@ -125,7 +125,7 @@ impl Found {
             if kind.is_secret {
                 // A shown line would show the value.
                 message += &format!(" (first in line {})", place.line);
-                place = Place::default();
+                place = Location::default();
             }
             let named = |text: &str| text.replace("{}", &name);
             let warning = Diagnostic::warning(kind.code, named(&message), named(kind.remedy));
@@ -220,7 +220,7 @@ impl Search<'_> {
 
 impl Reader<'_> {
     /// Counts an occurrence that only the reader of the section can recognize.
-    pub fn unacted(&self, kind: &'static str, name: &str, file: &str, place: Place) {
+    pub fn unacted(&self, kind: &'static str, name: &str, file: &str, place: Location) {
         debug_assert!(KINDS.iter().any(|known| known.id == kind), "{kind} is not in KINDS");
         self.found_unacted(|found| found.add(kind, name, file, place));
     }

@@ -46,7 +46,7 @@ impl Budget {
             Value::Text(text) => self.text(text.len(), at),
             Value::List(items) => items.iter().try_for_each(|item| self.walk(item, depth + 1, at)),
             Value::Map(entries) => {
-                entries.is_below(depth);
+                entries.record_depth(depth);
                 entries.borrow().iter().try_for_each(|(key, item)| {
                     self.text(key.len(), at)?;
                     self.walk(item, depth + 1, at)

@@ -31,14 +31,14 @@ pub fn index(arguments: &[Value], _: usize) -> Answer {
     for key in keys {
         value = match (&value, key) {
             (Value::Map(entries), Value::Text(key)) => {
-                entries.borrow().get(key).map_or(Value::Null, Value::element)
+                entries.borrow().get(key).map_or(Value::Null, Value::to_element)
             }
             (Value::Map(_), key) => return Err(wanted("a string as key", Some(key))),
             (Value::List(items), key) => {
                 let at = place(key)?;
                 items
                     .get(at)
-                    .map(Value::element)
+                    .map(Value::to_element)
                     .ok_or_else(|| format!("element {at} does not exist"))?
             }
             (Value::Text(text), key) => {

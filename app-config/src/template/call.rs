@@ -5,7 +5,7 @@ use super::{
     Fault,
     ast::{Base, Number, Operand},
     eval::Run,
-    functions::{Does, Function, Kind},
+    functions::{Behavior, Function, Kind},
     value::{Map, Value},
 };
 
@@ -20,7 +20,7 @@ impl<'t> Run<'t> {
     ) -> Result<Value, Fault> {
         self.budget.spend(1, at)?;
         self.count(function, operands.len() + usize::from(piped.is_some()))?;
-        if let Does::Choose { on } = function.does {
+        if let Behavior::Choose { on } = function.does {
             return self.choose(on, operands, piped, dot);
         }
         let mut arguments = Vec::with_capacity(operands.len() + 1);
@@ -46,7 +46,7 @@ impl<'t> Run<'t> {
                 Value::Byte(_) | Value::Float(_) => {}
             }
         }
-        let Does::Call(body) = function.does else { return Ok(Value::Nil) };
+        let Behavior::Call(body) = function.does else { return Ok(Value::Nil) };
         let result = body(&arguments, self.budget.bytes);
         if let Ok(Value::Text(text)) = &result {
             self.budget.text(text.len(), at)?;

@@ -135,7 +135,7 @@ impl<'t> Run<'t> {
         match &value {
             Value::List(items) => {
                 for (at, item) in items.iter().enumerate() {
-                    if !step(self, Value::Int(at as i64), item.element())? {
+                    if !step(self, Value::Int(at as i64), item.to_element())? {
                         break;
                     }
                 }
@@ -145,7 +145,7 @@ impl<'t> Run<'t> {
                 let entries = entries.borrow().clone();
                 self.budget.spend(entries.len() as u64, pipe.at)?;
                 for (key, item) in entries {
-                    if !step(self, Value::Text(key), item.element())? {
+                    if !step(self, Value::Text(key), item.to_element())? {
                         break;
                     }
                 }

@@ -12,11 +12,11 @@ pub struct Function {
     pub rest: Option<Kind>,
     /// True if it traverses list and map arguments, which costs steps.
     pub walks: bool,
-    pub does: Does,
+    pub does: Behavior,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub enum Does {
+pub enum Behavior {
     /// Function of evaluated arguments and of the maximum size of its text.
     Call(fn(&[Value], usize) -> Answer),
     /// Returns the first argument that is true, or false; see `call`.
@@ -65,11 +65,11 @@ const fn of(
     body: fn(&[Value], usize) -> Answer,
 ) -> Function {
     let rest = if rest { Some(ANY) } else { None };
-    Function { name, fixed, rest, walks, does: Does::Call(body) }
+    Function { name, fixed, rest, walks, does: Behavior::Call(body) }
 }
 
 const fn choose(name: &'static str, on: bool) -> Function {
-    Function { name, fixed: &[ANY], rest: Some(ANY), walks: false, does: Does::Choose { on } }
+    Function { name, fixed: &[ANY], rest: Some(ANY), walks: false, does: Behavior::Choose { on } }
 }
 
 const NOT: bool = false;

@@ -13,7 +13,7 @@ impl<'t> Run<'t> {
         self.here = pipe.at;
         let mut value = None;
         for command in &pipe.commands {
-            value = Some(self.command(command, value, dot)?.outside());
+            value = Some(self.command(command, value, dot)?.to_pipeline());
         }
         let value = value.unwrap_or(Value::Nil);
         for name in &pipe.sets {
@@ -124,7 +124,7 @@ impl<'t> Run<'t> {
             let last = step + 1 == operand.fields.len();
             let next = match &value {
                 Value::Map(_) if given && last => return Err(self.no_function(operand)),
-                Value::Map(entries) => entries.borrow().get(&**field).map(Value::element),
+                Value::Map(entries) => entries.borrow().get(&**field).map(Value::to_element),
                 Value::Nil | Value::Null | Value::Bool(_) | Value::Int(_) => None,
                 Value::Int64(_) | Value::Byte(_) | Value::Float(_) => None,
                 Value::Text(_) | Value::List(_) => None,

@@ -20,7 +20,7 @@ const PLACES: usize = 64;
 
 /// Access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct How {
+pub(crate) struct AccessKind {
     /// True if a read fails when the value is absent. A field access fails; `dig` and `index` do
     /// not.
     pub insists: bool,
@@ -34,7 +34,7 @@ pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
 }
 
 /// Paths that a template may read.
-pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
+pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, AccessKind> {
     let mut walk = Walk {
         parsed,
         vars: Vec::new(),
@@ -43,7 +43,7 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
         branches: 0,
         left: BUDGET,
     };
-    let top = vec![Place { path: Path::new(), insists: true, sure: true }];
+    let top = vec![ValueSource { path: Path::new(), insists: true, sure: true }];
     walk.vars.push(("$".into(), top.clone()));
     walk.nodes(&parsed.body, &top);
     let state = |path: &Path| matches!(path.first().map(String::as_str), Some("nuon" | "stead"));
@@ -52,10 +52,10 @@ pub(crate) fn all(parsed: &Parsed) -> BTreeMap<Path, How> {
 }
 
 /// Possible sources of a value. Empty for a value that is not from the state.
-type Places = Vec<Place>;
+type Places = Vec<ValueSource>;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct ValueSource {
     path: Path,
     insists: bool,
     /// True if the value always has this source, whatever the state.
@@ -65,7 +65,7 @@ struct Place {
 struct Walk<'t> {
     parsed: &'t Parsed,
     vars: Vec<(String, Places)>,
-    found: BTreeMap<Path, How>,
+    found: BTreeMap<Path, AccessKind>,
     depth: usize,
     /// Number of enclosing branches that may not be taken.
     branches: usize,
@@ -151,7 +151,7 @@ impl<'t> Walk<'t> {
         for name in &pipe.sets {
             if pipe.assigns {
                 let mut both = self.get(name);
-                let maybe = |place: &Place| Place {
+                let maybe = |place: &ValueSource| ValueSource {
                     sure: place.sure && self.branches == 0,
                     ..place.clone()
                 };
@@ -283,11 +283,11 @@ fn fields(places: Places, fields: &[Arc<str>]) -> Places {
     })
 }
 
-fn below(place: &Place, key: &str, insists: bool) -> Place {
+fn below(place: &ValueSource, key: &str, insists: bool) -> ValueSource {
     let mut path = place.path.clone();
     // Longer paths than the depth of the state add nothing.
     if path.len() < 32 {
         path.push(key.to_string());
     }
-    Place { path, insists, sure: place.sure }
+    ValueSource { path, insists, sure: place.sure }
 }

@@ -53,7 +53,7 @@ impl Shared {
         self.above.get()
     }
 
-    pub fn is_below(&self, depth: usize) {
+    pub fn record_depth(&self, depth: usize) {
         self.above.set(self.above.get().max(depth));
     }
 }
@@ -76,12 +76,12 @@ impl Value {
     }
 
     /// Converts to the value of a pipeline: `Null` becomes `Nil`.
-    pub fn outside(self) -> Value {
+    pub fn to_pipeline(self) -> Value {
         if self.is_nil() { Value::Nil } else { self }
     }
 
     /// Converts to an element of a list or map: `Nil` becomes `Null`.
-    pub fn element(&self) -> Value {
+    pub fn to_element(&self) -> Value {
         if self.is_nil() { Value::Null } else { self.clone() }
     }
 

@@ -70,7 +70,7 @@ fn each_refusal_names_the_place() {
 /// Settings that this release cannot act on do not stop a version. They are reported where they are
 /// written, and again when a user requests the operation.
 #[test]
-fn what_a_later_release_does_is_said_and_stops_nothing() {
+fn settings_of_later_releases_are_warnings() {
     let a = "app/components/a.toml";
     let kind =
         |kind: &str, rest: &str| format!("{}{rest}", COMPONENT.replace("terraform_module", kind));

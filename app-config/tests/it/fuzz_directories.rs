@@ -14,14 +14,14 @@ use std::{
 
 use app_config::{
     File, Tree,
-    diagnostic::{picture, sarif},
+    diagnostic::{format_findings, sarif},
     diff, inspect, read, survey,
 };
 
 /// Stack size of a worker thread of the server.
 const STACK: usize = 2 << 20;
 /// Timeout for one directory, in a debug build on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Text that a mutation may insert: names, values and punctuation of the format.
 const WORDS: [&str; 36] = [
@@ -108,13 +108,13 @@ fn run(bytes: &[u8]) {
     let again = survey(&tree, &[]);
     assert_eq!(reading.diagnostics, again.diagnostics, "the same bytes gave another result");
     inspect("app", &tree, &reading);
-    picture(&reading.diagnostics, &tree, true, true);
+    format_findings(&reading.diagnostics, &tree, true, true);
     sarif(&reading.diagnostics, "0", "");
     assert!(diff(&reading.config, &again.config).is_empty(), "it differs from itself");
     let bundle = Tree::bundle(&tree, &Default::default(), &[]).unwrap_or_default();
     let _ = read(&bundle);
     let took = started.elapsed();
-    assert!(took < PATIENCE, "{took:?}");
+    assert!(took < TIMEOUT, "{took:?}");
 }
 
 /// Parses `=== path` and a line break before the bytes of each file. Skips invalid paths.

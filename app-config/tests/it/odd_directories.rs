@@ -34,7 +34,7 @@ fn component(name: &str, kind: &str, rest: &str) -> String {
 const REPO: &str = "[public_repo]\nrepo = \"x/y\"\n";
 
 #[test]
-fn what_a_followed_file_reads_is_a_dependency_of_whoever_names_it() {
+fn reads_of_a_named_file_are_dependencies_of_its_component() {
     let reads = |name: &str| format!("a: 1\n---\nb: {{{{ .nuon.components.{name}.outputs.x }}}}\n");
     let tf = component(
         "tf",
@@ -154,7 +154,7 @@ fn names_that_would_be_paths_or_fields_are_refused_each_at_its_value() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once_and_of_one_thing_once() {
+fn all_findings_are_reported_together_and_once() {
     let bad = "name = 7\ntype = [\"x\"]\ndependencies = [\"no\", 3, {}]\nvars = \"x\"\n[[public_repo]]\nrepo = 1\n";
     let action = "name = \"x\"\ntimeout = \"-1m\"\n[[triggers]]\ntype = \"cron\"\ncron_schedule = \"99 * * * *\"\n\
                   [[triggers]]\ntype = \"pre-deploy-components\"\ncomponent_name = \"no\"\n[[steps]]\nname = \"s\"\n";

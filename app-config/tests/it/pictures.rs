@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use app_config::{
     File, Tree,
-    diagnostic::{picture, sarif},
+    diagnostic::{format_findings, sarif},
     survey,
 };
 
@@ -56,9 +56,9 @@ fn golden(name: &str, text: &str) {
 #[test]
 fn mistakes_are_shown_as_a_compiler_shows_them() {
     let (app, findings) = (app(), survey(&app(), &[]).diagnostics);
-    golden("apps-validate.txt", &picture(&findings, &app, false, true));
-    golden("apps-validate-ascii.txt", &picture(&findings, &app, false, false));
-    golden("apps-validate-colour.txt", &picture(&findings, &app, true, true));
+    golden("apps-validate.txt", &format_findings(&findings, &app, false, true));
+    golden("apps-validate-ascii.txt", &format_findings(&findings, &app, false, false));
+    golden("apps-validate-colour.txt", &format_findings(&findings, &app, true, true));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn what_stands_in_a_directory_does_not_write_to_the_terminal() {
     let mut app = app();
     app.insert("components/x.toml", File { bytes: component.into(), executable: false }).unwrap();
     let findings = survey(&app, &[]).diagnostics;
-    let mut shown = picture(&findings, &app, false, true);
+    let mut shown = format_findings(&findings, &app, false, true);
     findings.iter().for_each(|finding| shown += &finding.to_string());
     assert!(shown.contains("owned"), "{shown}");
     let acts = shown.find(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');

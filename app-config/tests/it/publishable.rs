@@ -31,7 +31,7 @@ fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variable
 /// An escape has more characters in the file than in the text, and a newline in the text may not be
 /// one in the file.
 #[test]
-fn what_is_wrong_behind_escapes_is_said_where_it_is_written() {
+fn findings_after_escapes_have_the_right_location() {
     let bad = "{{ .nuon.install.id | nosuch }}";
     let unknown = "{{ .nuon.inputs.inputs.nope }}";
     let cases = [
@@ -116,7 +116,7 @@ fn every_circle_is_found_at_once() {
 
 /// Such a component could never be deployed, because its outputs exist only afterwards.
 #[test]
-fn a_component_that_needs_its_own_outputs_is_a_circle_and_one_that_asks_is_none() {
+fn requiring_own_outputs_is_a_cycle_and_reading_optional_ones_is_not() {
     let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");
     let needs = reads("{{ .nuon.components.a.outputs.y }}");
     let found = refusal(&[("app/components/a.toml", &needs)]);
@@ -139,8 +139,12 @@ fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
     let [found] = errors.as_slice() else { panic!("{errors:?}") };
     assert_eq!((found.code, found.file.as_str()), ("sensitive_value", "installs/one.toml"));
     assert!(found.message.contains("line 5") && found.message.contains("`pin`"), "{found}");
-    let picture =
-        app_config::diagnostic::picture(&reading.diagnostics, &bundle(&files).app(), false, true);
+    let picture = app_config::diagnostic::format_findings(
+        &reading.diagnostics,
+        &bundle(&files).app(),
+        false,
+        true,
+    );
     assert!(!picture.contains("s3cret"), "{picture}");
     assert!(!format!("{:?}", reading.config.installs).contains("s3cret"));
     let typed = reading.diagnostics.iter().find(|found| found.code == "bad_value").unwrap();
@@ -149,7 +153,7 @@ fn a_sensitive_input_has_no_value_in_an_install_of_the_directory() {
 }
 
 #[test]
-fn the_default_of_a_sensitive_input_is_said_nowhere() {
+fn the_default_of_a_sensitive_input_is_never_shown() {
     let vars = format!("{COMPONENT}[vars]\nx = \"{{{{ .nuon.inputs.inputs.pin }}}}\"\n");
     let with = |default: &str| {
         let inputs = format!("{SENSITIVE}default = \"{default}\"\n");
@@ -158,7 +162,8 @@ fn the_default_of_a_sensitive_input_is_said_nowhere() {
     let (first, findings) = read(&with("hunter2")).unwrap();
     let said = findings.iter().find(|found| found.code == "bad_default").unwrap();
     assert!(said.message.contains("sensitive input `pin`: must be of type number"), "{said}");
-    let picture = app_config::diagnostic::picture(&findings, &with("hunter2").app(), false, true);
+    let picture =
+        app_config::diagnostic::format_findings(&findings, &with("hunter2").app(), false, true);
     let (second, _) = read(&with("hunter3")).unwrap();
     let difference = diff(&first, &second);
     assert_eq!(difference.components[0].change, Change::Changed);

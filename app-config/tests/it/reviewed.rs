@@ -67,7 +67,7 @@ fn a_text_that_is_only_an_address_is_somewhere_else_however_it_is_written() {
 }
 
 #[test]
-fn the_sandbox_hears_of_everything_that_comes_after_it() {
+fn sandbox_reads_of_later_parts_are_reported() {
     let reads = |name: &str| format!("{{{{ .nuon.components.{name}.outputs.x }}}}");
     let b = COMPONENT.replace("\"a\"", "\"b\"");
     let sandbox =
@@ -89,7 +89,7 @@ fn a_step_runs_one_thing_and_a_trigger_knows_its_keys() {
 /// A component that iterates over all others is deployed after them. Several such components form
 /// no cycle.
 #[test]
-fn whoever_goes_over_all_components_comes_after_those_that_do_not_need_it() {
+fn components_that_iterate_over_all_are_deployed_last() {
     let part = |name: &str, rest: &str| {
         format!("{}{rest}", COMPONENT.replace("\"a\"", &format!("{name:?}")))
     };

@@ -130,7 +130,7 @@ fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_wri
 }
 
 #[test]
-fn two_of_one_name_are_said() {
+fn duplicate_names_are_reported() {
     let branch = "name = \"main\"\n";
     let stack = "[[custom_nested_stacks]]\nname = \"n\"\ntemplate_url = \"x\"\n".repeat(2);
     let steps = "[[steps]]\nname = \"s\"\ntype = \"command\"\ncommand = \"c\"\n".repeat(2);
@@ -155,7 +155,7 @@ fn two_of_one_name_are_said() {
 }
 
 #[test]
-fn a_word_that_is_none_of_a_few_is_said_with_the_nearest() {
+fn unknown_values_are_reported_with_a_suggestion() {
     let role = ROLES.to_string() + "cloud_platform = \"gpc\"";
     let cases: Vec<(&str, &str, &str)> = vec![
         ("app/metadata.toml", "version = \"v99\"", "use one of: v1, v2"),

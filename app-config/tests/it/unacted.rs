@@ -30,7 +30,7 @@ fn one_warning_per_kind_counts_all_files_and_stands_at_the_first() {
 }
 
 #[test]
-fn what_was_silent_is_named() {
+fn every_setting_without_effect_is_reported() {
     let role = "[provision_role]\nname = \"p\"\n[maintenance_role]\nname = \"m\"\n";
     let named = |file: &str, text: &str| -> Vec<String> {
         unacted(&[(file, text)]).iter().map(|found| found.message.clone()).collect()

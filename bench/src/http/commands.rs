@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use event_log::testing::measure::{Run, pgbench::count};
 use ulid::Ulid;
 
-use crate::{database::Database, people::People};
+use crate::{api_client::ApiClient, database::Database};
 
 const PATH: &str = "/v1/runners/enrolment-tokens";
 /// Inline projection with one row per command.
@@ -14,7 +14,7 @@ const VIEW: &str = "stead.projection_enrolments";
 /// Runs this number of callers for a period. `keyed`: each command has an idempotency key.
 pub async fn run(
     database: &Database,
-    people: &People,
+    people: &ApiClient,
     callers: usize,
     keyed: bool,
     period: Duration,
@@ -30,7 +30,7 @@ pub async fn run(
     Run { events: calls.len(), whole, calls }
 }
 
-async fn caller(people: People, keyed: bool, start: Instant, period: Duration) -> Vec<Duration> {
+async fn caller(people: ApiClient, keyed: bool, start: Instant, period: Duration) -> Vec<Duration> {
     let (mut wire, mut calls) = (people.wire(), Vec::new());
     while start.elapsed() < period {
         let key = keyed.then(|| Ulid::new().to_string());

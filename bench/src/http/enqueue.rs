@@ -7,9 +7,9 @@ use schemas::runner::Outcome;
 
 use crate::{
     builds::Builds,
-    crew::{Crew, Doing},
     database::Database,
-    serving::Serving,
+    runner_pool::{Doing, RunnerPool},
+    server_process::ServerProcess,
 };
 
 /// Number of runners that fail queued jobs. Each may send 200 reports at once, and then 20 per
@@ -19,7 +19,7 @@ const SLOTS: u32 = 4;
 
 pub struct Enqueue {
     builds: Builds,
-    crew: Crew,
+    crew: RunnerPool,
     began: Instant,
     /// Number of failed builds so far.
     failed: i64,
@@ -27,9 +27,9 @@ pub struct Enqueue {
 
 impl Enqueue {
     /// Prepares this number of failed builds.
-    pub async fn prepare(database: &Database, serving: &Serving, builds: usize) -> Enqueue {
+    pub async fn prepare(database: &Database, serving: &ServerProcess, builds: usize) -> Enqueue {
         let people = serving.people();
-        let crew = Crew::enrol(&people, &serving.runner, RUNNERS, SLOTS).await;
+        let crew = RunnerPool::enrol(&people, &serving.runner, RUNNERS, SLOTS).await;
         let builds = Builds::sync(&people, builds).await;
         let mut enqueue = Enqueue { builds, crew, began: Instant::now(), failed: 0 };
         enqueue.until_queued(database).await;

@@ -9,7 +9,7 @@ use tests::Runner;
 
 /// A job, from its events.
 #[derive(Debug, Default)]
-struct Told {
+struct JobRecord {
     kind: String,
     origin: (String, String),
     queued: u64,
@@ -90,10 +90,10 @@ pub fn check(stead: impl Fn() -> Command, runner: &Runner, effects: Effects) -> 
     wrong
 }
 
-fn jobs(mut stead: Command) -> BTreeMap<String, Told> {
+fn jobs(mut stead: Command) -> BTreeMap<String, JobRecord> {
     let events =
         tests::stdout_of(stead.args(["-o", "ndjson", "audit", "events", "--type", "job."]));
-    let mut jobs = BTreeMap::<String, Told>::new();
+    let mut jobs = BTreeMap::<String, JobRecord>::new();
     for line in events.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
         let id = event["stream"].as_str().unwrap().trim_start_matches("job/").to_string();

@@ -4,7 +4,9 @@ use std::{path::Path, time::Duration};
 use tokio::task::JoinSet;
 
 use super::Ask;
-use crate::{agent::MANY_SLOTS, crew::Crew, database::Database, serving::Serving};
+use crate::{
+    agent::MANY_SLOTS, database::Database, runner_pool::RunnerPool, server_process::ServerProcess,
+};
 
 /// Statements of one period with their counts.
 pub struct Window {
@@ -21,16 +23,16 @@ pub struct Parked {
 }
 
 pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
-    let server = Serving::start(database, data, None).await;
+    let server = ServerProcess::start(database, data, None).await;
     // One runner enrols first, so that one-time costs of the server do not count as the cost of a
     // runner.
-    drop(Crew::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
+    drop(RunnerPool::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = server.resident();
     eprintln!("  counting without runners");
     let alone = window(database, ask.window_s).await;
     let runners = ask.runners - 1;
-    let crew = Crew::enrol(&server.people(), &server.runner, runners, MANY_SLOTS).await;
+    let crew = RunnerPool::enrol(&server.people(), &server.runner, runners, MANY_SLOTS).await;
     let number = runners as u64;
     let mut polls = JoinSet::new();
     for mut agent in crew.agents() {
@@ -59,7 +61,7 @@ async fn window(database: &Database, seconds: u64) -> Window {
     Window { a_minute, busiest: database.busiest().await }
 }
 
-async fn until_parked(server: &Serving, number: u64) {
+async fn until_parked(server: &ServerProcess, number: u64) {
     for _ in 0..300 {
         if server.parked().await == number {
             return;

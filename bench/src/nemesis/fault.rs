@@ -4,7 +4,7 @@ use std::{fmt, fs, time::Duration};
 use event_log::testing::proxy::Fault as Broken;
 use rand::{Rng, rngs::StdRng};
 
-use super::place::{Place, signal};
+use super::environment::{Environment, signal};
 
 macro_rules! faults {
     ($($name:ident $what:literal;)*) => {
@@ -48,7 +48,7 @@ const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
 impl Fault {
     /// True if this machine supports the fault.
-    pub fn is_possible(self, place: &Place) -> bool {
+    pub fn is_possible(self, place: &Environment) -> bool {
         match self {
             Fault::DiskFull => place.disk().is_some(),
             Fault::ClockJump => place.clocks.is_some(),
@@ -70,7 +70,7 @@ impl Fault {
     }
 
     /// Injects the fault, waits, and repairs it. `patient`: the wait may exceed the longest leases.
-    pub fn happen(self, place: &mut Place, random: &mut StdRng, patient: bool) {
+    pub fn happen(self, place: &mut Environment, random: &mut StdRng, patient: bool) {
         let server = random.gen_range(0..place.servers.len());
         let moment = Duration::from_millis(random.gen_range(200..2_500));
         match self {
@@ -127,9 +127,9 @@ impl Fault {
                 std::thread::sleep(moment);
             }
             Fault::Partition => {
-                place.proxies[server].part(true);
+                place.proxies[server].set_partitioned(true);
                 std::thread::sleep(moment * 2);
-                place.proxies[server].part(false);
+                place.proxies[server].set_partitioned(false);
             }
             Fault::DiskFull => {
                 let full = place.disk().is_some_and(|disk| disk.fill().unwrap_or(false));
@@ -162,7 +162,7 @@ fn freeze(pid: u32, time: Duration) {
 }
 
 /// Cuts several connections on either path to the database.
-fn cut(place: &Place, random: &mut StdRng, broken: Broken) {
+fn cut(place: &Environment, random: &mut StdRng, broken: Broken) {
     for _ in 0..8 {
         place.proxies[random.gen_range(0..place.proxies.len())].arm(broken);
         std::thread::sleep(Duration::from_millis(random.gen_range(30..300)));

@@ -6,13 +6,13 @@ use std::{
 
 use crate::{
     agent::{Agent, MANY_SLOTS},
-    command_line::Ask,
-    crew::Crew,
+    api_client::ApiClient,
+    command_line::BenchOptions,
     database::Database,
     http::commands,
     load::claims::{self, Claims},
-    people::People,
-    serving::Serving,
+    runner_pool::RunnerPool,
+    server_process::ServerProcess,
 };
 
 use super::table::Table;
@@ -36,10 +36,10 @@ const PAGES: [&str; 15] = [
     "/v1/audit/checkpoint",
 ];
 
-pub async fn ask(database: &Database, data: &Path, ask: Ask, table: &mut Table) {
+pub async fn ask(database: &Database, data: &Path, ask: BenchOptions, table: &mut Table) {
     let starts = ask.much(2, 7);
     table.times("`stead serve` until it is ready", starts_of(database, data, starts).await);
-    let serving = Serving::start(database, data, None).await;
+    let serving = ServerProcess::start(database, data, None).await;
     let people = serving.people();
     for callers in [1, 64] {
         let run = commands::run(database, &people, callers, false, ask.period).await;
@@ -53,7 +53,7 @@ pub async fn ask(database: &Database, data: &Path, ask: Ask, table: &mut Table) 
     for path in PAGES {
         table.times(&format!("GET {path}"), pages(&people, path, ask.much(5, 50)).await);
     }
-    let crew = Crew::enrol(&people, &serving.runner, 1, MANY_SLOTS).await;
+    let crew = RunnerPool::enrol(&people, &serving.runner, 1, MANY_SLOTS).await;
     let agent = crew.agents().remove(0);
     table.times("poll that does not wait", polls(agent, ask.much(5, 50)).await);
     drop(serving);
@@ -66,14 +66,14 @@ async fn starts_of(database: &Database, data: &Path, number: usize) -> Vec<Durat
     let mut times = Vec::new();
     for _ in 0..number {
         let began = Instant::now();
-        let serving = Serving::start(database, data, None).await;
+        let serving = ServerProcess::start(database, data, None).await;
         times.push(began.elapsed());
         drop(serving);
     }
     times
 }
 
-async fn pages(people: &People, path: &str, number: usize) -> Vec<Duration> {
+async fn pages(people: &ApiClient, path: &str, number: usize) -> Vec<Duration> {
     let (mut wire, mut times) = (people.wire(), Vec::new());
     // The first request opens the connection.
     for _ in 0..=number {

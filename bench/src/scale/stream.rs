@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use sqlx::Executor as _;
 use ulid::Ulid;
 
-use super::grown::Grown;
+use super::growing_log::GrowingLog;
 use crate::database::Database;
 
 /// Length of the other stream, of an install with a history of a month.
@@ -35,7 +35,7 @@ struct Asked {
 }
 
 /// Measures a stream of this length and a short one.
-pub async fn measure(database: &Database, grown: &mut Grown, long: u64) -> Streams {
+pub async fn measure(database: &Database, grown: &mut GrowingLog, long: u64) -> Streams {
     let mut all = Vec::new();
     for events in [SHORT, long] {
         eprintln!("a stream of {events} events");

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use app_config::{
     Diagnostic, Reading, Severity, Tree,
-    diagnostic::{picture, sarif},
+    diagnostic::{format_findings, sarif},
     inspect, survey,
 };
 use serde_json::{Value, json};
@@ -34,11 +34,15 @@ pub(crate) async fn validate(
     let errors = findings.iter().filter(|finding| finding.is_error()).count();
     let screen = settings.screen();
     if settings.output == Format::Sarif {
-        let said = sarif(findings, env!("CARGO_PKG_VERSION"), &directory::below(&source.dir)?);
+        let said = sarif(
+            findings,
+            env!("CARGO_PKG_VERSION"),
+            &directory::path_in_repository(&source.dir)?,
+        );
         write(&format!("{said:#}\n"))?;
     } else {
-        screen.one(&verdict(name, findings, errors, strict), |screen| {
-            let shown = picture(findings, tree, screen.has_colour(), screen.has_unicode());
+        screen.print_one(&verdict(name, findings, errors, strict), |screen| {
+            let shown = format_findings(findings, tree, screen.has_color(), screen.has_unicode());
             shown + &sentence(name, reading, (errors, strict), screen)
         })?;
     }
@@ -47,14 +51,14 @@ pub(crate) async fn validate(
         (0, 0) => Ok(()),
         (0, _) if !strict => Ok(()),
         // The findings are already printed.
-        (_, _) => Err(Failure::Shown),
+        (_, _) => Err(Failure::AlreadyPrinted),
     }
 }
 
 pub(crate) async fn inspected(source: &Source, settings: &Settings) -> Result<(), Failure> {
     let Checked { name, tree, reading } = check(source).await?;
     let said = inspect(&name, &tree, &reading);
-    settings.screen().one(&said, |screen| summary(&said, &reading, screen))
+    settings.screen().print_one(&said, |screen| summary(&said, &reading, screen))
 }
 
 async fn check(source: &Source) -> Result<Checked, Failure> {
@@ -69,7 +73,7 @@ async fn check(source: &Source) -> Result<Checked, Failure> {
         reading = survey(&tree, &pins);
     }
     odd.extend(unfit(&name));
-    odd.extend(modules(source, &reading));
+    odd.extend(missing_modules(source, &reading));
     odd.append(&mut reading.diagnostics);
     odd.sort_by_key(|finding| finding.severity);
     reading.diagnostics = odd;
@@ -88,11 +92,11 @@ fn unfit(name: &str) -> Option<Diagnostic> {
 
 /// Findings for module directories that are missing in the repositories of `--source`. Modules in
 /// the app directory are checked elsewhere. Modules of other repositories are checked by a sync.
-fn modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
+fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
     for (name, module) in config.sources() {
-        let elsewhere = module.repo == "." || pack::place(source, &module.repo).is_none();
+        let elsewhere = module.repo == "." || pack::repository_path(source, &module.repo).is_none();
         if !elsewhere && let Ok(tree) = pack::module_tree(source, name, module) {
             sources.insert(name.to_owned(), tree);
         }
@@ -156,11 +160,11 @@ fn sentence(
 fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
     let name = said["name"].as_str().unwrap_or("-");
     let errors = reading.diagnostics.iter().filter(|finding| finding.is_error()).count();
-    parts(said, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
+    config_text(said, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
 }
 
 /// Summary of a config, also of one that the server returned.
-pub(crate) fn parts(said: &Value, screen: &Screen) -> String {
+pub(crate) fn config_text(said: &Value, screen: &Screen) -> String {
     let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let texts = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten().filter_map(Value::as_str);

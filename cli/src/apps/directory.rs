@@ -45,13 +45,14 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
     let (top, odd) = (top.clone(), Vec::new());
-    let mut walk = Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, odd };
+    let mut walk =
+        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings: odd };
     walk.directory(&top, "", &mut vec![top.clone()])?;
-    Ok((walk.tree, walk.odd))
+    Ok((walk.tree, walk.findings))
 }
 
 /// Path of a directory in its repository, with `/`. Empty for the root of the repository.
-pub(crate) fn below(directory: &Path) -> Result<String, Failure> {
+pub(crate) fn path_in_repository(directory: &Path) -> Result<String, Failure> {
     let top = canonical(directory)?;
     let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
     let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
@@ -77,7 +78,7 @@ struct Walk {
     bytes: u64,
     /// Number of directories read. A directory counts once per link to it.
     directories: usize,
-    odd: Vec<Diagnostic>,
+    findings: Vec<Diagnostic>,
 }
 
 impl Walk {
@@ -108,7 +109,7 @@ impl Walk {
             let inside =
                 if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
             if name.to_str().is_none() {
-                self.say("bad_name", &inside, "the name is not UTF-8", "rename it");
+                self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename it");
                 continue;
             }
             let Some(real) = self.inside(&path, &inside) else { continue };
@@ -122,7 +123,7 @@ impl Walk {
             if meta.is_dir() {
                 if above.contains(&real) {
                     let said = "the link leads back to one of its parent directories";
-                    self.say("path_escape", &inside, said, "remove the link");
+                    self.add_finding("path_escape", &inside, said, "remove the link");
                     continue;
                 }
                 if self.is_full(above.len(), &inside) {
@@ -135,7 +136,7 @@ impl Walk {
                 self.file(&path, &inside, &meta)?;
             } else {
                 let said = "this is neither a file nor a directory";
-                self.say("malformed_file", &inside, said, "remove it");
+                self.add_finding("malformed_file", &inside, said, "remove it");
             }
         }
         Ok(())
@@ -153,7 +154,7 @@ impl Walk {
         } else {
             return false;
         };
-        self.say(
+        self.add_finding(
             "too_much",
             inside,
             &said,
@@ -164,7 +165,7 @@ impl Walk {
 
     fn cannot(&mut self, inside: &str, error: &io::Error) {
         let said = format!("cannot read it: {error}");
-        self.say("unreadable", inside, &said, "correct the permissions, or remove it");
+        self.add_finding("unreadable", inside, &said, "correct the permissions, or remove it");
     }
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
@@ -174,7 +175,7 @@ impl Walk {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let said = "the target of the link does not exist";
-                self.say("missing_file", inside, said, "remove or correct it");
+                self.add_finding("missing_file", inside, said, "remove or correct it");
                 return None;
             }
             Err(error) => {
@@ -191,12 +192,12 @@ impl Walk {
                 return Some(real);
             }
             let said = format!("the link leads to {}, which is not uploaded", there.display());
-            self.say("path_escape", inside, &said, "remove the link");
+            self.add_finding("path_escape", inside, &said, "remove the link");
             return None;
         }
         let said = format!("the link leads out of the repository, to {}", real.display());
         let remedy = format!("copy the target of the link into {}", self.root.display());
-        self.say("path_escape", inside, &said, &remedy);
+        self.add_finding("path_escape", inside, &said, &remedy);
         None
     }
 
@@ -205,7 +206,7 @@ impl Walk {
         let too = |what: String| Err(Failure::Usage(format!("{}: {what}", path.display())));
         if meta.len() > limits.file_bytes {
             let said = format!("the file is larger than {} bytes", limits.file_bytes);
-            self.say("too_much", inside, &said, "keep it out of the app directory");
+            self.add_finding("too_much", inside, &said, "keep it out of the app directory");
             return Ok(());
         }
         self.bytes += meta.len();
@@ -224,14 +225,14 @@ impl Walk {
         };
         let executable = meta.permissions().mode() & 0o100 != 0;
         if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
-            self.say("bad_name", inside, &error.to_string(), "rename the file");
+            self.add_finding("bad_name", inside, &error.to_string(), "rename the file");
         }
         Ok(())
     }
 
-    fn say(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
+    fn add_finding(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
         let finding = Diagnostic::error(code, said, remedy);
-        self.odd.push(finding.at(inside, Default::default()));
+        self.findings.push(finding.at(inside, Default::default()));
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn run(dir: &Path, settings: &Settings) -> Result<(), Failure> {
     }
     let paths: Vec<&str> = FILES.iter().map(|(path, _)| *path).collect();
     let said = serde_json::json!({"dir": dir, "files": paths});
-    settings.screen().one(&said, |_| {
+    settings.screen().print_one(&said, |_| {
         let dir = dir.display();
         format!(
             "Wrote {} files to {dir}.\n  next: stead apps validate {dir}, then stead apps sync {dir}\n",

@@ -44,7 +44,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
         surveyed = survey(&app, &pins);
     }
     if surveyed.has_errors() {
-        return Err(wrong(&name, &surveyed.diagnostics));
+        return Err(invalid_config(&name, &surveyed.diagnostics));
     }
     let mut sources = BTreeMap::new();
     for (component, module) in surveyed.config.sources() {
@@ -58,13 +58,13 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     }
     let broken = check_modules(&surveyed.config, &sources);
     if broken.iter().any(app_config::Diagnostic::is_error) {
-        return Err(wrong(&name, &broken));
+        return Err(invalid_config(&name, &broken));
     }
     let too = |e: app_config::TreeError| Failure::Usage(e.to_string());
     let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
     let diagnostics = match read(&bundle) {
         Ok((_, warnings)) => warnings,
-        Err(all) => return Err(wrong(&name, &all)),
+        Err(all) => return Err(invalid_config(&name, &all)),
     };
     let bytes = zstd::encode_all(bundle.encode().map_err(too)?.as_slice(), 3)?;
     if bytes.len() > LIMIT_BYTES {
@@ -74,7 +74,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
         )));
     }
     let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
-    let warnings = diagnostics.iter().chain(local).chain(&broken).map(on_the_wire).collect();
+    let warnings = diagnostics.iter().chain(local).chain(&broken).map(to_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn module_tree(
     name: &str,
     module: &model::Source,
 ) -> Result<Tree, Failure> {
-    let top = place(source, &module.repo).ok_or_else(|| {
+    let top = repository_path(source, &module.repo).ok_or_else(|| {
         Failure::Usage(format!(
             "cannot read the module of {name}: the local path of repository {} is unknown\n  \
              try: --source {}=PATH",
@@ -133,11 +133,11 @@ pub(crate) fn module_tree(
 
 /// Returns whether the directory of a module exists locally.
 pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
-    place(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
+    repository_path(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
 }
 
 /// Local path of a repository, if the command line contains one.
-pub(crate) fn place(source: &Source, repo: &str) -> Option<PathBuf> {
+pub(crate) fn repository_path(source: &Source, repo: &str) -> Option<PathBuf> {
     if repo == "." {
         return Some(source.dir.clone());
     }
@@ -164,16 +164,16 @@ fn short(repo: &str) -> &str {
 }
 
 /// Failure with all errors, in the form of a problem from the server.
-fn wrong(name: &str, all: &[app_config::Diagnostic]) -> Failure {
+fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
     let errors: Vec<_> = all.iter().filter(|d| d.severity == Severity::Error).collect();
     let plural = if errors.len() == 1 { "error" } else { "errors" };
     let detail = format!("{name} was not uploaded: {} {plural}", errors.len());
     let mut problem = Problem::new(422, "invalid", "Invalid config", detail);
-    problem.errors = errors.into_iter().map(|d| as_field(&on_the_wire(d))).collect();
-    Failure::Refused(Box::new(problem))
+    problem.errors = errors.into_iter().map(|d| as_field(&to_wire(d))).collect();
+    Failure::Problem(Box::new(problem))
 }
 
-fn on_the_wire(found: &app_config::Diagnostic) -> Diagnostic {
+fn to_wire(found: &app_config::Diagnostic) -> Diagnostic {
     let some = |n: u32| (n > 0).then_some(n);
     Diagnostic {
         severity: match found.severity {

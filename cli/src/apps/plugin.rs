@@ -12,7 +12,7 @@ use tokio::{
 use crate::failure::Failure;
 
 /// Timeout of the `describe` call.
-const PATIENCE: Duration = Duration::from_secs(10);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Calls `describe` of the executable, and checks the name in the response.
 pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
@@ -34,7 +34,7 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
     };
     let ask = format!("{}\n", json!({"id": 1, "call": "describe", "protocol": 1}));
     to.write_all(ask.as_bytes()).await.map_err(|e| wrong(e.to_string()))?;
-    let said = tokio::time::timeout(PATIENCE, described(from)).await;
+    let said = tokio::time::timeout(DESCRIBE_TIMEOUT, described(from)).await;
     let said = said.map_err(|_| wrong("no response to `describe` within 10 s".into()))?;
     let said = said.ok_or_else(|| wrong("no result of `describe`".into()))?;
     let word = |key: &str| said.get(key).and_then(Value::as_str).map(str::to_owned);

@@ -8,7 +8,7 @@ use app_config::{File, Tree, remote_path};
 use crate::failure::Failure;
 
 const LARGEST_BYTES: usize = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(10);
+const DOWNLOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Downloads texts into the tree. Returns whether there were any.
 pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, Failure> {
@@ -26,7 +26,7 @@ async fn fetch(url: &str) -> Result<Vec<u8>, String> {
     if !url.get(..8).is_some_and(|start| start.eq_ignore_ascii_case("https://")) {
         return Err("only https:// is supported; save the file in the app directory".into());
     }
-    let client = reqwest::Client::builder().timeout(PATIENCE).https_only(true).build();
+    let client = reqwest::Client::builder().timeout(DOWNLOAD_TIMEOUT).https_only(true).build();
     let client = client.map_err(|e| e.to_string())?;
     let answer = client.get(url).send().await.map_err(|e| e.to_string())?;
     let mut answer = answer.error_for_status().map_err(|e| e.to_string())?;

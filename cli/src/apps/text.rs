@@ -1,18 +1,18 @@
 //! Text output of syncs and diffs.
 use schemas::control::{
     Diagnostic,
-    apps::{Change, Diff, Impact, Synced},
+    apps::{Change, Diff, Impact, SyncReport},
 };
 
 use super::pack;
 use crate::{
-    failure::place,
+    failure::finding_text,
     render::{Screen, Tone},
 };
 
 /// Formats the result of a sync or of a dry run.
-pub(crate) fn synced(synced: &Synced, screen: &Screen) -> String {
-    let Synced { name, version, .. } = synced;
+pub(crate) fn synced(synced: &SyncReport, screen: &Screen) -> String {
+    let SyncReport { name, version, .. } = synced;
     if synced.unchanged {
         return format!("No changes: {name} is already at version {version}\n");
     }
@@ -43,7 +43,7 @@ pub(crate) fn diff_text(diff: &Diff, screen: &Screen) -> String {
     for change in &diff.changes {
         text += &change_text(change, screen);
     }
-    text += &reach_text(diff, screen);
+    text += &impact_text(diff, screen);
     text + &not_acted_on(&diff.not_acted_on)
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn not_acted_on(settings: &[Diagnostic]) -> String {
 }
 
 /// Formats the impact on installs, one install per line.
-fn reach_text(diff: &Diff, screen: &Screen) -> String {
+fn impact_text(diff: &Diff, screen: &Screen) -> String {
     if diff.impact.is_empty() {
         return String::new();
     }
@@ -99,7 +99,7 @@ fn change_text(change: &Change, screen: &Screen) -> String {
     let (sign, tone) = match change.change.as_str() {
         "added" => ("+", Tone::Good),
         "removed" => ("-", Tone::Bad),
-        _ => ("~", Tone::Ask),
+        _ => ("~", Tone::Attention),
     };
     let named = match change.what == change.name {
         true => change.name.clone(),
@@ -119,8 +119,8 @@ fn change_text(change: &Change, screen: &Screen) -> String {
 
 /// Formats a warning with its place in a file.
 pub(crate) fn warning(warning: &Diagnostic, screen: &Screen) -> String {
-    let text = place(&pack::as_field(warning));
-    format!("{}{}", screen.paint(Tone::Ask, "warning:"), text.trim_end())
+    let text = finding_text(&pack::as_field(warning));
+    format!("{}{}", screen.paint(Tone::Attention, "warning:"), text.trim_end())
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! `stead audit check`: verifies a proof in a file, without a server.
-mod story;
+mod install;
 
 use std::{
     fs::{self, File},
@@ -9,15 +9,17 @@ use std::{
 
 use chrono::{DateTime, Utc};
 use clap::Args;
-use cli::client::{ProvenHistory, harmless, proven_history, take};
+use cli::client::{ProvenHistory, proven_history, sanitize, take_exported_line};
 use proof::{
-    bundle::{Bundle, BundleError, Complete, Content, MAX_BYTES, Proven, StreamProven, Subject},
-    key::Believed,
+    bundle::{
+        Bundle, BundleError, Complete, Content, MAX_BYTES, StreamProven, Subject, VerifiedBundle,
+    },
+    key::TrustedKey,
     range::{self, Head, Range},
 };
 use serde::Serialize;
 
-use super::{keys::believed, tell};
+use super::{keys::parse_trusted_keys, print_result};
 use crate::{failure::Failure, render::moment, settings::Settings};
 
 /// Maximum length of a line. An event has at most 64 KiB, and escapes make it longer.
@@ -40,7 +42,7 @@ pub(crate) struct Check {
 
 /// Result of a check: the proven statements, and those that the file does not prove.
 #[derive(Debug, Serialize)]
-pub(crate) struct Said {
+pub(crate) struct CheckReport {
     subject: String,
     log: String,
     size: u64,
@@ -50,7 +52,7 @@ pub(crate) struct Said {
     complete: Option<bool>,
     /// Each stream of the subject with its number of events and its completeness.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    streams: Vec<StreamSaid>,
+    streams: Vec<StreamReport>,
     /// History of an install. Absent: the file has another subject, or has hashes only.
     #[serde(skip_serializing_if = "Option::is_none")]
     history: Option<ProvenHistory>,
@@ -60,14 +62,14 @@ pub(crate) struct Said {
 
 /// One stream of the subject.
 #[derive(Debug, Serialize)]
-struct StreamSaid {
+struct StreamReport {
     stream: String,
     events: u64,
     complete: bool,
 }
 
 pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
-    let keys = believed(&ask.key)?;
+    let keys = parse_trusted_keys(&ask.key)?;
     let read = |path: &PathBuf| {
         fs::read_to_string(path).map_err(|error| {
             Failure::Usage(format!("cannot read the checkpoint {}: {error}", path.display()))
@@ -76,7 +78,7 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
     let kept = ask.checkpoint.as_ref().map(read).transpose()?;
     let said = checked(&ask.file, &keys, kept.as_deref())?;
     if ask.require_complete && said.complete != Some(true) {
-        let (file, subject) = (ask.file.display(), harmless(&said.subject));
+        let (file, subject) = (ask.file.display(), sanitize(&said.subject));
         let why = match said.complete {
             Some(_) if said.streams.len() > 1 => {
                 "does not prove that each of its streams is complete: it was made with --other-entries none or \
@@ -92,20 +94,20 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
         return Err(Failure::Outcome(format!("{file} is valid, but {why} ({subject})")));
     }
     let screen = settings.screen();
-    let history = said.history.as_ref().map(|history| story::text(history, &screen));
+    let history = said.history.as_ref().map(|history| install::text(history, &screen));
     let text = format!(
         "{} is valid.\n{}{}",
         ask.file.display(),
         history.unwrap_or_default(),
         said.proofs()
     );
-    tell(&screen, &serde_json::json!(said), &text)
+    print_result(&screen, &serde_json::json!(said), &text)
 }
 
-fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, Failure> {
+fn checked(path: &Path, keys: &[TrustedKey], kept: Option<&str>) -> Result<CheckReport, Failure> {
     let no_file = |error| Failure::Usage(format!("{}: {error}", path.display()));
     let wrong = |error: BundleError| {
-        let said = harmless(&format!("{}: {error}", path.display()));
+        let said = sanitize(&format!("{}: {error}", path.display()));
         if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
     };
     let mut file = BufReader::new(File::open(path).map_err(no_file)?);
@@ -119,7 +121,7 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
         let bundle = Bundle::read(&first).map_err(wrong)?;
         let proven = bundle.check(keys, kept).map_err(wrong)?;
         let history = history(&bundle)?;
-        return Ok(said(&bundle, &proven, history));
+        return Ok(bundle_report(&bundle, &proven, history));
     }
     let head = Head::read(first.strip_suffix(b"\n").unwrap_or(&first)).map_err(wrong)?;
     let mut range = Range::begin(head, keys, kept).map_err(wrong)?;
@@ -129,17 +131,17 @@ fn checked(path: &Path, keys: &[Believed], kept: Option<&str>) -> Result<Said, F
         if line.is_empty() {
             break;
         }
-        take(&mut range, line.strip_suffix(b"\n").unwrap_or(&line)).map_err(wrong)?;
+        take_exported_line(&mut range, line.strip_suffix(b"\n").unwrap_or(&line)).map_err(wrong)?;
     }
     range.end().map(|proven| of_range(&proven)).map_err(wrong)
 }
 
 /// Returns the history in a bundle of an install.
 pub(crate) fn history(bundle: &Bundle) -> Result<Option<ProvenHistory>, Failure> {
-    proven_history(bundle).map_err(|error| Failure::Outcome(harmless(&error.to_string())))
+    proven_history(bundle).map_err(|error| Failure::Outcome(sanitize(&error.to_string())))
 }
 
-impl Said {
+impl CheckReport {
     /// Formats the proven and the unproven statements.
     pub(crate) fn proofs(&self) -> String {
         let mut text = String::from("Proven:\n");
@@ -155,23 +157,27 @@ impl Said {
 }
 
 /// Describes the statements that a bundle proves.
-pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHistory>) -> Said {
+pub(crate) fn bundle_report(
+    bundle: &Bundle,
+    proven: &VerifiedBundle,
+    history: Option<ProvenHistory>,
+) -> CheckReport {
     if let Subject::Streams(_) = bundle.subject {
-        return story::said(bundle, proven, history);
+        return install::install_report(bundle, proven, history);
     }
     let checkpoint = &proven.checkpoint;
     let (mut holds, mut open) = (vec![signed(&proven.signer.to_string(), checkpoint)], vec![]);
-    let subject = harmless(&bundle.subject.to_string());
+    let subject = sanitize(&bundle.subject.to_string());
     let last = bundle.events.last();
     let (last_at, count) = (last.map_or(0, |last| last.position), bundle.events.len());
     match (&bundle.subject, last) {
         (Subject::Position(_), Some(event)) => holds.push(format!(
             "position {} is {}, {} of {}/{}, recorded {}",
             event.position,
-            harmless(&event.event_type),
+            sanitize(&event.event_type),
             event.event_id,
-            harmless(&event.aggregate_type),
-            harmless(&event.aggregate_id),
+            sanitize(&event.aggregate_type),
+            sanitize(&event.aggregate_id),
             recorded(event.recorded_at_us),
         )),
         (Subject::Position(_) | Subject::Stream(_) | Subject::Streams(_), _) => {
@@ -184,7 +190,7 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
     }
     let size = checkpoint.size;
     match &proven.complete {
-        Complete::NotAsked => open.push("the other events of the same aggregate: prove its stream".into()),
+        Complete::NotApplicable => open.push("the other events of the same aggregate: prove its stream".into()),
         Complete::Unknown { last } => open.push(format!(
             "that {subject} has no event after position {last}: the file lacks the entries of other streams (--other-entries none)"
         )),
@@ -209,10 +215,10 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
         holds.push(format!("the log only grew since the older checkpoint at {}", since.size));
     }
     added(bundle, &mut open);
-    compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
+    note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
-    Said {
-        subject: harmless(&bundle.subject.to_string()),
+    CheckReport {
+        subject: sanitize(&bundle.subject.to_string()),
         streams: streams(proven),
         history,
         log: checkpoint.origin(),
@@ -227,15 +233,15 @@ pub(crate) fn said(bundle: &Bundle, proven: &Proven, history: Option<ProvenHisto
 
 fn is_complete(complete: &Complete) -> Option<bool> {
     match complete {
-        Complete::NotAsked => None,
+        Complete::NotApplicable => None,
         Complete::Unknown { .. } => Some(false),
         Complete::FromSequences { .. } | Complete::Whole => Some(true),
     }
 }
 
-fn streams(proven: &Proven) -> Vec<StreamSaid> {
-    let said = |stream: &StreamProven| StreamSaid {
-        stream: harmless(&stream.stream),
+fn streams(proven: &VerifiedBundle) -> Vec<StreamReport> {
+    let said = |stream: &StreamProven| StreamReport {
+        stream: sanitize(&stream.stream),
         events: stream.events,
         complete: is_complete(&stream.complete) == Some(true),
     };
@@ -256,7 +262,7 @@ fn added(bundle: &Bundle, open: &mut Vec<String>) {
     }
 }
 
-fn of_range(proven: &range::Proven) -> Said {
+fn of_range(proven: &range::VerifiedRange) -> CheckReport {
     let checkpoint = &proven.checkpoint;
     let (from, to) = (proven.from, proven.to);
     let mut holds = vec![
@@ -272,9 +278,9 @@ fn of_range(proven: &range::Proven) -> Said {
             format!("the chain hash before position {from}: the checkpoint covers only the tree");
         open.push(said);
     }
-    compared(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
+    note_stored_checkpoint(proven.kept.as_ref().map(|kept| kept.size), &mut holds, &mut open);
     always(checkpoint.size, proven.other_signatures, &mut open);
-    Said {
+    CheckReport {
         subject: format!("positions {from} to {to}"),
         streams: vec![],
         history: None,
@@ -301,7 +307,7 @@ fn events(count: u64) -> String {
     if count == 1 { "1 event".into() } else { format!("{count} events") }
 }
 
-fn compared(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {
+fn note_stored_checkpoint(kept: Option<u64>, holds: &mut Vec<String>, open: &mut Vec<String>) {
     match kept {
         Some(size) => holds.push(format!("the log matches the stored checkpoint at {size}")),
         None => open.push(

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::{
     failure::Failure,
-    render::{Screen, Table, Tone, count, moment, who},
-    settings::Desk,
-    when::At,
+    point_in_time::PointInTime,
+    render::{Screen, Table, Tone, actor_text, count, moment},
+    settings::CommandContext,
 };
 
 /// Maximum number of printed characters of a value. JSON output contains all of it.
@@ -19,7 +19,7 @@ const VALUE: usize = 60;
 
 /// Page of the changed installs.
 #[derive(Debug, Args)]
-pub(crate) struct Page {
+pub(crate) struct InstallPageArgs {
     /// Maximum number of installs (1 to 50) [default: 20]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     limit: Option<u32>,
@@ -29,15 +29,15 @@ pub(crate) struct Page {
 }
 
 pub(crate) async fn run(
-    desk: &Desk,
+    desk: &CommandContext,
     stream: Option<String>,
-    (from, to): (At, Option<At>),
-    page: Page,
+    (from, to): (PointInTime, Option<PointInTime>),
+    page: InstallPageArgs,
 ) -> Result<(), Failure> {
     let (from_position, from_time) = from.parts();
-    let (to_position, to_time) = to.map_or((None, None), At::parts);
+    let (to_position, to_time) = to.map_or((None, None), PointInTime::parts);
     let min_position = None;
-    let Page { limit, cursor } = page;
+    let InstallPageArgs { limit, cursor } = page;
     let Some(stream) = stream else {
         let query = InstallsDiffQuery {
             from_position,
@@ -57,19 +57,19 @@ pub(crate) async fn run(
     let query =
         StreamDiffQuery { stream, from_position, from_time, to_position, to_time, min_position };
     let between = desk.client.between(&query).await?;
-    desk.screen.one(&between, |screen| text(&between, screen))?;
-    cut(desk, &between);
+    desk.screen.print_one(&between, |screen| text(&between, screen))?;
+    print_continuation(desk, &between);
     Ok(())
 }
 
 /// Prints a page of the changed installs.
-async fn of_installs(desk: &Desk, query: &InstallsDiffQuery) -> Result<(), Failure> {
+async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
     let page = desk.client.installs_between(query).await?;
-    desk.screen.one(&page, |screen| match page.items.is_empty() {
+    desk.screen.print_one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
         false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
     })?;
-    page.items.iter().for_each(|between| cut(desk, between));
+    page.items.iter().for_each(|between| print_continuation(desk, between));
     if let Some(cursor) = &page.next {
         // Repeat the two positions, because a relative time changes its meaning.
         desk.screen.remark(&format!(
@@ -81,7 +81,7 @@ async fn of_installs(desk: &Desk, query: &InstallsDiffQuery) -> Result<(), Failu
 }
 
 /// Prints a remark if the history is incomplete, with the option that continues it.
-fn cut(desk: &Desk, between: &StreamDiff) {
+fn print_continuation(desk: &CommandContext, between: &StreamDiff) {
     let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
         desk.screen
@@ -106,7 +106,7 @@ pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
     text += &format!("\n{}\n", screen.paint(Tone::Strong, "Changes"));
     text += &changes(between, screen);
     for run in &between.runs {
-        text += &of_run(run, &jobs(run, screen), screen);
+        text += &run_text(run, &jobs(run, screen), screen);
     }
     if !between.other_events.is_empty() {
         let beside = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
@@ -149,18 +149,18 @@ fn value(value: Option<&Value>) -> String {
 }
 
 /// A run, with a table of its jobs.
-pub(crate) fn of_run(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
+pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
     let what = format!("{}{to}", run.kind.replace('_', " "));
     let outcome = run.outcome.as_deref().unwrap_or("running");
     let heading = screen.paint(Tone::Strong, &format!("{what}  {}", run.run));
     let mut text = format!("\n{heading}  {}\n", screen.state(outcome));
-    let by = who(&run.requested_by, run.requested_by_name.as_deref());
+    let by = actor_text(&run.requested_by, run.requested_by_name.as_deref());
     let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
     text += &format!("  requested{at} by {by}{}\n", because(run.reason.as_deref()));
     for word in &run.interventions {
-        text += &of_word(word);
+        text += &intervention_text(word);
     }
     if let Some(ended) = &run.ended_at {
         text += &format!("  {} {}\n", outcome.replace('_', " "), moment(ended));
@@ -179,9 +179,9 @@ pub(crate) fn of_run(run: &RunActivity, jobs: &Table, screen: &Screen) -> String
     text
 }
 
-fn of_word(word: &Intervention) -> String {
+fn intervention_text(word: &Intervention) -> String {
     let of = word.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
-    let by = who(&word.by, word.by_name.as_deref());
+    let by = actor_text(&word.by, word.by_name.as_deref());
     let mut text = format!("  {}{of} {} by {by}", word.kind.replace('_', " "), moment(&word.at));
     text += &because(word.reason.as_deref());
     text.push('\n');
@@ -251,7 +251,7 @@ pub(crate) fn events(all: &[EventSummary]) -> Table {
             event.position.to_string(),
             moment(&event.recorded_at),
             event.event_type.clone(),
-            who(&event.actor, event.actor_name.as_deref()),
+            actor_text(&event.actor, event.actor_name.as_deref()),
             event.reason.clone().unwrap_or_default(),
         ]);
     }

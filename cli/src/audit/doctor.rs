@@ -1,13 +1,13 @@
 //! `stead audit doctor`: the server checks all stored data with its current code.
-use cli::client::{harmless, server_events};
+use cli::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::DoctorProgress;
 use serde_json::to_value;
 
-use super::tell;
-use crate::{failure::Failure, render::count, settings::Desk};
+use super::print_result;
+use crate::{failure::Failure, render::count, settings::CommandContext};
 
-pub(crate) async fn run(desk: &Desk) -> Result<(), Failure> {
+pub(crate) async fn run(desk: &CommandContext) -> Result<(), Failure> {
     let events = server_events(desk.client.examine().await?);
     pin_mut!(events);
     let bar = desk.screen.bar(0, "");
@@ -16,11 +16,11 @@ pub(crate) async fn run(desk: &Desk) -> Result<(), Failure> {
         let examined: DoctorProgress = serde_json::from_str(&event?.data)?;
         match examined.state.as_str() {
             "running" => {
-                bar.set_prefix(harmless(&examined.check));
+                bar.set_prefix(sanitize(&examined.check));
                 bar.set_length(examined.total);
                 bar.set_position(examined.events);
             }
-            "checked" => text += &said(&examined),
+            "checked" => text += &check_text(&examined),
             _ => last = Some(examined),
         }
     }
@@ -28,22 +28,22 @@ pub(crate) async fn run(desk: &Desk) -> Result<(), Failure> {
     let stopped = || Failure::Unreachable("the server stopped during the check; try again".into());
     let last = last.ok_or_else(stopped)?;
     if let Some(detail) = &last.detail {
-        return Err(Failure::Outcome(format!("the check did not finish: {}", harmless(detail))));
+        return Err(Failure::Outcome(format!("the check did not finish: {}", sanitize(detail))));
     }
-    tell(&desk.screen, &to_value(&last)?, &text)?;
+    print_result(&desk.screen, &to_value(&last)?, &text)?;
     match last.findings.len() {
         0 => Ok(()),
         found => Err(Failure::Outcome(count(found as u64, "finding"))),
     }
 }
 
-fn said(examined: &DoctorProgress) -> String {
+fn check_text(examined: &DoctorProgress) -> String {
     let mut text = match examined.findings.len() {
         0 => format!("{}: ok\n", examined.check),
         found => format!("{}: {}\n", examined.check, count(found as u64, "finding")),
     };
     for line in examined.findings.iter().chain(&examined.detail) {
-        text += &format!("  {}\n", harmless(line));
+        text += &format!("  {}\n", sanitize(line));
     }
     text
 }

@@ -2,15 +2,15 @@
 use std::time::Duration;
 
 use clap::Args;
-use cli::client::{ClientError, harmless, server_events};
+use cli::client::{ClientError, sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::audit::{ChangesQuery, EventRecord, EventsQuery};
 
 use crate::{
     failure::Failure,
+    point_in_time::Moment,
     render::{Output, Screen, Table, moment, write},
-    settings::Desk,
-    when::Moment,
+    settings::CommandContext,
 };
 
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Events {
     follow: bool,
 }
 
-pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
+pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Failure> {
     let mut printer =
         Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
     let stream = match ask.install {
@@ -71,7 +71,7 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
     page(desk, &mut printer, &mut query).await?;
     match (desk.screen.output, printer.all.is_empty()) {
         // JSON output is one document, also without events.
-        (Output::Json, _) => desk.screen.many(&printer.all, "", |_| Table::default()),
+        (Output::Json, _) => desk.screen.print_list(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
             desk.screen.remark("No events match.");
             Ok(())
@@ -81,7 +81,11 @@ pub(crate) async fn print(desk: &Desk, ask: Events) -> Result<(), Failure> {
 }
 
 /// Reads all events up to the head, page by page.
-async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Result<(), Failure> {
+async fn page(
+    desk: &CommandContext,
+    printer: &mut Printer,
+    query: &mut EventsQuery,
+) -> Result<(), Failure> {
     loop {
         let page = desk.client.events(query).await?;
         for event in page.items {
@@ -97,7 +101,11 @@ async fn page(desk: &Desk, printer: &mut Printer, query: &mut EventsQuery) -> Re
 }
 
 /// Subscribes before it reads, so that it misses no event in between.
-async fn follow(desk: &Desk, printer: &mut Printer, mut query: EventsQuery) -> Result<(), Failure> {
+async fn follow(
+    desk: &CommandContext,
+    printer: &mut Printer,
+    mut query: EventsQuery,
+) -> Result<(), Failure> {
     loop {
         match desk.client.changes(&ChangesQuery::default()).await {
             Ok(answer) => {
@@ -150,17 +158,17 @@ impl Printer {
         }
         let all = std::mem::take(&mut self.all);
         if self.screen.output == Output::Json {
-            return self.screen.many(&all, "", |_| Table::default());
+            return self.screen.print_list(&all, "", |_| Table::default());
         }
         let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "STREAM", "ACTOR", "PAYLOAD"]);
         for event in &all {
             table.row([
                 event.position.to_string(),
                 moment(&event.recorded_at),
-                harmless(&event.event_type),
-                harmless(&event.stream),
-                harmless(&actor(event)),
-                harmless(&short(event.readable_payload.as_ref().unwrap_or(&event.payload).get())),
+                sanitize(&event.event_type),
+                sanitize(&event.stream),
+                sanitize(&actor(event)),
+                sanitize(&short(event.readable_payload.as_ref().unwrap_or(&event.payload).get())),
             ]);
         }
         let text = table.text(&self.screen);

@@ -7,26 +7,26 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
-use cli::client::{ClientError, harmless, lines, take};
+use cli::client::{ClientError, lines, sanitize, take_exported_line};
 use futures::{Stream, StreamExt, pin_mut};
 use proof::{
     bundle::BundleError,
-    key::Believed,
+    key::TrustedKey,
     range::{Head, Range},
 };
 use schemas::control::{audit::EventRecord, bundles::RangeQuery};
 
-use super::{At, ocsf};
-use crate::{failure::Failure, settings::Desk};
+use super::{PointInTime, ocsf};
+use crate::{failure::Failure, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
     /// From this position or time (RFC 3339)
     #[arg(long, value_name = "TIME|POSITION")]
-    from: Option<At>,
+    from: Option<PointInTime>,
     /// Up to this position (inclusive) or time (exclusive)
     #[arg(long, value_name = "TIME|POSITION")]
-    to: Option<At>,
+    to: Option<PointInTime>,
     /// Format: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
     #[arg(long, value_enum, default_value_t = Format::Ndjson)]
     format: Format,
@@ -45,13 +45,13 @@ enum Format {
 }
 
 /// Writes the lines as they arrive, with a progress bar. Removes an incomplete or invalid file.
-pub(crate) async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
-    let (from, since) = ask.from.map_or((None, None), At::parts);
-    let (to, until) = ask.to.map_or((None, None), At::parts);
+pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failure> {
+    let (from, since) = ask.from.map_or((None, None), PointInTime::parts);
+    let (to, until) = ask.to.map_or((None, None), PointInTime::parts);
     let query = RangeQuery { from, to, since, until, min_position: None };
     let lines = lines(desk.client.range(&query).await?);
     pin_mut!(lines);
-    let first = lines.next().await.ok_or_else(cut)??;
+    let first = lines.next().await.ok_or_else(incomplete)??;
     let head = Head::read(first.as_bytes()).map_err(wrong)?;
     let out: Box<dyn Write> = match &ask.out {
         Some(path) => Box::new(created(path)?),
@@ -83,7 +83,7 @@ pub(crate) async fn run(desk: &Desk, ask: Export) -> Result<(), Failure> {
 /// Writes the lines and verifies them with the key that the export names. The recipient decides
 /// whether to trust that key.
 async fn written(
-    desk: &Desk,
+    desk: &CommandContext,
     (first, head): (&str, Head),
     mut lines: impl Stream<Item = Result<String, ClientError>> + Unpin,
     (format, out): (Format, Box<dyn Write>),
@@ -96,11 +96,11 @@ async fn written(
     let origin = head.checkpoint.lines().next().unwrap_or_default().to_owned();
     let all = head.count();
     let signer = head.signer.parse().map_err(|error| wrong(BundleError::Key(error)))?;
-    let mut range = Range::begin(head, &[Believed::Verifier(signer)], None).map_err(wrong)?;
+    let mut range = Range::begin(head, &[TrustedKey::Verifier(signer)], None).map_err(wrong)?;
     let mut count = 0u64;
     while let Some(event) = lines.next().await {
         let event = event?;
-        take(&mut range, event.as_bytes()).map_err(wrong)?;
+        take_exported_line(&mut range, event.as_bytes()).map_err(wrong)?;
         match format {
             Format::Ndjson => writeln!(out, "{event}")?,
             Format::Ocsf => writeln!(out, "{}", in_ocsf(&origin, &event)?)?,
@@ -111,25 +111,25 @@ async fn written(
     out.flush()?;
     bar.finish_and_clear();
     if count != all {
-        return Err(cut());
+        return Err(incomplete());
     }
     range.end().map(drop).map_err(wrong)
 }
 
 /// Error for data that does not match the signature of the server.
 fn wrong(error: BundleError) -> Failure {
-    let said = harmless(&format!("the export is invalid: {error}"));
+    let said = sanitize(&format!("the export is invalid: {error}"));
     if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
 }
 
 fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
     let event = serde_json::from_str::<EventRecord>(line);
-    let told = event.and_then(|event| ocsf::of(origin, &event));
+    let told = event.and_then(|event| ocsf::to_ocsf(origin, &event));
     told.map(|told| told.to_string())
         .map_err(|error| Failure::Outcome(format!("cannot convert a line of the export: {error}")))
 }
 
-fn cut() -> Failure {
+fn incomplete() -> Failure {
     Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
 }
 

@@ -2,23 +2,23 @@
 use ed25519_dalek::VerifyingKey;
 use proof::{
     checkpoint::Checkpoint,
-    key::{Believed, KeyError, VerifierKey},
+    key::{KeyError, TrustedKey, VerifierKey},
 };
 
 use crate::failure::Failure;
 
 /// Parses the values of `--key`: a verifier key, 64 hexadecimal digits, or a fingerprint.
-pub(crate) fn believed(texts: &[String]) -> Result<Vec<Believed>, Failure> {
+pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Failure> {
     let read = texts.iter().map(|text| text.parse()).collect::<Result<_, KeyError>>();
     read.map_err(|error| Failure::Usage(error.to_string()))
 }
 
 /// Opens a checkpoint that one of the trusted keys signed. A trusted fingerprint selects its key
 /// from `named`, the keys of an untrusted source.
-pub(crate) fn open(
+pub(crate) fn open_checkpoint(
     whose: &str,
     note: &str,
-    believed: &[Believed],
+    believed: &[TrustedKey],
     named: &[VerifierKey],
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {

@@ -19,7 +19,7 @@ const INFORMATIONAL: (u64, &str) = (1, "Informational");
 ///
 /// # Errors
 /// If its payload or metadata is not valid JSON of an event.
-pub(crate) fn of(origin: &str, event: &EventRecord) -> serde_json::Result<Value> {
+pub(crate) fn to_ocsf(origin: &str, event: &EventRecord) -> serde_json::Result<Value> {
     let (kind, id) = event.stream.split_once('/').unwrap_or((&event.stream, ""));
     let activity = if event.sequence == 1 { (1, "Create") } else { (3, "Update") };
     let payload: Value = serde_json::from_str(event.payload.get())?;

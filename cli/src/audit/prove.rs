@@ -2,7 +2,7 @@
 use std::{fs, io::Write, path::PathBuf, str::FromStr};
 
 use clap::{Args, ValueEnum};
-use cli::client::harmless;
+use cli::client::sanitize;
 use domain::{
     access::Access,
     app::App,
@@ -18,12 +18,12 @@ use domain::{
 use futures::StreamExt;
 use proof::{
     bundle::{Bundle, BundleError, MAX_BYTES},
-    key::Believed,
+    key::TrustedKey,
 };
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
 use super::{check, export::created};
-use crate::{failure::Failure, render::write, settings::Desk};
+use crate::{failure::Failure, render::write, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
@@ -122,7 +122,7 @@ fn kind(what: &str) -> Option<&'static str> {
     kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
-pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
+pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure> {
     let answer = desk.client.bundle(&ask.query()?).await?;
     let mut parts = answer.bytes_stream();
     let mut bytes = Vec::new();
@@ -141,10 +141,10 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
     }
     spinner.finish_and_clear();
     // Write only a valid proof. The recipient decides whether to trust its key.
-    let wrong = |error: BundleError| Failure::Outcome(harmless(&error.to_string()));
+    let wrong = |error: BundleError| Failure::Outcome(sanitize(&error.to_string()));
     let bundle = Bundle::read(&bytes).map_err(wrong)?;
     let signers = [Some(&bundle.signer), bundle.since.as_ref().map(|since| &since.signer)];
-    let signers = signers.into_iter().flatten().map(|key| key.parse().map(Believed::Verifier));
+    let signers = signers.into_iter().flatten().map(|key| key.parse().map(TrustedKey::Verifier));
     let signers: Vec<_> =
         signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
     let proven = bundle.check(&signers, None).map_err(wrong)?;
@@ -158,7 +158,7 @@ pub(crate) async fn run(desk: &Desk, ask: Prove) -> Result<(), Failure> {
         return Err(error.into());
     }
     let (path, signer) = (path.display(), &bundle.signer);
-    let said = check::said(&bundle, &proven, history).proofs();
+    let said = check::bundle_report(&bundle, &proven, history).proofs();
     desk.screen
         .remark(&format!("{said}To verify it anywhere: stead audit check {path} --key {signer}"));
     Ok(())

@@ -6,15 +6,15 @@ use std::{
 };
 
 use clap::Args;
-use cli::client::{Fault, Verifier, harmless, lines};
+use cli::client::{Fault, Verifier, lines, sanitize};
 use futures::{Stream, StreamExt, pin_mut, stream};
-use proof::{checkpoint::Checkpoint, key::Believed, range::Head};
+use proof::{checkpoint::Checkpoint, key::TrustedKey, range::Head};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::json;
 
 use super::{
-    keys::{believed, named, open},
-    tell,
+    keys::{named, open_checkpoint, parse_trusted_keys},
+    print_result,
 };
 use crate::{failure::Failure, render::count, settings::Settings};
 
@@ -39,19 +39,23 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
         })?),
         None => None,
     };
-    let given = believed(&ask.key)?;
+    let given = parse_trusted_keys(&ask.key)?;
     if let (Some(path), Some(note)) = (&ask.export, &note) {
         let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
-        let kept =
-            open("stored checkpoint", note, &given, &named(head.iter().map(|head| &head.signer)))?;
+        let kept = open_checkpoint(
+            "stored checkpoint",
+            note,
+            &given,
+            &named(head.iter().map(|head| &head.signer)),
+        )?;
         // The first line contains the proofs, which only `stead audit check` reads.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
         return check(settings, events, None, Some(kept)).await;
     }
-    let desk = settings.desk()?;
+    let desk = settings.context()?;
     let now = desk.client.checkpoint().await?;
     let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match given.is_empty() {
@@ -60,18 +64,18 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
             desk.screen.remark(&format!(
                 "Trusting the key that the server returns, {}: compare it with a key from another source, or pass that \
                  one with --key",
-                harmless(&now.verifier_key)
+                sanitize(&now.verifier_key)
             ));
             // An older key may have signed the stored checkpoint.
-            let ever: Vec<_> = by_server.iter().cloned().map(Believed::Verifier).collect();
+            let ever: Vec<_> = by_server.iter().cloned().map(TrustedKey::Verifier).collect();
             (ever[..ever.len().min(1)].to_vec(), ever)
         }
         false => (given.clone(), given),
     };
-    let today = open("checkpoint of the server", &now.note, &today, &by_server)?;
+    let today = open_checkpoint("checkpoint of the server", &now.note, &today, &by_server)?;
     let kept = note
         .as_deref()
-        .map(|note| open("stored checkpoint", note, &ever, &by_server))
+        .map(|note| open_checkpoint("stored checkpoint", note, &ever, &by_server))
         .transpose()?;
     let export = desk.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
@@ -124,10 +128,10 @@ async fn check(
         }
     }
     if let Err(fault) = faults {
-        return Err(Failure::Outcome(harmless(&fault.to_string())));
+        return Err(Failure::Outcome(sanitize(&fault.to_string())));
     }
-    if let Some(false_reports) = forged(&verifier) {
-        return Err(Failure::Outcome(harmless(&false_reports)));
+    if let Some(false_reports) = forged_reports_text(&verifier) {
+        return Err(Failure::Outcome(sanitize(&false_reports)));
     }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
     let mut text =
@@ -161,12 +165,12 @@ async fn check(
         "signed_reports": tally.signed, "unsigned_ends": tally.unsigned,
         "first_unsigned_end": tally.first_unsigned,
     });
-    tell(&screen, &said, &text)
+    print_result(&screen, &said, &text)
 }
 
 /// Describes the forged reports.
-fn forged(verifier: &Verifier) -> Option<String> {
-    let (first, more) = verifier.wrong().split_first()?;
+fn forged_reports_text(verifier: &Verifier) -> Option<String> {
+    let (first, more) = verifier.forged_reports().split_first()?;
     let mut said = first.to_string();
     if !more.is_empty() {
         let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();

@@ -7,15 +7,15 @@ use std::{
 };
 
 use api::{
-    backup::{self, BackupError, Kept, Progress, Restored, Source},
+    backup::{self, BackupError, Progress, Restored, Source, WitnessCheckpoint},
     postgres::{Access, DataLock, Embedded, RESTORING},
 };
 use chrono::{DateTime, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::{picture, refused};
-use crate::{failure::Failure, place::Place, render::Screen, serve::Told};
+use super::{output, to_failure};
+use crate::{database_args::DatabaseArgs, failure::Failure, render::Screen, serve::StopSignals};
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
@@ -23,7 +23,7 @@ pub(crate) struct Restore {
     #[arg(long, value_name = "DIR|FILE")]
     from: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: DatabaseArgs,
     #[command(flatten)]
     against: Against,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Report {
     pub(crate) root: String,
     /// Number of published checkpoints that the log agrees with.
     pub(crate) checkpoints: u64,
-    pub(crate) witnessed: Vec<backup::Reached>,
+    pub(crate) witnessed: Vec<backup::Coverage>,
     /// Positions of reports that their runner did not sign.
     pub(crate) forged_reports: Vec<u64>,
     pub(crate) took_ms: u64,
@@ -72,8 +72,8 @@ pub(crate) struct Report {
 }
 
 pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure> {
-    let (since, told, data) = (Instant::now(), Told::listen()?, ask.place.data()?);
-    let held = DataLock::take_empty(&data).map_err(|error| refused(error.into()))?;
+    let (since, told, data) = (Instant::now(), StopSignals::listen()?, ask.place.data()?);
+    let held = DataLock::take_empty(&data).map_err(|error| to_failure(error.into()))?;
     let bar = screen.spinner("restore");
     let progress = |said: String| bar.set_message(said);
     let url = ask.place.database_owner_url.as_deref();
@@ -92,12 +92,12 @@ pub(crate) async fn restore(ask: Restore, screen: &Screen) -> Result<(), Failure
             return Err(failure);
         }
     };
-    held.restored(&data).map_err(|error| refused(error.into()))?;
-    screen.one(&report, |_| picture::restored(&report))
+    held.restored(&data).map_err(|error| to_failure(error.into()))?;
+    screen.print_one(&report, |_| output::restored(&report))
 }
 
 pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
-    let (since, told) = (Instant::now(), Told::listen()?);
+    let (since, told) = (Instant::now(), StopSignals::listen()?);
     let place = ask.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let place = std::path::absolute(place)?;
     let room = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&place);
@@ -106,26 +106,26 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     // Postgres may run as another user, and must be able to enter the directory.
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o711))?;
     let data = room.path().join("data");
-    let _held = DataLock::take_empty(&data).map_err(|error| refused(error.into()))?;
+    let _held = DataLock::take_empty(&data).map_err(|error| to_failure(error.into()))?;
     let bar = screen.spinner("drill");
     let progress = |said: String| bar.set_message(said);
     let filled = fill(&ask.from, &data, None, &ask.against, told, &progress).await;
     bar.finish_and_clear();
     let report = filled?.report(None, since);
     room.close()?;
-    screen.one(&report, |_| picture::drilled(&report, &ask.from))
+    screen.print_one(&report, |_| output::drilled(&report, &ask.from))
 }
 
 /// Filled data directory.
-struct Filled {
+struct RestoredData {
     source: Source,
     restored: Restored,
     owner_url: Option<String>,
 }
 
-impl Filled {
+impl RestoredData {
     fn report(self, data: Option<PathBuf>, since: Instant) -> Report {
-        let Filled { source, restored, owner_url } = self;
+        let RestoredData { source, restored, owner_url } = self;
         Report {
             database_owner_url: owner_url.filter(|_| data.is_some()),
             data,
@@ -148,35 +148,35 @@ async fn fill(
     data: &Path,
     url: Option<&str>,
     against: &Against,
-    told: Told,
+    told: StopSignals,
     progress: Progress<'_>,
-) -> Result<Filled, Failure> {
-    let source = Source::open(from, &data.join(RESTORING), progress).map_err(refused)?;
-    let kept: Result<Vec<Kept>, _> =
-        against.against.iter().map(|path| Kept::read(path, &source)).collect();
-    let kept = kept.map_err(refused)?;
-    backup::put_files(&source, data, progress).map_err(refused)?;
+) -> Result<RestoredData, Failure> {
+    let source = Source::open(from, &data.join(RESTORING), progress).map_err(to_failure)?;
+    let kept: Result<Vec<WitnessCheckpoint>, _> =
+        against.against.iter().map(|path| WitnessCheckpoint::read(path, &source)).collect();
+    let kept = kept.map_err(to_failure)?;
+    backup::put_files(&source, data, progress).map_err(to_failure)?;
     let (postgres, access) = match url {
-        Some(url) => (None, Access::of_url(url).map_err(|error| refused(error.into()))?),
+        Some(url) => (None, Access::of_url(url).map_err(|error| to_failure(error.into()))?),
         None => {
             progress("starting Postgres".into());
             let postgres = Embedded::start_for_owner(data).await;
-            let postgres = postgres.map_err(|error| refused(error.into()))?;
+            let postgres = postgres.map_err(|error| to_failure(error.into()))?;
             let access = Access::of(postgres.owner());
             (Some(postgres), access)
         }
     };
     let restored = tokio::select! {
-        restored = backup::fill_database(&source, &access, &kept, progress) => restored.map_err(refused),
-        () = told.heard() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
+        restored = backup::fill_database(&source, &access, &kept, progress) => restored.map_err(to_failure),
+        () = told.received() => Err(Failure::Usage("restore stopped: nothing was restored".into())),
     };
     let mut owner_url = None;
     if let Some(postgres) = postgres {
         owner_url = Some(postgres.urls().1);
         let stopped = postgres.stop().await;
-        stopped.map_err(|error| refused(BackupError::from(error)))?;
+        stopped.map_err(|error| to_failure(BackupError::from(error)))?;
     }
-    Ok(Filled { source, restored: restored?, owner_url })
+    Ok(RestoredData { source, restored: restored?, owner_url })
 }
 
 /// Removes the contents of a directory as far as possible. Its lock is still held.

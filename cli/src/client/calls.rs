@@ -8,8 +8,8 @@ use domain::{
 use proof::bundle::MEDIA_TYPE;
 use reqwest::{Method, Response};
 use schemas::control::{
-    Done, Listing, Page, ReasonBody, apps, audit, builds, bundles, history, installs, jobs,
-    projections, runners, runs, subjects, tokens,
+    ChangeResult, Page, PageQuery, ReasonBody, apps, audit, builds, bundles, history, installs,
+    jobs, projections, runners, runs, subjects, tokens,
 };
 use serde_json::{Value, json};
 
@@ -22,27 +22,32 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// Media type of an export.
 const NDJSON: &str = "application/x-ndjson";
 
-type Said<A> = Result<A, ClientError>;
+type CallResult<A> = Result<A, ClientError>;
 
 impl Client {
     /// Returns the principal of the token, and the position of the log.
-    pub async fn whoami(&self) -> Said<tokens::Whoami> {
+    pub async fn whoami(&self) -> CallResult<tokens::Whoami> {
         self.get("/v1/whoami", &()).await
     }
 
     /// Publishes a bundle as the next config version of an app.
-    pub async fn sync(&self, app: &str, bundle: Bytes, dry_run: bool) -> Said<apps::Synced> {
+    pub async fn sync(
+        &self,
+        app: &str,
+        bundle: Bytes,
+        dry_run: bool,
+    ) -> CallResult<apps::SyncReport> {
         let query = apps::SyncQuery { dry_run, against: None };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
     /// Returns the state of a data subject.
-    pub async fn subject(&self, subject: SubjectId) -> Said<subjects::Subject> {
+    pub async fn subject(&self, subject: SubjectId) -> CallResult<subjects::Subject> {
         self.get(&format!("/v1/subjects/{subject}"), &()).await
     }
 
     /// Deletes the key of a data subject, so that its data is permanently unreadable.
-    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> Said<Done> {
+    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
     }
 
@@ -52,48 +57,52 @@ impl Client {
         app: &str,
         bundle: Bytes,
         against: Option<u32>,
-    ) -> Said<apps::Synced> {
+    ) -> CallResult<apps::SyncReport> {
         let query = apps::SyncQuery { dry_run: true, against };
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
     /// Returns one config version with its whole config.
-    pub async fn version(&self, app: &str, version: u32) -> Said<apps::ConfigVersionDetail> {
+    pub async fn version(&self, app: &str, version: u32) -> CallResult<apps::ConfigVersionDetail> {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
     /// All apps.
-    pub async fn apps(&self, listing: &Listing) -> Said<Page<apps::App>> {
+    pub async fn apps(&self, listing: &PageQuery) -> CallResult<Page<apps::App>> {
         self.fresh("/v1/apps", listing).await
     }
 
     /// One app, by name or id.
-    pub async fn app(&self, app: &str) -> Said<apps::App> {
+    pub async fn app(&self, app: &str) -> CallResult<apps::App> {
         self.fresh(&format!("/v1/apps/{app}"), &()).await
     }
 
     /// The config versions of an app, the newest first.
-    pub async fn versions(&self, app: &str, part: &Listing) -> Said<Page<apps::ConfigVersion>> {
+    pub async fn versions(
+        &self,
+        app: &str,
+        part: &PageQuery,
+    ) -> CallResult<Page<apps::ConfigVersion>> {
         self.fresh(&format!("/v1/apps/{app}/versions"), part).await
     }
 
     /// Returns the differences of two config versions.
-    pub async fn diff(&self, app: &str, which: &apps::DiffQuery) -> Said<apps::Diff> {
+    pub async fn diff(&self, app: &str, which: &apps::DiffQuery) -> CallResult<apps::Diff> {
         self.fresh(&format!("/v1/apps/{app}/diff"), which).await
     }
 
     /// Builds, the newest first.
-    pub async fn builds(&self, which: &builds::BuildsQuery) -> Said<Page<builds::Build>> {
+    pub async fn builds(&self, which: &builds::BuildsQuery) -> CallResult<Page<builds::Build>> {
         self.fresh("/v1/builds", which).await
     }
 
     /// One build.
-    pub async fn build(&self, build: BuildId) -> Said<builds::Build> {
+    pub async fn build(&self, build: BuildId) -> CallResult<builds::Build> {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
 
     /// Retries the failed builds of the newest config version.
-    pub async fn retry_build(&self, build: BuildId) -> Said<builds::BuildsRetried> {
+    pub async fn retry_build(&self, build: BuildId) -> CallResult<builds::BuildsRetried> {
         self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
     }
 
@@ -101,17 +110,20 @@ impl Client {
     pub async fn create_install(
         &self,
         ask: &installs::CreateInstall,
-    ) -> Said<installs::InstallCreated> {
+    ) -> CallResult<installs::InstallCreated> {
         self.change(Method::POST, "/v1/installs", ask).await
     }
 
     /// Installs, by name.
-    pub async fn installs(&self, which: &installs::InstallsQuery) -> Said<Page<installs::Install>> {
+    pub async fn installs(
+        &self,
+        which: &installs::InstallsQuery,
+    ) -> CallResult<Page<installs::Install>> {
         self.fresh("/v1/installs", which).await
     }
 
     /// One install, by name or id.
-    pub async fn install(&self, install: &str) -> Said<installs::Install> {
+    pub async fn install(&self, install: &str) -> CallResult<installs::Install> {
         self.fresh(&format!("/v1/installs/{install}"), &()).await
     }
 
@@ -120,7 +132,7 @@ impl Client {
         &self,
         install: &str,
         when: &installs::StateQuery,
-    ) -> Said<installs::InstallState> {
+    ) -> CallResult<installs::InstallState> {
         self.get(&format!("/v1/installs/{install}/state"), when).await
     }
 
@@ -129,7 +141,7 @@ impl Client {
         &self,
         install: &str,
         change: &installs::UpdateInstall,
-    ) -> Said<installs::InstallUpdated> {
+    ) -> CallResult<installs::InstallUpdated> {
         self.change(Method::PATCH, &format!("/v1/installs/{install}"), change).await
     }
 
@@ -139,19 +151,22 @@ impl Client {
         install: &str,
         component: &str,
         ask: &installs::AcceptState,
-    ) -> Said<Done> {
+    ) -> CallResult<ChangeResult> {
         let path = format!("/v1/installs/{install}/components/{component}/accepted-state");
         self.change(Method::POST, &path, ask).await
     }
 
     /// Creates an enrolment token for an install.
-    pub async fn create_enrolment_token(&self, install: &str) -> Said<installs::EnrolmentIssued> {
+    pub async fn create_enrolment_token(
+        &self,
+        install: &str,
+    ) -> CallResult<installs::EnrolmentIssued> {
         let path = format!("/v1/installs/{install}/enrolment-tokens");
         self.change(Method::POST, &path, &json!({})).await
     }
 
     /// Creates an enrolment token for a build runner.
-    pub async fn create_build_enrolment_token(&self) -> Said<installs::EnrolmentIssued> {
+    pub async fn create_build_enrolment_token(&self) -> CallResult<installs::EnrolmentIssued> {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
 
@@ -160,136 +175,144 @@ impl Client {
         &self,
         install: &str,
         ask: &runs::RequestRun,
-    ) -> Said<runs::RunRequested> {
+    ) -> CallResult<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/installs/{install}/runs"), ask).await
     }
 
     /// Runs, the newest first.
-    pub async fn runs(&self, which: &runs::RunsQuery) -> Said<Page<runs::RunSummary>> {
+    pub async fn runs(&self, which: &runs::RunsQuery) -> CallResult<Page<runs::RunSummary>> {
         self.fresh("/v1/runs", which).await
     }
 
     /// One run with its steps.
-    pub async fn run(&self, run: RunId) -> Said<runs::Run> {
+    pub async fn run(&self, run: RunId) -> CallResult<runs::Run> {
         self.fresh(&format!("/v1/runs/{run}"), &()).await
     }
 
     /// The redacted summary of a step's plan.
-    pub async fn plan(&self, run: RunId, step: StepId) -> Said<Value> {
+    pub async fn plan(&self, run: RunId, step: StepId) -> CallResult<Value> {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
     /// Approves a plan.
-    pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> Said<Done> {
+    pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/approve"), word).await
     }
 
     /// Denies a plan.
-    pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> Said<Done> {
+    pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/deny"), word).await
     }
 
     /// Cancels a run.
-    pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> Said<Done> {
+    pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
     }
 
     /// Retries a run, as a new run.
-    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> Said<runs::RunRequested> {
+    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> CallResult<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
     }
 
     /// Jobs, the newest first.
-    pub async fn jobs(&self, which: &jobs::JobsQuery) -> Said<Page<jobs::Job>> {
+    pub async fn jobs(&self, which: &jobs::JobsQuery) -> CallResult<Page<jobs::Job>> {
         self.fresh("/v1/jobs", which).await
     }
 
     /// One job.
-    pub async fn job(&self, job: JobId) -> Said<jobs::Job> {
+    pub async fn job(&self, job: JobId) -> CallResult<jobs::Job> {
         self.fresh(&format!("/v1/jobs/{job}"), &()).await
     }
 
     /// Requests the cancellation of a job.
-    pub async fn cancel_job(&self, job: JobId, why: &jobs::Cancel) -> Said<Done> {
+    pub async fn cancel_job(&self, job: JobId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), why).await
     }
 
     /// Resolves an execution with an unknown outcome.
-    pub async fn resolve_job(&self, job: JobId, word: &jobs::Resolve) -> Said<Done> {
+    pub async fn resolve_job(&self, job: JobId, word: &jobs::Resolve) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), word).await
     }
 
     /// The log of one attempt: its records up to now, one per line.
-    pub async fn log(&self, job: JobId, attempt: u32, since_n: u64) -> Said<Response> {
+    pub async fn log(&self, job: JobId, attempt: u32, since_n: u64) -> CallResult<Response> {
         let query = jobs::LogQuery { since_n: Some(since_n).filter(|n| *n > 0) };
         let path = format!("/v1/jobs/{job}/attempts/{attempt}/log");
         self.open(Method::GET, &path, &query, NDJSON, None).await
     }
 
     /// The log of one attempt as it grows, as server-sent events.
-    pub async fn follow_log(&self, job: JobId, attempt: u32, after_n: u64) -> Said<Response> {
+    pub async fn follow_log(&self, job: JobId, attempt: u32, after_n: u64) -> CallResult<Response> {
         let path = format!("/v1/jobs/{job}/attempts/{attempt}/log");
         self.open(Method::GET, &path, &(), EVENT_STREAM, Some(&after_n.to_string())).await
     }
 
     /// All runners.
-    pub async fn runners(&self, listing: &Listing) -> Said<Page<runners::Runner>> {
+    pub async fn runners(&self, listing: &PageQuery) -> CallResult<Page<runners::Runner>> {
         self.fresh("/v1/runners", listing).await
     }
 
     /// One runner.
-    pub async fn runner(&self, runner: RunnerId) -> Said<runners::Runner> {
+    pub async fn runner(&self, runner: RunnerId) -> CallResult<runners::Runner> {
         self.fresh(&format!("/v1/runners/{runner}"), &()).await
     }
 
     /// Returns the newest signed heads of a runner's journals.
-    pub async fn journal_heads(&self, runner: RunnerId) -> Said<runners::JournalHeads> {
+    pub async fn journal_heads(&self, runner: RunnerId) -> CallResult<runners::JournalHeads> {
         self.get(&format!("/v1/runners/{runner}/journal-heads"), &()).await
     }
 
     /// Runs a control command on a runner: `disable`, `enable`, `drain`, `resume`, `rekey` or
     /// `revoke`.
-    pub async fn order_runner(&self, runner: RunnerId, verb: &str, why: &ReasonBody) -> Said<Done> {
+    pub async fn order_runner(
+        &self,
+        runner: RunnerId,
+        verb: &str,
+        why: &ReasonBody,
+    ) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
     }
 
     /// Returns a page of events.
-    pub async fn events(&self, which: &audit::EventsQuery) -> Said<audit::Events> {
+    pub async fn events(&self, which: &audit::EventsQuery) -> CallResult<audit::Events> {
         self.exact("/v1/audit/events", which).await
     }
 
     /// Streams all events, one per line.
-    pub async fn export(&self, which: &audit::EventsQuery) -> Said<Response> {
+    pub async fn export(&self, which: &audit::EventsQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/audit/export", which, NDJSON, None).await
     }
 
     /// Returns a signed checkpoint of the current log.
-    pub async fn checkpoint(&self) -> Said<audit::Checkpoint> {
+    pub async fn checkpoint(&self) -> CallResult<audit::Checkpoint> {
         self.exact("/v1/audit/checkpoint", &()).await
     }
 
     /// A proof of inclusion or of consistency.
-    pub async fn proof(&self, which: &audit::ProofQuery) -> Said<audit::Proof> {
+    pub async fn proof(&self, which: &audit::ProofQuery) -> CallResult<audit::Proof> {
         self.exact("/v1/audit/proofs", which).await
     }
 
     /// A bundle that proves an event or a stream offline.
-    pub async fn bundle(&self, which: &bundles::BundleQuery) -> Said<Response> {
+    pub async fn bundle(&self, which: &bundles::BundleQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }
 
     /// Streams the events of a range, one per line, after a line that proves the range.
-    pub async fn range(&self, which: &bundles::RangeQuery) -> Said<Response> {
+    pub async fn range(&self, which: &bundles::RangeQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/audit/range", which, NDJSON, None).await
     }
 
     /// Returns the state of an aggregate at a position or time.
-    pub async fn as_of(&self, which: &audit::AsOfQuery) -> Said<audit::AsOf> {
+    pub async fn as_of(&self, which: &audit::AsOfQuery) -> CallResult<audit::AsOf> {
         self.get("/v1/audit/state", which).await
     }
 
     /// Returns the changes of an aggregate between two points, with its history.
-    pub async fn between(&self, which: &history::StreamDiffQuery) -> Said<history::StreamDiff> {
+    pub async fn between(
+        &self,
+        which: &history::StreamDiffQuery,
+    ) -> CallResult<history::StreamDiff> {
         self.get("/v1/audit/diff", which).await
     }
 
@@ -297,23 +320,27 @@ impl Client {
     pub async fn installs_between(
         &self,
         which: &history::InstallsDiffQuery,
-    ) -> Said<history::InstallsDiff> {
+    ) -> CallResult<history::InstallsDiff> {
         self.get("/v1/audit/diff/installs", which).await
     }
 
     /// Streams new events, as server-sent events.
-    pub async fn changes(&self, which: &audit::ChangesQuery) -> Said<Response> {
+    pub async fn changes(&self, which: &audit::ChangesQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
     }
 
     /// All projections.
-    pub async fn projections(&self) -> Said<Page<projections::Projection>> {
+    pub async fn projections(&self) -> CallResult<Page<projections::Projection>> {
         self.get("/v1/projections", &()).await
     }
 
     /// Streams the rows of a projection at an earlier point and the progress, as server-sent
     /// events.
-    pub async fn look(&self, name: &str, which: &projections::RowsQuery) -> Said<Response> {
+    pub async fn projection_rows(
+        &self,
+        name: &str,
+        which: &projections::RowsQuery,
+    ) -> CallResult<Response> {
         let path = format!("/v1/projections/{name}/rows");
         self.open(Method::GET, &path, which, EVENT_STREAM, None).await
     }
@@ -325,29 +352,32 @@ impl Client {
         name: &str,
         verb: &str,
         how: &projections::RebuildQuery,
-    ) -> Said<Response> {
+    ) -> CallResult<Response> {
         let path = format!("/v1/projections/{name}/{verb}");
         self.open(Method::POST, &path, how, EVENT_STREAM, None).await
     }
 
     /// Drops the as-of table of a projection at a position.
-    pub async fn drop_kept(&self, name: &str, position: u64) -> Said<Done> {
+    pub async fn drop_as_of_table(&self, name: &str, position: u64) -> CallResult<ChangeResult> {
         let path = format!("/v1/projections/{name}/as-of/{position}");
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
     /// Runs the self-check of the server, and streams the progress as server-sent events.
-    pub async fn examine(&self) -> Said<Response> {
+    pub async fn examine(&self) -> CallResult<Response> {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
     /// All tokens.
-    pub async fn tokens(&self, listing: &Listing) -> Said<Page<tokens::Token>> {
+    pub async fn tokens(&self, listing: &PageQuery) -> CallResult<Page<tokens::Token>> {
         self.fresh("/v1/tokens", listing).await
     }
 
     /// Creates a principal with a token.
-    pub async fn create_token(&self, ask: &tokens::CreateToken) -> Said<tokens::TokenCreated> {
+    pub async fn create_token(
+        &self,
+        ask: &tokens::CreateToken,
+    ) -> CallResult<tokens::TokenCreated> {
         self.change(Method::POST, "/v1/tokens", ask).await
     }
 
@@ -356,34 +386,42 @@ impl Client {
         &self,
         id: PrincipalId,
         ask: &tokens::RenamePrincipal,
-    ) -> Said<Done> {
+    ) -> CallResult<ChangeResult> {
         self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
     }
 
     /// Revokes a token.
-    pub async fn revoke_token(&self, token: TokenId) -> Said<Done> {
+    pub async fn revoke_token(&self, token: TokenId) -> CallResult<ChangeResult> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await
     }
 
     /// Grants a role to a principal.
-    pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
+    pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> CallResult<ChangeResult> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::PUT, &path, &json!({})).await
     }
 
     /// Revokes a role from a principal.
-    pub async fn revoke_role(&self, principal: PrincipalId, role: &str) -> Said<Done> {
+    pub async fn revoke_role(
+        &self,
+        principal: PrincipalId,
+        role: &str,
+    ) -> CallResult<ChangeResult> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
     /// Revokes an enrolment token.
-    pub async fn revoke_enrolment_token(&self, token: TokenId, why: &ReasonBody) -> Said<Done> {
+    pub async fn revoke_enrolment_token(
+        &self,
+        token: TokenId,
+        why: &ReasonBody,
+    ) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
     }
 
     /// The bytes of a blob: a plan's summary, a manifest, a bundle.
-    pub async fn blob(&self, digest: &Digest) -> Said<Response> {
+    pub async fn blob(&self, digest: &Digest) -> CallResult<Response> {
         self.open(Method::GET, &format!("/v1/blobs/{digest}"), &(), "*/*", None).await
     }
 }

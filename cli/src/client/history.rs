@@ -4,19 +4,19 @@ use std::collections::{BTreeSet, HashMap};
 
 use domain::ids::{JobId, PrincipalId};
 use projections::{
-    Fact, Raw, Recorded,
+    DomainEvent, RawEvent, RecordedEvent,
     history::{of_events, references},
 };
 use proof::{
     bundle::{Annotations, Bundle, Content, Event, Subject},
-    report::{self, Reports, Tally},
+    report::{self, ReportCounts, Reports},
 };
 use schemas::control::history::{EventSummary, RunActivity};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::harmless;
-use api::control::History;
+use super::sanitize;
+use api::control::HistoryConverter;
 
 /// Value of an encrypted field.
 const ENCRYPTED: &str = "[encrypted]";
@@ -41,7 +41,7 @@ pub struct ProvenHistory {
 pub enum HistoryError {
     /// A report that its runner did not sign.
     #[error("{0}")]
-    Forged(#[from] report::Wrong),
+    Forged(#[from] report::ReportError),
     /// A stream that an event names is not in the bundle.
     #[error("position {position} refers to {stream}, which the file does not contain")]
     LeftOut {
@@ -64,7 +64,7 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     let Subject::Streams(streams) = &bundle.subject else { return Ok(None) };
     let streams: BTreeSet<&str> = streams.iter().map(String::as_str).collect();
     let (mut history, mut reports) = (ProvenHistory::default(), Reports::new(true));
-    let mut recorded: Vec<Recorded> = vec![];
+    let mut recorded: Vec<RecordedEvent> = vec![];
     for event in &bundle.events {
         let Content::Open { payload, metadata, .. } = &event.content else { return Ok(None) };
         let is_signed = reported(&mut reports, event, payload)?;
@@ -77,7 +77,7 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
             if let Some(stream) = named.into_iter().find(|name| !streams.contains(&**name)) {
                 return Err(HistoryError::LeftOut { position: event.position, stream });
             }
-            if let Fact::Job(job, fact) = &one.fact
+            if let DomainEvent::Job(job, fact) = &one.fact
                 && is_signed
                 && fact.is_end()
             {
@@ -86,19 +86,24 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
             recorded.push(one);
         }
     }
-    let Tally { unsigned, .. } = reports.tally();
+    let ReportCounts { unsigned, .. } = reports.tally();
     history.unsigned = unsigned;
     let names = names(bundle.annotations.as_ref());
-    let (told, show) = (of_events(&recorded), History { names: &names });
+    let (told, show) = (of_events(&recorded), HistoryConverter { names: &names });
     history.runs = told.runs.into_iter().map(|run| show.run(run)).collect();
-    history.other_events = told.others.into_iter().map(|event| show.event(event)).collect();
+    history.other_events = told.other_events.into_iter().map(|event| show.event(event)).collect();
     sanitized(&history).map(Some)
 }
 
 /// Checks a report against its runner's signature. Returns whether it has one.
-fn reported(reports: &mut Reports, event: &Event, payload: &str) -> Result<bool, report::Wrong> {
+fn reported(
+    reports: &mut Reports,
+    event: &Event,
+    payload: &str,
+) -> Result<bool, report::ReportError> {
     let stream = (&*event.aggregate_type, &*event.aggregate_id);
-    let Some(fact) = report::Fact::read(stream, &event.event_type, payload.as_bytes()) else {
+    let Some(fact) = report::ReportEvent::read(stream, &event.event_type, payload.as_bytes())
+    else {
         return Ok(false);
     };
     let signature = reports.take(event.position, fact)?;
@@ -111,7 +116,7 @@ fn decoded(
     event: &Event,
     (payload, metadata): (&str, &str),
     annotations: Option<&Annotations>,
-) -> Option<Vec<Recorded>> {
+) -> Option<Vec<RecordedEvent>> {
     let reasons = annotations.and_then(|added| added.reasons.as_ref());
     let reason = reasons.and_then(|reasons| reasons.get(&event.position));
     let payload = match reason {
@@ -125,7 +130,7 @@ fn decoded(
         None => payload.to_owned(),
     };
     let at = chrono::DateTime::from_timestamp_micros(event.recorded_at_us)?;
-    let raw = Raw {
+    let raw = RawEvent {
         position: event.position,
         sequence: event.sequence,
         at,
@@ -149,7 +154,7 @@ fn sanitized(history: &ProvenHistory) -> Result<ProvenHistory, HistoryError> {
     let unwritable = |error: serde_json::Error| HistoryError::Unwritable(error.to_string());
     let mut value = serde_json::to_value(history).map_err(unwritable)?;
     remove_encrypted(&mut value);
-    harmless::tame(&mut value);
+    sanitize::sanitize_json(&mut value);
     serde_json::from_value(value).map_err(unwritable)
 }
 

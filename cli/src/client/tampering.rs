@@ -9,20 +9,20 @@ use event_log::{
     testing::{Binaries, Database, fresh_database},
     verify::{VerifyError, verify},
 };
-use proof::{checkpoint::Checkpoint, report::Tally};
+use proof::{checkpoint::Checkpoint, report::ReportCounts};
 use schemas::control::audit::EventRecord;
 use serde_json::value::RawValue;
 
 use super::Verifier;
 
 mod cases;
-mod work;
+mod runner_events;
 
 use cases::{CASES, Case, How, Published};
 
 /// Log of twelve events in four streams, with a runner and its job, and data from before the
 /// change.
-struct Ground {
+struct TestLog {
     database: Database,
     /// Server that opened the log before the change, and checks it afterwards.
     log: EventLog,
@@ -47,12 +47,12 @@ fn events(stream: &str, expected: u64, numbers: std::ops::Range<u64>) -> Commit 
 }
 
 async fn opened(database: &Database) -> EventLog {
-    let options = Options { watch_others: None, ..Options::default() };
+    let options = Options { poll_interval: None, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
-impl Ground {
-    async fn new(how: &How) -> Ground {
+impl TestLog {
+    async fn new(how: &How) -> TestLog {
         let dumped_at = match how {
             How::Rewritten { .. } => 5,
             How::ReportChanged => 8,
@@ -64,11 +64,11 @@ impl Ground {
         let log = opened(&database).await;
         let mut old = Vec::new();
         let commits = [
-            work::enrolled(),
+            runner_events::enrolled(),
             events("s1", 0, 3..5),
             events("s1", 2, 5..6),
-            work::claimed("s2"),
-            work::ended("s2", &work::signed("s2", &work::key())),
+            runner_events::claimed("s2"),
+            runner_events::ended("s2", &runner_events::signed("s2", &runner_events::key())),
             events("s3", 0, 9..12),
         ];
         for commit in commits {
@@ -77,11 +77,11 @@ impl Ground {
                 old = dump(&database);
             }
             if at == 6 || at == 12 {
-                log.seal(&key).await.unwrap();
+                log.publish_checkpoint(&key).await.unwrap();
             }
         }
-        let seals = log.seals(0, 100).await.unwrap();
-        Ground { database, kept: log.head(), log, key, old, seals }
+        let seals = log.checkpoints(0, 100).await.unwrap();
+        TestLog { database, kept: log.head(), log, key, old, seals }
     }
 
     async fn sql(&self, sql: &str) {
@@ -120,18 +120,18 @@ impl Ground {
             How::ReportChanged => {
                 self.restore().await;
                 let log = opened(&self.database).await;
-                let mut end = work::signed("s2", &work::key());
+                let mut end = runner_events::signed("s2", &runner_events::key());
                 end["exit_code"] = 1.into();
-                log.append(work::ended("s2", &end)).await.unwrap();
+                log.append(runner_events::ended("s2", &end)).await.unwrap();
                 log.append(events("s3", 0, 9..12)).await.unwrap();
-                log.seal(&self.key).await.unwrap();
+                log.publish_checkpoint(&self.key).await.unwrap();
             }
             How::ReportInvented { lacks } => {
                 let log = opened(&self.database).await;
-                log.append(work::claimed("s4")).await.unwrap();
-                let mut end = work::signed("s4", &SigningKey::from_bytes(&[9; 32]));
+                log.append(runner_events::claimed("s4")).await.unwrap();
+                let mut end = runner_events::signed("s4", &SigningKey::from_bytes(&[9; 32]));
                 end.as_object_mut().unwrap().retain(|member, _| !lacks.contains(&member.as_str()));
-                log.append(work::ended("s4", &end)).await.unwrap();
+                log.append(runner_events::ended("s4", &end)).await.unwrap();
             }
             How::Invented => {
                 let log = opened(&self.database).await;
@@ -168,12 +168,12 @@ impl Ground {
         for event in event_log::read::read(&self.database.pool, 0, 100).await.unwrap() {
             verifier.take(&record(&event)).unwrap();
         }
-        of_reports(verifier.wrong().first().map(ToString::to_string), verifier.tally())
+        of_reports(verifier.forged_reports().first().map(ToString::to_string), verifier.tally())
     }
 
     /// Compares the database with the published checkpoints.
     async fn published_say(&self) -> String {
-        match self.log.check_seals(&[self.key.verifying_key().into()]).await {
+        match self.log.verify_checkpoints(&[self.key.verifying_key().into()]).await {
             Ok(_) => String::new(),
             Err(LogError::Damaged { position, what }) => format!("position {position}: {what}"),
             Err(error) => panic!("{error}"),
@@ -201,7 +201,7 @@ impl Ground {
     }
 }
 
-fn of_reports(wrong: Option<String>, tally: Tally) -> String {
+fn of_reports(wrong: Option<String>, tally: ReportCounts) -> String {
     let unsigned =
         tally.first_unsigned.map(|at| format!("position {at}: this result is not signed"));
     wrong.or(unsigned).unwrap_or_default()
@@ -214,7 +214,7 @@ fn dump(database: &Database) -> Vec<u8> {
     done.stdout
 }
 
-fn record(event: &event_log::Stored) -> EventRecord {
+fn record(event: &event_log::StoredEvent) -> EventRecord {
     let raw = |text: &str| RawValue::from_string(text.into()).unwrap();
     EventRecord {
         position: event.position,
@@ -240,7 +240,7 @@ const END: &str = "<!-- end of tamperings -->\n";
 
 /// `UPDATE_GOLDEN=1` writes the table.
 #[tokio::test]
-async fn who_sees_what_was_tampered_with_is_the_table_of_the_security_document() {
+async fn tampering_table_matches_the_security_document() {
     let head = [
         "change of the database",
         "verification of the log",
@@ -250,7 +250,7 @@ async fn who_sees_what_was_tampered_with_is_the_table_of_the_security_document()
     ];
     let mut table = format!("| {} | meaning |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
-        let ground = Ground::new(&case.how).await;
+        let ground = TestLog::new(&case.how).await;
         let before =
             (ground.log_says().await, ground.published_say().await, ground.kept_says().await);
         assert_eq!(before, Default::default(), "untouched");

@@ -7,15 +7,15 @@ use proof::{
     Hash, chain,
     checkpoint::Checkpoint,
     leaf::{self, Leaf},
-    report::{Fact, Reports, Tally, Wrong},
+    report::{ReportCounts, ReportError, ReportEvent, Reports},
     tree::Edge,
 };
 use schemas::control::audit::EventRecord;
 
-use super::exported::hex_of;
+use super::export_line::hex_of;
 
 /// Maximum number of forged reports that a verifier collects.
-const TOLD: usize = 100;
+const MAX_FORGED_REPORTS: usize = 100;
 
 /// Verifies every event of a log, from the first one on. The memory does not depend on the number
 /// of events: about 100 MiB for a million streams, plus the manifest and the runner of each job.
@@ -26,7 +26,7 @@ pub struct Verifier {
     last: Option<DateTime<Utc>>,
     sequences: HashMap<String, u64>,
     reports: Reports,
-    wrong: Vec<Wrong>,
+    wrong: Vec<ReportError>,
 }
 
 /// Failed check, with its position.
@@ -94,12 +94,12 @@ impl Verifier {
 
     /// Forged reports, at most 100. Their hashes are valid, so a party that can write the log
     /// created them.
-    pub fn wrong(&self) -> &[Wrong] {
+    pub fn forged_reports(&self) -> &[ReportError] {
         &self.wrong
     }
 
     /// Number of reports, and of results without a signature.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> ReportCounts {
         self.reports.tally()
     }
 
@@ -139,14 +139,14 @@ impl Verifier {
         }
         self.edge.push(hash, |_, _| {});
         self.last = Some(event.recorded_at);
-        self.hear(event);
+        self.check_report(event);
         Ok(())
     }
 
-    fn hear(&mut self, event: &EventRecord) {
+    fn check_report(&mut self, event: &EventRecord) {
         let stream = event.stream.split_once('/').unwrap_or_default();
-        let fact = Fact::read(stream, &event.event_type, event.payload.get().as_bytes());
-        let Some(fact) = fact.filter(|_| self.wrong.len() < TOLD) else { return };
+        let fact = ReportEvent::read(stream, &event.event_type, event.payload.get().as_bytes());
+        let Some(fact) = fact.filter(|_| self.wrong.len() < MAX_FORGED_REPORTS) else { return };
         let asked = self.reports.take(event.position, fact);
         let checked = asked.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check()));
         self.wrong.extend(checked.err());

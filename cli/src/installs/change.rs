@@ -8,7 +8,10 @@ use schemas::control::{
     runs::{RequestRun, RequestedKind},
 };
 
-use crate::{apps::diff_text, failure::Failure, render::Output, runs::or_nothing, settings::Desk};
+use crate::{
+    apps::diff_text, failure::Failure, render::Output, runs::print_run_or_text,
+    settings::CommandContext,
+};
 
 #[derive(Debug, Args)]
 pub(crate) struct Inputs {
@@ -37,7 +40,7 @@ pub(crate) struct SetInputs {
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -50,7 +53,7 @@ pub(crate) struct Move {
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -66,7 +69,7 @@ pub(crate) struct Rollback {
     #[command(flatten)]
     changes: Changes,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -74,7 +77,7 @@ pub(crate) struct Operation {
     /// Name or id of the install
     install: String,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 #[derive(Debug, Args)]
@@ -97,7 +100,7 @@ pub(crate) struct Toggle {
     #[arg(required = true)]
     components: Vec<String>,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -107,7 +110,7 @@ enum Switch {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct Then {
+pub(super) struct RunArgs {
     /// Reason, recorded in the log
     #[arg(long)]
     pub(super) reason: Option<String>,
@@ -171,7 +174,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failure> {
+pub(crate) async fn set_inputs(desk: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
     let inputs = ask.changes.read()?;
     if inputs.is_none() {
         let said = "no inputs to change\n  try: --input NAME=VALUE, or --unset NAME";
@@ -184,10 +187,14 @@ pub(crate) async fn set_inputs(desk: &Desk, ask: SetInputs) -> Result<(), Failur
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
 }
 
-pub(crate) async fn toggle(desk: &Desk, ask: Toggle, enabled: bool) -> Result<(), Failure> {
+pub(crate) async fn toggle(
+    desk: &CommandContext,
+    ask: Toggle,
+    enabled: bool,
+) -> Result<(), Failure> {
     let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
     let reason = ask.then.reason;
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
@@ -198,14 +205,14 @@ pub(crate) async fn toggle(desk: &Desk, ask: Toggle, enabled: bool) -> Result<()
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    or_nothing(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
 }
 
-pub(crate) async fn upgrade(desk: &Desk, ask: Move) -> Result<(), Failure> {
+pub(crate) async fn upgrade(desk: &CommandContext, ask: Move) -> Result<(), Failure> {
     to_version(desk, &ask.install, ask.to, (ask.changes, None), ask.then).await
 }
 
-pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> {
+pub(crate) async fn rollback(desk: &CommandContext, ask: Rollback) -> Result<(), Failure> {
     let install = desk.client.install(&ask.install).await?;
     let now = install.config_version;
     let to = ask.to.unwrap_or(now.saturating_sub(1));
@@ -221,7 +228,7 @@ pub(crate) async fn rollback(desk: &Desk, ask: Rollback) -> Result<(), Failure> 
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
     let diff = desk.client.diff(&install.app.to_string(), &which).await?;
     if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
-        desk.screen.one(&diff, |screen| {
+        desk.screen.print_one(&diff, |screen| {
             let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
@@ -248,11 +255,11 @@ pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Optio
 }
 
 async fn to_version(
-    desk: &Desk,
+    desk: &CommandContext,
     install: &str,
     to: u32,
     (changes, inputs_of): (Changes, Option<u32>),
-    then: Then,
+    then: RunArgs,
 ) -> Result<(), Failure> {
     let change = UpdateInstall {
         inputs: changes.read()?,
@@ -268,11 +275,11 @@ async fn to_version(
         ),
         false => format!("No changes: {install} is already at version {to}, or moving to it."),
     };
-    or_nothing(desk, &done, done.run, &nothing, then.wait).await
+    print_run_or_text(desk, &done, done.run, &nothing, then.wait).await
 }
 
 pub(crate) async fn operate(
-    desk: &Desk,
+    desk: &CommandContext,
     ask: Operation,
     kind: RequestedKind,
     components: Vec<String>,
@@ -282,15 +289,15 @@ pub(crate) async fn operate(
     let requested = desk.client.request_run(&ask.install, &request).await?;
     // Only a deprovision is accepted without any work. The server rejects other operations.
     let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
-    or_nothing(desk, &requested, requested.run, &nothing, ask.then.wait).await
+    print_run_or_text(desk, &requested, requested.run, &nothing, ask.then.wait).await
 }
 
-pub(crate) async fn auto_approve(desk: &Desk, ask: AutoApprove) -> Result<(), Failure> {
+pub(crate) async fn auto_approve(desk: &CommandContext, ask: AutoApprove) -> Result<(), Failure> {
     let on = ask.to == Switch::On;
     let change =
         UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
     let done = desk.client.update_install(&ask.install, &change).await?;
-    desk.screen.one(&done, |_| {
+    desk.screen.print_one(&done, |_| {
         let how = match on {
             true => "are now approved automatically; plans that already wait still need `stead runs approve`",
             false => "now require approval",

@@ -5,8 +5,8 @@ use clap::Args;
 use schemas::control::installs::UpdateInstall;
 use serde_json::Value;
 
-use super::change::{Then, pair};
-use crate::{failure::Failure, runs::or_nothing, settings::Desk};
+use super::change::{RunArgs, pair};
+use crate::{failure::Failure, runs::print_run_or_text, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Outputs {
@@ -28,7 +28,7 @@ pub(crate) struct SetStackOutputs {
     #[arg(long, value_name = "NAME")]
     unset: Vec<String>,
     #[command(flatten)]
-    then: Then,
+    then: RunArgs,
 }
 
 impl Outputs {
@@ -63,7 +63,7 @@ fn as_templates_read(value: Value) -> Option<Value> {
     }
 }
 
-pub(crate) async fn set(desk: &Desk, ask: SetStackOutputs) -> Result<(), Failure> {
+pub(crate) async fn set(desk: &CommandContext, ask: SetStackOutputs) -> Result<(), Failure> {
     let SetStackOutputs { install, outputs, unset, then } = ask;
     let given = outputs.read()?;
     if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
@@ -85,7 +85,7 @@ pub(crate) async fn set(desk: &Desk, ask: SetStackOutputs) -> Result<(), Failure
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",
         false => "No changes: the outputs already have these values.",
     };
-    or_nothing(desk, &done, done.run, nothing, then.wait).await
+    print_run_or_text(desk, &done, done.run, nothing, then.wait).await
 }
 
 #[cfg(test)]

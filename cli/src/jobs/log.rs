@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use cli::client::{ClientError, harmless, lines, server_events};
+use cli::client::{ClientError, lines, sanitize, server_events};
 use domain::ids::JobId;
 use futures::{StreamExt, pin_mut};
 use schemas::control::jobs::{Job, LogRecord};
@@ -12,7 +12,7 @@ use super::find;
 use crate::{
     failure::Failure,
     render::{Output, Tone, write},
-    settings::Desk,
+    settings::CommandContext,
 };
 
 #[derive(Debug, Args)]
@@ -30,7 +30,7 @@ pub(crate) struct Logs {
     timestamps: bool,
 }
 
-pub(crate) async fn print(desk: &Desk, ask: Logs) -> Result<(), Failure> {
+pub(crate) async fn print(desk: &CommandContext, ask: Logs) -> Result<(), Failure> {
     let job = find(desk, &ask.job).await?;
     let attempt = match ask.attempt {
         Some(attempt) => attempt,
@@ -50,7 +50,7 @@ pub(crate) async fn print(desk: &Desk, ask: Logs) -> Result<(), Failure> {
 
 /// Returns the newest attempt. With `wait`, waits for the first one and shows the reason of the
 /// wait.
-async fn first_attempt(desk: &Desk, id: JobId, wait: bool) -> Result<u32, Failure> {
+async fn first_attempt(desk: &CommandContext, id: JobId, wait: bool) -> Result<u32, Failure> {
     let bar = desk.screen.spinner("");
     loop {
         let job = desk.client.job(id).await?;
@@ -77,7 +77,7 @@ fn never_ran(job: &Job) -> Failure {
 
 /// Follows the log until it is finalized. Resumes after the last record if the connection breaks.
 async fn follow(
-    desk: &Desk,
+    desk: &CommandContext,
     job: JobId,
     attempt: u32,
     printer: &mut Printer<'_>,
@@ -104,7 +104,7 @@ async fn follow(
 }
 
 struct Printer<'d> {
-    desk: &'d Desk,
+    desk: &'d CommandContext,
     timestamps: bool,
     last: u64,
     /// The next record continues the current line.
@@ -133,8 +133,8 @@ impl Printer<'_> {
             text += &self.desk.screen.paint(Tone::Faint, &stamp);
         }
         text += &match record.s.as_str() {
-            "x" => self.desk.screen.paint(Tone::Faint, &harmless(&record.m)),
-            _ => harmless(&record.m),
+            "x" => self.desk.screen.paint(Tone::Faint, &sanitize(&record.m)),
+            _ => sanitize(&record.m),
         };
         self.open = record.c;
         if !record.c {

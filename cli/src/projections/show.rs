@@ -1,25 +1,25 @@
 //! `stead projections show`: prints rows, now or at an earlier point.
-use cli::client::{harmless, server_events};
+use cli::client::{sanitize, server_events};
 use futures::{StreamExt, pin_mut};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 
 use crate::{
     failure::Failure,
+    point_in_time::PointInTime,
     render::{Output, Table, moment, write},
-    settings::Desk,
-    when::At,
+    settings::CommandContext,
 };
 
 pub(crate) async fn run(
-    desk: &Desk,
+    desk: &CommandContext,
     name: &str,
     key: Option<String>,
-    as_of: Option<At>,
+    as_of: Option<PointInTime>,
 ) -> Result<(), Failure> {
-    let (position, time) = as_of.map_or((None, None), At::parts);
+    let (position, time) = as_of.map_or((None, None), PointInTime::parts);
     let one = key.clone();
     let query = RowsQuery { key, position, time, min_position: None };
-    let looks = server_events(desk.client.look(name, &query).await?);
+    let looks = server_events(desk.client.projection_rows(name, &query).await?);
     pin_mut!(looks);
     let bar = desk.screen.bar(0, name);
     let (mut rows, mut last) = (Vec::<ProjectionRow>::new(), None::<RowsProgress>);
@@ -48,7 +48,7 @@ pub(crate) async fn run(
     if let Some(detail) = &last.detail {
         return Err(Failure::Outcome(format!(
             "cannot read the rows of {name}: {}",
-            harmless(detail)
+            sanitize(detail)
         )));
     }
     let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
@@ -63,10 +63,10 @@ pub(crate) async fn run(
         }
         (Some(_), [row], Output::Table) => {
             let row: serde_json::Value = serde_json::from_str(row.row.get())?;
-            write(&format!("{}\n", harmless(&serde_json::to_string_pretty(&row)?)))
+            write(&format!("{}\n", sanitize(&serde_json::to_string_pretty(&row)?)))
         }
         (_, rows, Output::Table | Output::Json) => {
-            desk.screen.many(rows, "No rows.", |_| table(rows))
+            desk.screen.print_list(rows, "No rows.", |_| table(rows))
         }
     }
 }
@@ -74,7 +74,7 @@ pub(crate) async fn run(
 fn table(rows: &[ProjectionRow]) -> Table {
     let mut table = Table::new(["KEY", "ROW"]);
     for ProjectionRow { key, row } in rows {
-        table.row([harmless(key), harmless(row.get())]);
+        table.row([sanitize(key), sanitize(row.get())]);
     }
     table
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use clap::Args;
 use domain::digest::Digest;
 use schemas::control::{
-    Done,
+    ChangeResult,
     runs::{ApproveRun, DenyRun, Run, Step},
 };
 use serde::Serialize;
@@ -12,23 +12,23 @@ use serde::Serialize;
 use super::{
     find,
     follow::{self, Follow},
-    picture, until_finished,
+    output, until_finished,
 };
 use crate::{
     failure::Failure,
     render::{Output, write},
-    settings::Desk,
+    settings::CommandContext,
 };
 
 /// Decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Decision {
     Approve,
     Deny,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Word {
+pub(crate) struct DecideArgs {
     /// Id of the run, or name of an install for its newest run
     run: String,
     /// Reason, recorded in the log
@@ -52,63 +52,70 @@ pub(crate) struct Word {
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    word: Word,
+    word: DecideArgs,
     /// Continue with later plans until the run ends: shows each and prompts; with --all without a prompt
     #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
     follow: bool,
 }
 
 /// Approves the plans that wait, or with `--follow` those of the whole run.
-pub(crate) async fn approve(desk: &Desk, ask: Approve) -> Result<(), Failure> {
+pub(crate) async fn approve(desk: &CommandContext, ask: Approve) -> Result<(), Failure> {
     let Approve { word, follow } = ask;
     if !follow {
-        return say(desk, Verdict::Approve, word).await;
+        return decide(desk, Decision::Approve, word).await;
     }
-    let Word { run, reason, all, .. } = word;
+    let DecideArgs { run, reason, all, .. } = word;
     follow::approve(desk, &run, Follow { reason, all }).await
 }
 
 /// Result of a decision on one plan.
 #[derive(Debug, Serialize)]
-struct Said {
+struct DecisionResult {
     step: String,
     decision: &'static str,
     digest: Digest,
     #[serde(flatten)]
-    done: Done,
+    done: ChangeResult,
 }
 
-pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), Failure> {
+pub(crate) async fn decide(
+    desk: &CommandContext,
+    verdict: Decision,
+    ask: DecideArgs,
+) -> Result<(), Failure> {
     let run = desk.client.run(find(desk, &ask.run).await?).await?;
-    let steps = waiting(&run, ask.step.as_deref())?;
+    let steps = waiting_steps(&run, ask.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
-    for (step, digest) in named(&run, &steps, &ask, asks)? {
+    for (step, digest) in select_plans(&run, &steps, &ask, asks)? {
         let unread = !ask.all && ask.digests.is_empty();
-        if unread && !reads(desk, (&run, step), verdict, &digest).await? {
+        if unread && !confirmed(desk, (&run, step), verdict, &digest).await? {
             declined.push(step.name.as_str());
             continue;
         }
         let (step, reason) = (step, ask.reason.clone());
         let done = match verdict {
-            Verdict::Approve => {
+            Decision::Approve => {
                 let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
                 desk.client.approve(id, &word).await?
             }
-            Verdict::Deny => {
+            Decision::Deny => {
                 let word = DenyRun { step: step.id, digest: digest.clone(), reason };
                 desk.client.deny(id, &word).await?
             }
         };
-        let said = Said { step: step.name.clone(), decision: verdict.past(), digest, done };
+        let said =
+            DecisionResult { step: step.name.clone(), decision: verdict.past(), digest, done };
         match desk.screen.output {
-            Output::Table | Output::Ndjson => desk.screen.one(&said, |_| line(step, &said))?,
+            Output::Table | Output::Ndjson => {
+                desk.screen.print_one(&said, |_| line(step, &said))?
+            }
             // JSON output is one document, printed at the end.
             Output::Json => all.push(said),
         }
     }
     if desk.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
-        desk.screen.one(&all, |_| String::new())?;
+        desk.screen.print_one(&all, |_| String::new())?;
     }
     if !declined.is_empty() {
         let (past, names) = (verdict.past(), declined.join(", "));
@@ -119,34 +126,34 @@ pub(crate) async fn say(desk: &Desk, verdict: Verdict, ask: Word) -> Result<(), 
     if ask.wait { until_finished(desk, id).await } else { Ok(()) }
 }
 
-impl Verdict {
+impl Decision {
     /// Imperative, for the prompt.
     fn present(self) -> &'static str {
         match self {
-            Verdict::Approve => "Approve",
-            Verdict::Deny => "Deny",
+            Decision::Approve => "Approve",
+            Decision::Deny => "Deny",
         }
     }
 
     fn past(self) -> &'static str {
         match self {
-            Verdict::Approve => "approved",
-            Verdict::Deny => "denied",
+            Decision::Approve => "approved",
+            Decision::Deny => "denied",
         }
     }
 }
 
-fn line(step: &Step, said: &Said) -> String {
-    let counts = step.plan.as_ref().map(picture::counts).unwrap_or_default();
+fn line(step: &Step, said: &DecisionResult) -> String {
+    let counts = step.plan.as_ref().map(output::counts).unwrap_or_default();
     format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
 }
 
 /// Selects the plans to decide on: only those that the user has read, never others that wait by
 /// now.
-fn named<'r>(
+fn select_plans<'r>(
     run: &Run,
     steps: &[&'r Step],
-    ask: &Word,
+    ask: &DecideArgs,
     asks: bool,
 ) -> Result<Vec<(&'r Step, Digest)>, Failure> {
     let id = run.run.id;
@@ -185,14 +192,14 @@ fn named<'r>(
 
 /// Shows a plan and asks for confirmation. If the step is planned again meanwhile, the server
 /// rejects the old digest.
-async fn reads(
-    desk: &Desk,
+async fn confirmed(
+    desk: &CommandContext,
     (run, step): (&Run, &Step),
-    verdict: Verdict,
+    verdict: Decision,
     digest: &Digest,
 ) -> Result<bool, Failure> {
     let summary = desk.client.plan(run.run.id, step.id).await?;
-    let text = picture::plan(&step.name, &summary, &desk.screen);
+    let text = output::plan(&step.name, &summary, &desk.screen);
     let asked = verdict.present();
     write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
     let mut said = String::new();
@@ -202,7 +209,7 @@ async fn reads(
 }
 
 /// Returns the steps that wait for approval, or the named step.
-fn waiting<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
+fn waiting_steps<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
     let id = run.run.id;
     if let Some(name) = named {
         let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);

@@ -12,13 +12,13 @@ use schemas::control::runs::{ApproveRun, Run, Step};
 use tokio::sync::oneshot;
 
 use super::{
-    picture,
+    output,
     watch::{self, Hints},
 };
 use crate::{
     failure::Failure,
     render::{Output, write},
-    settings::Desk,
+    settings::CommandContext,
 };
 
 /// Options of `--follow`.
@@ -31,7 +31,11 @@ pub(crate) struct Follow {
 
 /// Follows a run and approves each plan that waits. The command ends with the result of the run.
 /// Ctrl-C ends only the command.
-pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(), Failure> {
+pub(crate) async fn approve(
+    desk: &CommandContext,
+    named: &str,
+    ask: Follow,
+) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !ask.all && !asks {
         return Err(Failure::Usage(
@@ -59,7 +63,7 @@ pub(crate) async fn approve(desk: &Desk, named: &str, ask: Follow) -> Result<(),
 /// Approves each plan that waits and was not decided here before, after a prompt unless `all` is
 /// set.
 async fn decide(
-    desk: &Desk,
+    desk: &CommandContext,
     run: &Run,
     ask: &Follow,
     decided: &mut HashSet<(StepId, Digest)>,
@@ -77,13 +81,13 @@ async fn decide(
             ));
             continue;
         }
-        said(desk, run.run.id, step, digest, &ask.reason).await?;
+        send_approval(desk, run.run.id, step, digest, &ask.reason).await?;
     }
     Ok(())
 }
 
-async fn said(
-    desk: &Desk,
+async fn send_approval(
+    desk: &CommandContext,
     run: RunId,
     step: &Step,
     digest: Digest,
@@ -108,13 +112,13 @@ async fn said(
 
 /// Shows the plan, and asks for confirmation unless `all` is set.
 async fn confirmed(
-    desk: &Desk,
+    desk: &CommandContext,
     (run, step): (&Run, &Step),
     digest: &Digest,
     all: bool,
 ) -> Result<bool, Failure> {
     let summary = desk.client.plan(run.run.id, step.id).await?;
-    let shown = picture::plan(&step.name, &summary, &desk.screen);
+    let shown = output::plan(&step.name, &summary, &desk.screen);
     if all {
         if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
             write(&format!("{shown}  plan {digest}\n"))?;

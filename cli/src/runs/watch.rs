@@ -9,20 +9,20 @@ use schemas::control::{
     runs::{Run, Step},
 };
 
-use super::{newest, outcome, picture};
+use super::{newest, outcome, output};
 use crate::{
     failure::Failure,
     render::{Output, write},
-    settings::Desk,
+    settings::CommandContext,
 };
 
 /// Interval of polls without events: the reason that a step waits can change without an event of
 /// the run.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
 /// enrols.
-pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
+pub(crate) async fn first(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
     let mut said = false;
     loop {
         if let Some(run) = newest(desk, named).await? {
@@ -39,12 +39,16 @@ pub(crate) async fn first(desk: &Desk, named: &str) -> Result<RunId, Failure> {
 }
 
 /// Follows a run to its end. Returns its outcome.
-pub(crate) async fn until_finished(desk: &Desk, run: RunId) -> Result<(), Failure> {
+pub(crate) async fn until_finished(desk: &CommandContext, run: RunId) -> Result<(), Failure> {
     watch(desk, run, false).await
 }
 
 /// Follows a run to its end, or to the first plan that waits for approval.
-pub(crate) async fn watch(desk: &Desk, run: RunId, until_approval: bool) -> Result<(), Failure> {
+pub(crate) async fn watch(
+    desk: &CommandContext,
+    run: RunId,
+    until_approval: bool,
+) -> Result<(), Failure> {
     follow(desk, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
 }
 
@@ -58,13 +62,13 @@ pub enum Hints {
 /// Follows a run to its end. Calls `waiting` at each poll with a plan that waits for approval, and
 /// stops if it returns `true`.
 pub(crate) async fn follow(
-    desk: &Desk,
+    desk: &CommandContext,
     run: RunId,
     hints: Hints,
     mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut bar = desk.screen.spinner("");
-    let mut shown = Shown::default();
+    let mut shown = PrintedSteps::default();
     loop {
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
@@ -85,7 +89,7 @@ pub(crate) async fn follow(
                 Err(error) => return Err(error.into()),
             };
             bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
-            let news = bar.suspend(|| shown.news(desk, &now, hints));
+            let news = bar.suspend(|| shown.print_changes(desk, &now, hints));
             news?;
             let ended = outcome(&now);
             let mut asked = false;
@@ -97,10 +101,11 @@ pub(crate) async fn follow(
             }
             if ended.is_some() || asked {
                 bar.finish_and_clear();
-                desk.screen.one(&now, |screen| format!("\n{}", picture::of(&now, screen)))?;
+                desk.screen
+                    .print_one(&now, |screen| format!("\n{}", output::run_text(&now, screen)))?;
                 return ended.unwrap_or(Ok(()));
             }
-            match tokio::time::timeout(LOOK_AGAIN, events.next()).await {
+            match tokio::time::timeout(POLL_INTERVAL, events.next()).await {
                 // A step has changed, or the poll interval has passed: read again.
                 Ok(Some(Ok(_))) | Err(_) => {}
                 Ok(Some(Err(_)) | None) => break,
@@ -112,18 +117,23 @@ pub(crate) async fn follow(
 
 /// State of each step at the last poll, with the last printed reason for its wait.
 #[derive(Default)]
-struct Shown(HashMap<StepId, Seen>);
+struct PrintedSteps(HashMap<StepId, PrintedStep>);
 
 #[derive(Default)]
-struct Seen {
+struct PrintedStep {
     state: String,
     waiting: Option<String>,
     said: Option<String>,
 }
 
-impl Shown {
+impl PrintedSteps {
     /// Prints the steps that have changed since the last poll, and unchanged ones that wait.
-    fn news(&mut self, desk: &Desk, run: &Run, hints: Hints) -> Result<(), Failure> {
+    fn print_changes(
+        &mut self,
+        desk: &CommandContext,
+        run: &Run,
+        hints: Hints,
+    ) -> Result<(), Failure> {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
             let seen = self.0.entry(step.id).or_default();
@@ -144,21 +154,27 @@ impl Shown {
             seen.waiting = waiting;
             if news {
                 let hint = asks && hints == Hints::Show;
-                tell(desk, run, step, width, stuck || hint || step.reason.is_some())?;
+                print_step(desk, run, step, width, stuck || hint || step.reason.is_some())?;
             }
         }
         Ok(())
     }
 }
 
-fn tell(desk: &Desk, run: &Run, step: &Step, width: usize, why: bool) -> Result<(), Failure> {
+fn print_step(
+    desk: &CommandContext,
+    run: &Run,
+    step: &Step,
+    width: usize,
+    why: bool,
+) -> Result<(), Failure> {
     match desk.screen.output {
         Output::Table if desk.screen.is_quiet() => Ok(()),
         Output::Table => {
             let flat = Step { layer: 0, ..step.clone() };
-            let mut text = picture::line(&flat, width, &desk.screen);
+            let mut text = output::line(&flat, width, &desk.screen);
             if why {
-                text += &picture::below(&flat, &run.run.install_name, &desk.screen);
+                text += &output::step_details(&flat, &run.run.install_name, &desk.screen);
             }
             write(&text)
         }

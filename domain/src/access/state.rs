@@ -69,21 +69,23 @@ impl Access {
     }
 
     /// Returns true if the token is valid at this time: issued, not revoked and not expired.
-    pub fn hears(&self, id: TokenId, now: Timestamp) -> bool {
+    pub fn is_token_valid(&self, id: TokenId, now: Timestamp) -> bool {
         !self.revoked.contains(&id)
             && self.token(id).is_some_and(|token| token.expires_at.is_none_or(|end| now < end))
     }
 
     /// Returns true if the principal is an owner with a valid token at this time.
-    pub fn owns(&self, now: Timestamp) -> bool {
+    pub fn is_owner(&self, now: Timestamp) -> bool {
         let mut tokens = self.tokens.iter();
-        self.roles.contains(&Role::Owner) && tokens.any(|token| self.hears(token.token, now))
+        self.roles.contains(&Role::Owner)
+            && tokens.any(|token| self.is_token_valid(token.token, now))
     }
 
     /// Returns true if the principal is an owner with another valid token at this time.
-    pub fn owns_without(&self, token: TokenId, now: Timestamp) -> bool {
+    pub fn is_owner_without(&self, token: TokenId, now: Timestamp) -> bool {
         let mut others = self.tokens.iter().filter(|other| other.token != token);
-        self.roles.contains(&Role::Owner) && others.any(|other| self.hears(other.token, now))
+        self.roles.contains(&Role::Owner)
+            && others.any(|other| self.is_token_valid(other.token, now))
     }
 }
 

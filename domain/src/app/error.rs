@@ -16,7 +16,7 @@ pub enum AppError {
     },
     /// Templates refer to components by name, so two components cannot share one.
     #[error("two components are named {name}: rename one")]
-    SameName {
+    DuplicateName {
         /// Name that both have.
         name: String,
     },
@@ -35,7 +35,7 @@ impl App {
         for (at, part) in components.iter().enumerate() {
             let name = || part.name.clone();
             if components[..at].iter().any(|other| other.name == part.name) {
-                return Err(AppError::SameName { name: name() });
+                return Err(AppError::DuplicateName { name: name() });
             }
             match self.components.get(&part.name) {
                 Some(known) if *known != part.component => {

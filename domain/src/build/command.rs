@@ -1,5 +1,5 @@
 //! Commands of a build, in the order of its lifecycle.
-use super::{BuildFailure, Order};
+use super::{BuildFailure, BuildRequest};
 use crate::{
     artifact::Artifact,
     ids::{JobId, RunId},
@@ -9,7 +9,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub enum BuildCommand {
     /// Request an artifact.
-    Request(Order),
+    Request(BuildRequest),
     /// Attach the job of the build, which the same commit queues.
     QueueJob { job: JobId },
     /// Record that the job built the artifact.

@@ -13,7 +13,7 @@ pub enum BuildError {
     AlreadyRequested,
     /// A build has one job.
     #[error("build already has the job {job}")]
-    HasAJob {
+    JobAlreadyQueued {
         /// Existing job.
         job: JobId,
     },
@@ -31,9 +31,9 @@ pub enum BuildError {
 impl Build {
     pub(super) fn refusal(&self) -> BuildError {
         match &self.state {
-            State::Unborn => BuildError::NotFound,
+            State::NotCreated => BuildError::NotFound,
             State::Requested => BuildError::NoJob,
-            State::Building { job } => BuildError::HasAJob { job: *job },
+            State::Building { job } => BuildError::JobAlreadyQueued { job: *job },
             State::Succeeded { .. } => BuildError::AlreadySucceeded,
             State::Failed { .. } => BuildError::AlreadyFailed,
         }

@@ -1,7 +1,7 @@
 //! Events of a build. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{BuildFailure, Order};
+use super::{BuildFailure, BuildRequest};
 use crate::{
     artifact::Artifact,
     decider::Event,
@@ -14,7 +14,7 @@ use crate::{
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum BuildEvent {
     /// An artifact was requested.
-    Requested(Order),
+    Requested(BuildRequest),
     /// The job of the build was queued.
     JobQueued {
         /// Job of the build.

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Build {
     /// Requested artifact; none before the request.
-    pub order: Option<Order>,
+    pub request: Option<BuildRequest>,
     /// Lifecycle state.
     pub state: State,
     /// Runs that wait for the artifact.
@@ -22,7 +22,7 @@ pub struct Build {
 /// Artifact to build: the component, its source and its plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Order {
+pub struct BuildRequest {
     /// App of the component.
     pub app: AppId,
     /// Component to build.
@@ -42,7 +42,7 @@ pub struct Order {
 pub enum State {
     /// Does not exist yet.
     #[default]
-    Unborn,
+    NotCreated,
     /// Requested, without a job.
     Requested,
     /// The job builds the artifact.

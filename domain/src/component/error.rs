@@ -15,7 +15,7 @@ pub enum ComponentError {
     },
     /// A change needs a later config version than the last change.
     #[error("component is already published in config version {config_version}")]
-    NotLater {
+    VersionNotLater {
         /// Config version of the last change.
         config_version: u32,
     },
@@ -26,7 +26,7 @@ impl Definition {
         if self.config_version < config_version {
             Ok(())
         } else {
-            Err(ComponentError::NotLater { config_version: self.config_version })
+            Err(ComponentError::VersionNotLater { config_version: self.config_version })
         }
     }
 }

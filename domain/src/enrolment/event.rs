@@ -1,7 +1,7 @@
 //! Events of an enrolment token. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{Issue, Redemption};
+use super::{EnrolmentToken, Redemption};
 use crate::{actor::Actor, decider::Event};
 
 /// Event of an enrolment token.
@@ -10,7 +10,7 @@ use crate::{actor::Actor, decider::Event};
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum EnrolmentEvent {
     /// The token was issued.
-    Issued(Issue),
+    Issued(EnrolmentToken),
     /// A runner enrolled with the token.
     Redeemed(Redemption),
     /// The unused token was revoked.

@@ -12,7 +12,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Enrolment {
     /// Issued token; none before.
-    pub issue: Option<Issue>,
+    pub issue: Option<EnrolmentToken>,
     /// Runner that enrolled with the token.
     pub redeemed: Option<Redemption>,
     /// True if the token was revoked.
@@ -22,7 +22,7 @@ pub struct Enrolment {
 /// Issued enrolment token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Issue {
+pub struct EnrolmentToken {
     /// Purpose of the runner.
     pub purpose: Purpose,
     /// Digest of the secret. The secret itself is not stored.

@@ -6,7 +6,7 @@ use super::*;
 use crate::testing::golden;
 
 /// Returns the schema and the example of every stored event, by event type.
-fn vocabulary() -> BTreeMap<String, (Value, Value)> {
+fn stored_events() -> BTreeMap<String, (Value, Value)> {
     let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
     let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let kept = std::fs::read_dir(events).unwrap().map(|entry| {
@@ -19,7 +19,7 @@ fn vocabulary() -> BTreeMap<String, (Value, Value)> {
 }
 
 /// Collects the paths of free-text fields: strings without a pattern, and values of any type.
-fn free(schema: &Value, path: &str, found: &mut Vec<String>) {
+fn collect_free_text(schema: &Value, path: &str, found: &mut Vec<String>) {
     let says = |key: &str| schema.get(key).is_some();
     let any = !["type", "const", "enum", "oneOf", "anyOf", "allOf"].into_iter().any(says);
     let bound = ["pattern", "const", "enum", "format"].into_iter().any(says);
@@ -28,44 +28,44 @@ fn free(schema: &Value, path: &str, found: &mut Vec<String>) {
     }
     for of in ["oneOf", "anyOf", "allOf"] {
         let parts = schema.get(of).and_then(Value::as_array).into_iter().flatten();
-        parts.for_each(|part| free(part, path, found));
+        parts.for_each(|part| collect_free_text(part, path, found));
     }
     let named = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
-    named.for_each(|(name, part)| free(part, &format!("{path}/{name}"), found));
+    named.for_each(|(name, part)| collect_free_text(part, &format!("{path}/{name}"), found));
     for all in ["additionalProperties", "items"] {
         if let Some(part) = schema.get(all).filter(|part| **part != Value::Bool(false)) {
-            free(part, &format!("{path}/*"), found);
+            collect_free_text(part, &format!("{path}/*"), found);
         }
     }
 }
 
-fn said(place: &Place) -> String {
+fn path_text(place: &PersonalField) -> String {
     format!("/{}", place.path.join("/"))
 }
 
 /// Compares the list of free-text fields with its golden, so that the owner of a new field is
 /// decided.
 #[test]
-fn every_free_text_of_the_vocabulary_is_decided_on() {
+fn every_free_text_field_has_a_known_owner() {
     let mut text =
         "Free-text fields of events, and the subjects whose keys encrypt each.\n\n".to_string();
-    for (event, (schema, _)) in vocabulary() {
+    for (event, (schema, _)) in stored_events() {
         let mut paths = vec![];
-        free(&schema, "", &mut paths);
+        collect_free_text(&schema, "", &mut paths);
         paths.sort();
         paths.dedup();
-        for place in places(&event) {
+        for place in personal_fields(&event) {
             assert!(
-                paths.contains(&said(place)),
+                paths.contains(&path_text(place)),
                 "{event} has no free-text field at {}",
-                said(place)
+                path_text(place)
             );
         }
         for path in paths {
-            let of = places(&event).iter().find(|place| said(place) == path);
-            let whose = match of.map(|place| place.whose) {
-                Some(Whose::Customer) => "customer",
-                Some(Whose::Author) => "author and customer",
+            let of = personal_fields(&event).iter().find(|place| path_text(place) == path);
+            let whose = match of.map(|place| place.owner) {
+                Some(FieldOwner::Customer) => "customer",
+                Some(FieldOwner::Author) => "author and customer",
                 None => "not encrypted",
             };
             text += &format!("{event:<32} {path:<26} {whose}\n");
@@ -76,7 +76,7 @@ fn every_free_text_of_the_vocabulary_is_decided_on() {
 
 /// An erased event still deserializes.
 #[test]
-fn an_erased_event_is_still_one() {
+fn an_erased_event_deserializes() {
     use crate::{decider::Decider, upcast};
     fn read<D: Decider>(event: &str, payload: &str) {
         upcast::read::<D::Event>(event, "1", payload).unwrap();
@@ -94,8 +94,8 @@ fn an_erased_event_is_still_one() {
         }
     }
     let mut erased = 0;
-    for (event, (_, mut example)) in vocabulary() {
-        places(&event).iter().for_each(|place| erase(&mut example, place.path));
+    for (event, (_, mut example)) in stored_events() {
+        personal_fields(&event).iter().for_each(|place| erase(&mut example, place.path));
         let payload = example.to_string();
         erased += payload.matches(ERASED).count();
         match event.split_once('.').unwrap().0 {
@@ -106,7 +106,7 @@ fn an_erased_event_is_still_one() {
             "enrolment" => read::<crate::enrolment::Enrolment>(&event, &payload),
             "subject" => read::<crate::subject::Subject>(&event, &payload),
             other => assert!(
-                places(&event).is_empty(),
+                personal_fields(&event).is_empty(),
                 "{other} has personal data fields: deserialize its events here"
             ),
         }
@@ -117,7 +117,7 @@ fn an_erased_event_is_still_one() {
 /// No event has a field of its own with the name of the ciphertext member.
 #[test]
 fn no_event_has_a_field_named_encrypted() {
-    for (event, (schema, _)) in vocabulary() {
+    for (event, (schema, _)) in stored_events() {
         assert!(schema["properties"].get("encrypted").is_none(), "{event}");
     }
 }

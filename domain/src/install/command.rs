@@ -118,7 +118,7 @@ pub enum InstallCommand {
         run: RunId,
         step: StepId,
         /// Change that starts.
-        changing: Changing,
+        change: ResourceChange,
     },
     /// Record that an apply did not touch the resource of its step.
     RecordApplyNotRun {
@@ -149,7 +149,7 @@ pub enum InstallCommand {
         reason: String,
     },
     /// Record the result of a step.
-    Record {
+    RecordResult {
         /// Run of the step.
         run: RunId,
         step: StepId,
@@ -168,7 +168,7 @@ pub enum Resource {
 
 /// Change that a step starts, with the values that apply if it succeeds.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Changing {
+pub enum ResourceChange {
     /// The base infrastructure.
     Sandbox {
         /// Build to deploy, or the deployed build that is destroyed.

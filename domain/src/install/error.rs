@@ -19,7 +19,7 @@ pub enum InstallError {
         "install already has the runner {runner}; if its host is lost: \
          `stead runners revoke {runner} --reason '...'`, then enrol another"
     )]
-    HasARunner {
+    HasRunner {
         /// Existing runner.
         runner: RunnerId,
     },
@@ -37,7 +37,7 @@ pub enum InstallError {
     /// A run in progress renders the pinned config, the inputs and the stack outputs until it
     /// finishes.
     #[error("another run is in progress: {run} ({kind}); wait or cancel it")]
-    Bringing {
+    DeployInProgress {
         /// Run in progress.
         run: RunId,
         /// Operation of that run.
@@ -64,7 +64,7 @@ pub enum InstallError {
     },
     /// The resources of the install must be destroyed first.
     #[error("install still has resources in the account")]
-    NotGone,
+    HasResources,
     /// A deprovisioned install does not change, and another install may have its name.
     #[error("install was deprovisioned; create another")]
     Deprovisioned,
@@ -79,5 +79,5 @@ pub enum InstallError {
     },
     /// The step does not hold the resource that it reports on.
     #[error("step does not hold the resource that it changed")]
-    NotHolding,
+    ResourceNotHeld,
 }

@@ -1,6 +1,6 @@
 //! Reservations: one step at a time may change a resource, from its plan to its end.
 use super::{
-    Changing, Decision, Holder, Install, InstallError, InstallEvent, Resource, StepResult,
+    Decision, Holder, Install, InstallError, InstallEvent, Resource, ResourceChange, StepResult,
 };
 use crate::ids::{RunId, StepId};
 
@@ -48,20 +48,20 @@ impl Install {
     /// Records that a change starts. An apply that fails halfway may leave resources, so they count
     /// as deployed from its start. A rollback can then repair them, and a deprovision can destroy
     /// them.
-    pub(super) fn begin(&self, run: RunId, step: StepId, changing: Changing) -> Decision {
+    pub(super) fn begin(&self, run: RunId, step: StepId, changing: ResourceChange) -> Decision {
         let by = Some(Holder { run, step });
         let holds = match &changing {
-            Changing::Sandbox { .. } => self.sandbox_holder == by,
-            Changing::Component { name, .. } => self.holders.get(name).copied() == by,
+            ResourceChange::Sandbox { .. } => self.sandbox_holder == by,
+            ResourceChange::Component { name, .. } => self.holders.get(name).copied() == by,
         };
         if !holds {
-            return Err(InstallError::NotHolding);
+            return Err(InstallError::ResourceNotHeld);
         }
         Ok(vec![match changing {
-            Changing::Sandbox { build, config_version } => {
+            ResourceChange::Sandbox { build, config_version } => {
                 InstallEvent::SandboxApplyStarted { run, step, build, config_version }
             }
-            Changing::Component { name, component, build, config_version, depends_on } => {
+            ResourceChange::Component { name, component, build, config_version, depends_on } => {
                 InstallEvent::ComponentApplyStarted {
                     name,
                     component,
@@ -81,14 +81,15 @@ impl Install {
         let by = Holder { run, step };
         let (holder, begun) = match &resource {
             Resource::Sandbox => {
-                (self.sandbox_holder, self.sandbox_before.as_ref().map(|before| before.by))
+                (self.sandbox_holder, self.sandbox_before_apply.as_ref().map(|before| before.by))
             }
-            Resource::Component(name) => {
-                (self.holders.get(name).copied(), self.before.get(name).map(|before| before.by))
-            }
+            Resource::Component(name) => (
+                self.holders.get(name).copied(),
+                self.before_apply.get(name).map(|before| before.by),
+            ),
         };
         if holder != Some(by) {
-            return Err(InstallError::NotHolding);
+            return Err(InstallError::ResourceNotHeld);
         }
         if begun != Some(by) {
             return Ok(vec![]);
@@ -117,7 +118,7 @@ impl Install {
             StepResult::ActionCompleted { .. } => self.runs.contains_key(&run),
         };
         if !holds {
-            return Err(InstallError::NotHolding);
+            return Err(InstallError::ResourceNotHeld);
         }
         Ok(vec![match result {
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs } => {

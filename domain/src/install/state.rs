@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{InstallEvent, Outputs, readings::Readings, state_versions::KnownState};
+use super::{InstallEvent, Outputs, output_versions::OutputVersions, state_versions::KnownState};
 use crate::{
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, RunId, RunnerId, StepId},
     run::{
         RunKind,
-        plan::{Present, PresentComponent},
+        plan::{ActualComponent, ActualState},
     },
 };
 
@@ -37,23 +37,23 @@ pub struct Install {
     pub stack: Option<Stack>,
     /// Stack outputs that the vendor set.
     #[serde(default)]
-    pub given: Outputs,
+    pub vendor_outputs: Outputs,
     /// The base infrastructure, if it exists.
     pub sandbox: Option<Sandbox>,
     /// Deployed components, by name.
     pub components: BTreeMap<String, Deployed>,
     /// Sandbox before the last apply, until the result of that apply is known.
-    pub sandbox_before: Option<Before<Sandbox>>,
+    pub sandbox_before_apply: Option<BeforeApply<Sandbox>>,
     /// Components before their last apply, until the result of that apply is known, by name.
-    pub before: BTreeMap<String, Before<Deployed>>,
+    pub before_apply: BTreeMap<String, BeforeApply<Deployed>>,
     /// Order of output changes and of the steps that read outputs.
-    pub readings: Readings,
+    pub output_versions: OutputVersions,
     /// Outputs of scripts, by action.
     pub actions: BTreeMap<String, Outputs>,
     /// Runs that may change the install now.
     pub runs: BTreeMap<RunId, Admitted>,
     /// True once a run that deploys was admitted, whatever its outcome.
-    pub was_begun: bool,
+    pub had_deploy: bool,
     /// Step that may change the sandbox now.
     pub sandbox_holder: Option<Holder>,
     /// Steps that may change a component now, by component name.
@@ -123,11 +123,11 @@ pub struct Deployed {
 
 /// Resource as it was before an apply of it started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
-pub struct Before<T> {
+pub struct BeforeApply<T> {
     /// Step of the apply.
     pub by: Holder,
     /// Earlier state; none if the resource did not exist.
-    pub was: Option<T>,
+    pub previous: Option<T>,
 }
 
 /// A run that may change the install now.
@@ -157,13 +157,22 @@ impl Install {
     }
 
     /// Returns the actual state for the planner of a run.
-    pub fn present(&self) -> Present {
+    pub fn actual_state(&self) -> ActualState {
         let component = |(name, has): (&String, &Deployed)| {
-            let missed = self.missed(has);
+            let missed = self.stale_outputs(has);
             let Deployed { component, build, fingerprint, depends_on, .. } = has.clone();
-            (name.clone(), PresentComponent { component, build, fingerprint, depends_on, missed })
+            (
+                name.clone(),
+                ActualComponent {
+                    component,
+                    build,
+                    fingerprint,
+                    depends_on,
+                    stale_outputs: missed,
+                },
+            )
         };
-        Present {
+        ActualState {
             sandbox: self.sandbox.as_ref().map(|has| (has.build, has.fingerprint.clone())),
             components: self.components.iter().map(component).collect(),
         }
@@ -211,9 +220,9 @@ impl Install {
             InstallEvent::StackOutputsReported { runner, outputs } => {
                 self.stack = Some(Stack { runner, outputs });
             }
-            InstallEvent::StackOutputsSet { outputs, .. } => self.given = outputs,
+            InstallEvent::StackOutputsSet { outputs, .. } => self.vendor_outputs = outputs,
             InstallEvent::RunAdmitted { run, kind, components } => {
-                if self.first_provision == FirstProvision::Automatic && super::brings(kind) {
+                if self.first_provision == FirstProvision::Automatic && super::deploys(kind) {
                     self.first_provision = match kind {
                         RunKind::Provision => FirstProvision::AutomaticIn(run),
                         RunKind::Reprovision
@@ -226,7 +235,7 @@ impl Install {
                         | RunKind::Action => FirstProvision::ByDecision,
                     };
                 }
-                self.was_begun |= super::brings(kind);
+                self.had_deploy |= super::deploys(kind);
                 self.runs.insert(run, Admitted { kind, components });
             }
             InstallEvent::RunFinished { run, .. } => {
@@ -236,11 +245,11 @@ impl Install {
                 }
             }
             InstallEvent::ComponentReserved { name, run, step } => {
-                self.readings.begin(&name);
+                self.output_versions.begin(&name);
                 self.holders.insert(name, Holder { run, step });
             }
             InstallEvent::ComponentReleased { name, .. } => {
-                self.readings.end(&name);
+                self.output_versions.end(&name);
                 self.holders.remove(&name);
             }
             InstallEvent::SandboxReserved { run, step } => {
@@ -250,14 +259,15 @@ impl Install {
             InstallEvent::SandboxApplyStarted { run, step, build, config_version } => {
                 let was = self.sandbox.take();
                 let outputs = was.as_ref().map(|was| was.outputs.clone()).unwrap_or_default();
-                self.sandbox_before = Some(Before { by: Holder { run, step }, was });
+                self.sandbox_before_apply =
+                    Some(BeforeApply { by: Holder { run, step }, previous: was });
                 self.deprovisioned = false;
                 let fingerprint = None;
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
             InstallEvent::SandboxApplyNotRun { .. } => {
-                if let Some(before) = self.sandbox_before.take() {
-                    self.sandbox = before.was;
+                if let Some(before) = self.sandbox_before_apply.take() {
+                    self.sandbox = before.previous;
                 }
             }
             InstallEvent::SandboxProvisioned {
@@ -269,12 +279,12 @@ impl Install {
             } => {
                 let fingerprint = Some(fingerprint);
                 let before = self.sandbox.as_ref().map(|before| &before.outputs);
-                self.readings.sandbox(before, &outputs);
-                (self.deprovisioned, self.sandbox_before) = (false, None);
+                self.output_versions.sandbox(before, &outputs);
+                (self.deprovisioned, self.sandbox_before_apply) = (false, None);
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
             InstallEvent::SandboxDestroyed { .. } => {
-                (self.sandbox, self.sandbox_before) = (None, None);
+                (self.sandbox, self.sandbox_before_apply) = (None, None);
                 self.state_destroyed("sandbox");
             }
             InstallEvent::ComponentApplyStarted {
@@ -294,7 +304,7 @@ impl Install {
                     depends_on.extend(was.depends_on.iter().cloned());
                     outputs.clone_from(&was.outputs);
                 }
-                let (fingerprint, read_at) = (None, self.readings.begun(&name));
+                let (fingerprint, read_at) = (None, self.output_versions.begun(&name));
                 let begun = Deployed {
                     component,
                     build,
@@ -305,13 +315,14 @@ impl Install {
                     read_at,
                 };
                 self.deprovisioned = false;
-                self.before.insert(name.clone(), Before { by: Holder { run, step }, was });
+                self.before_apply
+                    .insert(name.clone(), BeforeApply { by: Holder { run, step }, previous: was });
                 self.components.insert(name, begun);
             }
             InstallEvent::ComponentApplyNotRun { name, .. } => {
-                if let Some(before) = self.before.remove(&name) {
+                if let Some(before) = self.before_apply.remove(&name) {
                     self.components.remove(&name);
-                    self.components.extend(before.was.map(|was| (name, was)));
+                    self.components.extend(before.previous.map(|was| (name, was)));
                 }
             }
             InstallEvent::ComponentDeployed {
@@ -325,8 +336,8 @@ impl Install {
                 ..
             } => {
                 let before = self.components.get(&name).map(|before| &before.outputs);
-                self.readings.component(&name, before, &outputs);
-                let (fingerprint, read_at) = (Some(fingerprint), self.readings.begun(&name));
+                self.output_versions.component(&name, before, &outputs);
+                let (fingerprint, read_at) = (Some(fingerprint), self.output_versions.begun(&name));
                 let deployed = Deployed {
                     component,
                     build,
@@ -337,13 +348,13 @@ impl Install {
                     read_at,
                 };
                 self.deprovisioned = false;
-                self.before.remove(&name);
+                self.before_apply.remove(&name);
                 self.components.insert(name, deployed);
             }
             InstallEvent::ComponentDestroyed { name, .. } => {
                 self.state_destroyed(&name);
                 self.components.remove(&name);
-                self.before.remove(&name);
+                self.before_apply.remove(&name);
             }
             InstallEvent::ActionCompleted { name, outputs, .. } => {
                 self.actions.insert(name, outputs);

@@ -136,16 +136,16 @@ fn install(history: Vec<InstallEvent>) -> Given<Install> {
 #[test]
 fn an_install_is_created_once() {
     install(vec![]).when(create()).then(created());
-    install(created()).when(create()).nothing();
+    install(created()).when(create()).then_nothing();
     let changed = InstallEvent::InputsChanged {
         set: text(&[("size", "4")]),
         unset: names(&[]),
         by: ANN,
         reason: None,
     };
-    install(and(created(), [changed])).when(create()).refused(InstallError::AlreadyCreated);
+    install(and(created(), [changed])).when(create()).then_rejected(InstallError::AlreadyCreated);
     let release = InstallCommand::Release { run: ONE, step: S1 };
-    install(vec![]).when(release).refused(InstallError::NotFound);
+    install(vec![]).when(release).then_rejected(InstallError::NotFound);
 }
 
 #[test]
@@ -156,37 +156,37 @@ fn only_inputs_that_differ_are_a_change() {
         by: ANN,
         reason: because(),
     };
-    install(created()).when(change(&[("size", "3")], &["zone"])).nothing();
+    install(created()).when(change(&[("size", "3")], &["zone"])).then_nothing();
     let set = text(&[("zone", "b")]);
     let event =
         InstallEvent::InputsChanged { set, unset: names(&["size"]), by: ANN, reason: because() };
     install(created()).when(change(&[("zone", "b")], &["size"])).then([event]);
-    install(vec![]).when(change(&[], &[])).refused(InstallError::NotFound);
+    install(vec![]).when(change(&[], &[])).then_rejected(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_follows_one_config_version() {
     let pin =
         |config_version| InstallCommand::PinConfig { config_version, by: ANN, reason: because() };
-    install(created()).when(pin(1)).nothing();
+    install(created()).when(pin(1)).then_nothing();
     let pinned = InstallEvent::ConfigPinned { config_version: 2, by: ANN, reason: because() };
     install(created()).when(pin(2)).then([pinned]);
-    install(vec![]).when(pin(2)).refused(InstallError::NotFound);
+    install(vec![]).when(pin(2)).then_rejected(InstallError::NotFound);
 }
 
 #[test]
 fn an_install_approves_by_itself_or_not() {
     let set =
         |auto_approve| InstallCommand::SetAutoApprove { auto_approve, by: ANN, reason: because() };
-    install(created()).when(set(false)).nothing();
+    install(created()).when(set(false)).then_nothing();
     let changed =
         InstallEvent::AutoApproveChanged { auto_approve: true, by: ANN, reason: because() };
     install(created()).when(set(true)).then([changed]);
-    install(vec![]).when(set(true)).refused(InstallError::NotFound);
+    install(vec![]).when(set(true)).then_rejected(InstallError::NotFound);
 }
 
 #[test]
-fn it_is_over_when_it_is_taken_down_and_nothing_goes_on() {
+fn an_install_is_over_when_deprovisioned_without_a_run_in_progress() {
     let is_over = |history: Vec<InstallEvent>| crate::testing::replay::<Install>(history).is_over();
     let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
     let gone = || InstallEvent::Deprovisioned { run: Some(ONE) };

@@ -2,7 +2,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{FailureReason, FinalizedLog, Outcome, PlanReport, Signed, Work};
+use super::{FailureReason, FinalizedLog, Outcome, PlanReport, SignedResult, Work};
 use crate::{
     actor::Actor,
     artifact::Artifact,
@@ -35,7 +35,7 @@ pub enum JobCommand {
         seq: u64,
         report: Report,
         /// Signature, if this is the final report and the runner signed it.
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
     },
     /// Record that the runner is disconnected.
     Disconnect {
@@ -82,7 +82,7 @@ pub enum JobCommand {
     /// Finalize the log of an execution, because it is complete or the wait for its end timed out.
     FinalizeLog(FinalizedLog),
     /// Record that the runner sent other bytes for a stored part of its log.
-    NoteDivergence {
+    RecordDivergence {
         /// Execution of the log.
         execution: ExecutionId,
         /// Offset of the first byte that it sent.
@@ -90,7 +90,7 @@ pub enum JobCommand {
     },
     /// Record a result that arrived after the job had ended, or after another execution had claimed
     /// it.
-    NoteLateResult {
+    RecordLateResult {
         /// Execution that reports.
         execution: ExecutionId,
         /// Sequence number among the reports of the execution.
@@ -98,7 +98,7 @@ pub enum JobCommand {
         /// Reported result.
         result: ExecutionResult,
         /// Signature, if the runner signed it.
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
     },
 }
 

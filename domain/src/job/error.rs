@@ -76,10 +76,10 @@ pub enum JobError {
     },
     /// Work that changes something may still run on a disconnected runner.
     #[error("runner is disconnected, but its job may still run")]
-    UnreachableIsNotDead,
+    MayStillRun,
     /// The runner reports the outcome itself.
     #[error("nothing to resolve: the runner still has the job")]
-    NotInDoubt,
+    NothingToResolve,
     /// Only a principal may decide the outcome of a script.
     #[error("only a principal may resolve unsafe work")]
     OnlyAPrincipalMayResolve,
@@ -116,7 +116,7 @@ impl Job {
     /// Returns the state if the execution holds the job, or held it when the job ended.
     pub(super) fn fence(&self, execution: ExecutionId) -> Result<&State, JobError> {
         let held = match &self.state {
-            State::Unborn => return Err(self.refusal()),
+            State::NotCreated => return Err(self.refusal()),
             State::Queued { .. } => None,
             State::Claimed(by) | State::Running(by) | State::OutcomeUnknown(by) => Some(by.id),
             State::Ended { execution, .. } => *execution,
@@ -127,7 +127,7 @@ impl Job {
     /// Returns the error for a command that this state does not allow.
     pub(super) fn refusal(&self) -> JobError {
         match &self.state {
-            State::Unborn => JobError::NotFound,
+            State::NotCreated => JobError::NotFound,
             State::Queued { .. } => JobError::Fenced { held: None },
             State::Claimed(by) | State::Running(by) => JobError::AlreadyClaimed { by: by.id },
             State::OutcomeUnknown(_) => JobError::OutcomeUnknown,

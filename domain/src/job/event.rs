@@ -3,7 +3,7 @@ use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FailureReason, FinalizedLog, LossReason, Outcome, PlanReport, Resolution, Signed, Work,
+    FailureReason, FinalizedLog, LossReason, Outcome, PlanReport, Resolution, SignedResult, Work,
 };
 use crate::{
     actor::Actor,
@@ -155,7 +155,7 @@ pub enum JobEvent {
         exit_code: Option<i32>,
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
         /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
@@ -180,7 +180,7 @@ pub enum JobEvent {
         signal: Option<i32>,
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
         /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
@@ -197,7 +197,7 @@ pub enum JobEvent {
         forced: bool,
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
         /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,
@@ -242,7 +242,7 @@ pub enum JobEvent {
         signal: Option<i32>,
         /// Result that the runner signed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
         /// Processes of the job that could not be ended, as `name (pid 7)`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         not_ended: Vec<String>,

@@ -1,6 +1,6 @@
 //! Divergent logs and late results. Neither changes the job; each is recorded once per execution, so that a runner
 //! that repeats it does not fill the log.
-use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, Signed, State};
+use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, SignedResult, State};
 use crate::ids::ExecutionId;
 
 impl Job {
@@ -19,7 +19,7 @@ impl Job {
         execution: ExecutionId,
         seq: u64,
         result: ExecutionResult,
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
     ) -> Decision {
         if self.late.contains(&execution) {
             return Ok(vec![]);
@@ -27,11 +27,11 @@ impl Job {
         if !self.has_lost(execution) {
             match self.fence(execution)? {
                 // The runner has already sent its final report, so this is a different one.
-                State::Ended { .. } if self.heard.last().is_some_and(JobEvent::is_end) => {
+                State::Ended { .. } if self.reports.last().is_some_and(JobEvent::is_end) => {
                     return Err(self.refusal());
                 }
                 State::Ended { .. } => {}
-                State::Unborn
+                State::NotCreated
                 | State::Queued { .. }
                 | State::Claimed(_)
                 | State::Running(_)
@@ -43,7 +43,7 @@ impl Job {
 }
 
 impl ExecutionResult {
-    fn late(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
+    fn late(self, execution: ExecutionId, seq: u64, signed: Option<SignedResult>) -> JobEvent {
         let (outcome, reason, detail, exit_code, signal, not_ended) = match self {
             ExecutionResult::Succeeded { exit_code, not_ended } => {
                 (Outcome::Succeeded, None, None, exit_code, None, not_ended)

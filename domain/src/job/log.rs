@@ -30,7 +30,7 @@ impl Job {
                 State::OutcomeUnknown(_) | State::Ended { .. } => {}
                 State::Claimed(_) => return Err(JobError::NotStarted),
                 State::Running(_) => return Err(JobError::StillRunning),
-                State::Unborn | State::Queued { .. } => return Err(self.refusal()),
+                State::NotCreated | State::Queued { .. } => return Err(self.refusal()),
             }
         }
         match self.logs.iter().find(|kept| kept.execution == log.execution) {

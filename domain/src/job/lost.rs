@@ -33,7 +33,7 @@ impl Job {
             (Mutating | Unsafe, ExecutionNotInJournal | DeadlinePassed) => {
                 Ok(vec![JobEvent::OutcomeUnknown { execution: held.id, loss_reason }])
             }
-            (Mutating | Unsafe, Disconnected) => Err(JobError::UnreachableIsNotDead),
+            (Mutating | Unsafe, Disconnected) => Err(JobError::MayStillRun),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Reports of a runner, each recorded once and in order.
 use super::{
     Decision, Execution, ExecutionResult, Job, JobError, JobEvent, JobKind, JobProduct, Outcome,
-    Report, Signed, State,
+    Report, SignedResult, State,
 };
 use crate::ids::ExecutionId;
 
@@ -9,17 +9,17 @@ use crate::ids::ExecutionId;
 pub const PHASES: usize = 64;
 
 impl Job {
-    pub(super) fn hear(
+    pub(super) fn record_report(
         &self,
         execution: ExecutionId,
         seq: u64,
         report: Report,
-        signed: Option<Signed>,
+        signed: Option<SignedResult>,
     ) -> Decision {
         let state = self.fence(execution)?;
         let fact = report.clone().fact(execution, seq, signed);
         let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
-        if let Some(said) = before.and_then(|before| self.heard.get(before)) {
+        if let Some(said) = before.and_then(|before| self.reports.get(before)) {
             let same = said.unsigned() == fact.unsigned();
             return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
@@ -27,7 +27,7 @@ impl Job {
             // Also accepted while the outcome is unknown: earlier reports must be recorded before
             // the final one.
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
-                let expected = self.heard.len() as u64 + 1;
+                let expected = self.reports.len() as u64 + 1;
                 if seq != expected {
                     return Err(JobError::SeqGap { expected });
                 }
@@ -36,7 +36,7 @@ impl Job {
             }
             // An actor resolved the outcome before the runner reported the same one.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
-            State::Unborn | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
+            State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
         }
     }
 
@@ -44,7 +44,7 @@ impl Job {
         let ensure = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
         let kind = self.work.as_ref().map(|work| work.kind);
         let makes = |product| kind.is_some_and(|kind| kind.product() == product);
-        let said = |known: fn(&JobEvent) -> bool| self.heard.iter().filter(|f| known(f)).count();
+        let said = |known: fn(&JobEvent) -> bool| self.reports.iter().filter(|f| known(f)).count();
         match report {
             Report::Started => ensure(!held.started, JobError::AlreadyStarted),
             Report::Finished(ExecutionResult::Failed { reason, .. }) => {
@@ -87,7 +87,7 @@ impl Job {
 }
 
 impl Report {
-    fn fact(self, execution: ExecutionId, seq: u64, signed: Option<Signed>) -> JobEvent {
+    fn fact(self, execution: ExecutionId, seq: u64, signed: Option<SignedResult>) -> JobEvent {
         match self {
             Report::Started => JobEvent::Started { execution, seq },
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
@@ -115,7 +115,12 @@ impl Report {
 }
 
 impl ExecutionResult {
-    fn fact(self, execution: ExecutionId, seq: Option<u64>, signed: Option<Signed>) -> JobEvent {
+    fn fact(
+        self,
+        execution: ExecutionId,
+        seq: Option<u64>,
+        signed: Option<SignedResult>,
+    ) -> JobEvent {
         match self {
             ExecutionResult::Succeeded { exit_code, not_ended } => {
                 JobEvent::Succeeded { execution, seq, exit_code, signed, not_ended }

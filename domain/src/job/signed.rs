@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Result of an execution, signed by its runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Signed {
+pub struct SignedResult {
     /// Signed JSON, byte for byte: the payload of a DSSE envelope of type
     /// `application/vnd.stead.execution.v1+json`.
     pub statement: String,

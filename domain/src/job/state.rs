@@ -23,7 +23,7 @@ pub struct Job {
     /// True if a lost execution may have run without a report.
     pub may_have_run: bool,
     /// Reports of the last execution, in order; the first has `seq` 1.
-    pub heard: Vec<JobEvent>,
+    pub reports: Vec<JobEvent>,
     /// One for each execution whose log is finalized.
     pub logs: Vec<FinalizedLog>,
     /// Last execution of this job and its runner, also after the job has ended.
@@ -41,7 +41,7 @@ pub struct Job {
 pub enum State {
     /// Does not exist yet.
     #[default]
-    Unborn,
+    NotCreated,
     /// The job waits for a runner.
     Queued {
         /// Number of the next attempt, from 1.
@@ -148,7 +148,7 @@ impl Job {
     pub fn execution(&self) -> Option<&Execution> {
         match &self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
-            State::Unborn | State::Queued { .. } | State::Ended { .. } => None,
+            State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,
         }
     }
 
@@ -166,13 +166,13 @@ impl Job {
 
     /// Returns true if the job has ended and changed nothing. Either no child process ran, or the
     /// runner found the plan stale or refused the job, both before the apply began.
-    pub fn touched_nothing(&self) -> bool {
+    pub fn changed_nothing(&self) -> bool {
         let State::Ended { outcome, execution } = &self.state else { return false };
         if self.may_have_run {
             return false;
         }
-        let ran = || self.heard.iter().any(|said| matches!(said, JobEvent::Started { .. }));
-        match (outcome, self.heard.last()) {
+        let ran = || self.reports.iter().any(|said| matches!(said, JobEvent::Started { .. }));
+        match (outcome, self.reports.last()) {
             (Outcome::Succeeded, _) => false,
             (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
             // Mutating and unsafe work is lost only if it never ran.
@@ -289,7 +289,7 @@ impl Job {
     /// Stores a report as it was sent, to tell a repeated report from a different one.
     fn remember(&mut self, event: &JobEvent) {
         match event {
-            JobEvent::Claimed { .. } => self.heard.clear(),
+            JobEvent::Claimed { .. } => self.reports.clear(),
             JobEvent::Started { .. }
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
@@ -298,7 +298,7 @@ impl Job {
             | JobEvent::ArtifactPushed { .. }
             | JobEvent::Succeeded { seq: Some(_), .. }
             | JobEvent::Failed { seq: Some(_), .. }
-            | JobEvent::Cancelled { seq: Some(_), .. } => self.heard.push(event.clone()),
+            | JobEvent::Cancelled { seq: Some(_), .. } => self.reports.push(event.clone()),
             JobEvent::Queued(_)
             | JobEvent::Disconnected { .. }
             | JobEvent::Reattached { .. }
@@ -320,7 +320,7 @@ impl Job {
     fn held(&mut self) -> Option<&mut Execution> {
         match &mut self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
-            State::Unborn | State::Queued { .. } | State::Ended { .. } => None,
+            State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Plans of a step, and their approval or denial.
 use super::{
-    Approval, Decision, PLANS_AT_MOST, PlanFacts, Run, RunError, RunEvent, RunKind, Skip, Step,
-    StepFailure, StepState, Word,
+    Approval, Decision, MAX_PLANS, PlanDecision, PlanFacts, Run, RunError, RunEvent, RunKind, Skip,
+    Step, StepFailure, StepState,
 };
 use crate::{
     actor::Actor,
@@ -12,7 +12,7 @@ use crate::{
 
 impl Run {
     pub(super) fn record(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
-        let at = match self.working(job)? {
+        let at = match self.current_step_of(job)? {
             Some(at) => at,
             None => return Ok(vec![]),
         };
@@ -50,27 +50,27 @@ impl Run {
 
     /// Approves a plan. Rejects an approval after its expiry time, even if the timer has not
     /// recorded the expiry yet.
-    pub(super) fn approve(&self, word: Word, now: Timestamp) -> Decision {
+    pub(super) fn approve(&self, word: PlanDecision, now: Timestamp) -> Decision {
         let at = self.open(word.step)?;
         if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
             && plan.digest == word.digest
         {
             return Ok(vec![]);
         }
-        self.spoken(at, &word)?;
+        self.check_decision(at, &word)?;
         if let StepState::AwaitingApproval { expires_at, .. } = &at.state
             && now >= *expires_at
         {
             return Err(RunError::ApprovalExpired { at: *expires_at });
         }
-        let Word { step, digest, by, reason } = word;
+        let PlanDecision { step, digest, by, reason } = word;
         Ok(vec![RunEvent::Approved { step, digest, by, reason }])
     }
 
-    pub(super) fn deny(&self, word: Word) -> Decision {
+    pub(super) fn deny(&self, word: PlanDecision) -> Decision {
         let at = self.open(word.step)?;
-        self.spoken(at, &word)?;
-        let Word { step, digest, by, reason } = word;
+        self.check_decision(at, &word)?;
+        let PlanDecision { step, digest, by, reason } = word;
         self.and_then(vec![
             RunEvent::Denied { step, digest, by, reason },
             RunEvent::StepSkipped { step, reason: Skip::Denied },
@@ -118,14 +118,14 @@ impl Run {
 
     /// Invalidates a plan that can no longer be applied, with its approval. The step plans again,
     /// up to a limit.
-    pub(super) fn void(&self, job: JobId, reason: String) -> Decision {
-        let Some(at) = self.working(job)? else { return Ok(vec![]) };
+    pub(super) fn invalidate_plan(&self, job: JobId, reason: String) -> Decision {
+        let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         let StepState::Applying { plan, .. } = &at.state else {
             return Err(RunError::NotWaitingForThat);
         };
         let (step, digest) = (at.spec.step, plan.digest.clone());
         let voided = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
-        if at.voided + 1 < PLANS_AT_MOST {
+        if at.voided + 1 < MAX_PLANS {
             return self.and_then(vec![voided]);
         }
         let failed =
@@ -133,7 +133,7 @@ impl Run {
         self.and_then(vec![voided, failed])
     }
 
-    fn spoken(&self, at: &Step, word: &Word) -> Result<(), RunError> {
+    fn check_decision(&self, at: &Step, word: &PlanDecision) -> Result<(), RunError> {
         if word.reason.trim().is_empty() {
             return Err(RunError::NoReason);
         }
@@ -155,7 +155,7 @@ impl Run {
     }
 
     /// Returns the step that the job works on; none if the run has moved on since.
-    pub(super) fn working(&self, job: JobId) -> Result<Option<&Step>, RunError> {
+    pub(super) fn current_step_of(&self, job: JobId) -> Result<Option<&Step>, RunError> {
         if self.request.is_none() {
             return Err(RunError::NotFound);
         }

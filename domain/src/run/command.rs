@@ -34,8 +34,8 @@ pub enum RunCommand {
         /// Approval that the plan needs.
         approval: Approval,
     },
-    Approve(Word),
-    Deny(Word),
+    Approve(PlanDecision),
+    Deny(PlanDecision),
     /// Expire a plan that was not approved in time.
     ExpireApproval {
         step: StepId,
@@ -112,7 +112,7 @@ pub enum Approval {
 
 /// Decision of a principal on a plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Word {
+pub struct PlanDecision {
     pub step: StepId,
     /// Digest of the plan that the principal reviewed.
     pub digest: Digest,

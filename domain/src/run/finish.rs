@@ -8,7 +8,7 @@ use crate::{
 
 impl Run {
     pub(super) fn complete(&self, job: JobId) -> Decision {
-        let Some(at) = self.working(job)? else { return Ok(vec![]) };
+        let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         match at.state {
             StepState::Applying { .. } | StepState::Executing { .. } => {
                 self.and_then(vec![RunEvent::StepSucceeded { step: at.spec.step, noop: false }])
@@ -33,7 +33,7 @@ impl Run {
         retry_at: Option<Timestamp>,
     ) -> Decision {
         if let Some(job) = job {
-            match self.working(job)? {
+            match self.current_step_of(job)? {
                 None => return Ok(vec![]),
                 Some(at) if at.spec.step != step => return Err(RunError::NotItsJob),
                 Some(_) => {}
@@ -94,7 +94,7 @@ impl Run {
         for step in after.steps.iter().filter(|at| !at.state.is_over()) {
             facts.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
         }
-        facts.push(RunEvent::Finished { outcome: after.verdict() });
+        facts.push(RunEvent::Finished { outcome: after.final_outcome() });
         Ok(facts)
     }
 
@@ -133,7 +133,7 @@ impl Run {
         })
     }
 
-    fn verdict(&self) -> Outcome {
+    fn final_outcome(&self) -> Outcome {
         let any = |wanted: fn(&StepState) -> bool| self.steps.iter().any(|at| wanted(&at.state));
         let cancelled = |state: &StepState| {
             matches!(state, StepState::Failed { reason: StepFailure::JobCancelled, .. })

@@ -5,31 +5,31 @@
 //! planner has no clock, and the caller provides new ids.
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Operation, StepOptions, StepSpec, Target, Undone};
+use super::{Operation, RemainingWork, StepOptions, StepSpec, Target};
 use crate::{
     digest::Digest,
     ids::{BuildId, ComponentId, StepId},
 };
 
-mod down;
-mod order;
+mod destroy;
+mod toposort;
 
-pub use down::{deprovision, teardown};
+pub use destroy::{deprovision, teardown};
 
 /// State that a config version asks for.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct DesiredState {
     /// The base infrastructure, if the app has one.
-    pub sandbox: Option<WantedSandbox>,
+    pub sandbox: Option<DesiredSandbox>,
     /// Components by name.
-    pub components: BTreeMap<String, WantedComponent>,
+    pub components: BTreeMap<String, DesiredComponent>,
     /// Scripts that run after everything is deployed, in this order.
     pub after: Vec<String>,
 }
 
 /// Desired base infrastructure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WantedSandbox {
+pub struct DesiredSandbox {
     /// Build of the artifact.
     pub build: BuildId,
     /// Digest of everything that determines the result.
@@ -38,7 +38,7 @@ pub struct WantedSandbox {
 
 /// Desired component.
 #[derive(Debug, Clone, PartialEq)]
-pub struct WantedComponent {
+pub struct DesiredComponent {
     pub component: ComponentId,
     /// Build of the artifact.
     pub build: BuildId,
@@ -52,16 +52,16 @@ pub struct WantedComponent {
 
 /// State that an install has.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Present {
+pub struct ActualState {
     /// Build and fingerprint of the deployed sandbox; see [`ActualComponent`].
     pub sandbox: Option<(BuildId, Option<Digest>)>,
     /// Components by name.
-    pub components: BTreeMap<String, PresentComponent>,
+    pub components: BTreeMap<String, ActualComponent>,
 }
 
 /// Deployed component.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PresentComponent {
+pub struct ActualComponent {
     pub component: ComponentId,
     /// Deployed build.
     pub build: BuildId,
@@ -71,12 +71,12 @@ pub struct PresentComponent {
     /// Names of the components that it depended on.
     pub depends_on: BTreeSet<String>,
     /// Outputs that changed after the component had read them for the last time.
-    pub missed: Missed,
+    pub stale_outputs: StaleOutputs,
 }
 
 /// Outputs that changed after the last deploy of a component, whether or not it reads them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Missed {
+pub struct StaleOutputs {
     /// True if outputs of the sandbox changed.
     pub sandbox: bool,
     /// Names of the components whose outputs changed.
@@ -87,7 +87,7 @@ pub struct Missed {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Scope {
     /// Components that a change affects.
-    Reached,
+    Changed,
     /// Everything, changed or not.
     Everything,
     /// Components with these names, changed or not.
@@ -98,7 +98,7 @@ pub enum Scope {
         dependents: bool,
     },
     /// Work that an earlier run left unfinished, and nothing else.
-    Undone(Undone),
+    Undone(RemainingWork),
 }
 
 /// Name that no component has.
@@ -110,16 +110,16 @@ pub struct NoSuchComponent(pub String);
 ///
 /// A component that the config no longer has is destroyed. If no planned component uses it, it is
 /// destroyed first. Otherwise it is destroyed after its planned users have been applied.
-pub fn bring(
-    wanted: &Wanted,
-    present: &Present,
+pub fn plan_deploy(
+    wanted: &DesiredState,
+    present: &ActualState,
     scope: &Scope,
     mut new_id: impl FnMut() -> StepId,
 ) -> Result<Vec<StepSpec>, NoSuchComponent> {
     let named = match scope {
         Scope::Named { names, .. } => Some(names),
-        Scope::Undone(undone) => Some(&undone.bring),
-        Scope::Reached | Scope::Everything => None,
+        Scope::Undone(undone) => Some(&undone.deploy),
+        Scope::Changed | Scope::Everything => None,
     };
     if let Some(unknown) =
         named.into_iter().flatten().find(|name| !wanted.components.contains_key(*name))
@@ -129,12 +129,12 @@ pub fn bring(
     let has_sandbox = present.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
     let sandbox_moves = wanted.sandbox.as_ref().is_some_and(|sandbox| match scope {
         Scope::Everything => true,
-        Scope::Reached => has_sandbox != Some(&sandbox.fingerprint),
+        Scope::Changed => has_sandbox != Some(&sandbox.fingerprint),
         Scope::Named { .. } => has_sandbox.is_none(),
         Scope::Undone(undone) => undone.sandbox || has_sandbox.is_none(),
     });
-    let reached = reached(wanted, present, scope, sandbox_moves);
-    let mut down = down::Down::new(gone(wanted, present, scope), &mut new_id);
+    let reached = affected(wanted, present, scope, sandbox_moves);
+    let mut down = destroy::DestroyPlan::new(gone(wanted, present, scope), &mut new_id);
     let moves = present.components.iter().filter(|(name, _)| reached.contains(*name));
     let used: BTreeMap<&str, &BTreeSet<String>> =
         moves.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
@@ -156,7 +156,7 @@ pub fn bring(
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in order::in_order(&wanted.components, |c| &c.depends_on) {
+    for name in toposort::topological_order(&wanted.components, |c| &c.depends_on) {
         let Some(component) = wanted.components.get(name).filter(|_| reached.contains(name)) else {
             continue;
         };
@@ -185,8 +185,8 @@ pub fn bring(
 
     let after = match scope {
         Scope::Undone(undone) => &undone.actions,
-        Scope::Reached | Scope::Everything | Scope::Named { .. } if steps.is_empty() => &vec![],
-        Scope::Reached | Scope::Everything | Scope::Named { .. } => &wanted.after,
+        Scope::Changed | Scope::Everything | Scope::Named { .. } if steps.is_empty() => &vec![],
+        Scope::Changed | Scope::Everything | Scope::Named { .. } => &wanted.after,
     };
     let mut before: Vec<StepId> = steps.iter().map(|step| step.step).collect();
     for name in after {
@@ -199,12 +199,12 @@ pub fn bring(
 
 /// Returns the deployed components to destroy, because the config no longer has them.
 fn gone<'p>(
-    wanted: &Wanted,
-    present: &'p Present,
+    wanted: &DesiredState,
+    present: &'p ActualState,
     scope: &Scope,
-) -> BTreeMap<&'p str, &'p PresentComponent> {
+) -> BTreeMap<&'p str, &'p ActualComponent> {
     let goes = |name: &str| match scope {
-        Scope::Reached | Scope::Everything => true,
+        Scope::Changed | Scope::Everything => true,
         Scope::Named { .. } => false,
         Scope::Undone(undone) => undone.destroy.contains(name),
     };
@@ -227,24 +227,23 @@ pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
 /// A fingerprint does not cover outputs of other components. A component therefore keeps its
 /// desired fingerprint if such outputs change and its own step is denied, refused or cancelled. It
 /// is planned until it has read the new outputs.
-fn reached(
-    wanted: &Wanted,
-    present: &Present,
+fn affected(
+    wanted: &DesiredState,
+    present: &ActualState,
     scope: &Scope,
     sandbox_moves: bool,
 ) -> BTreeSet<String> {
-    let changed = |name: &str, component: &WantedComponent| {
-        let same =
-            |has: &PresentComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
-        let missed = |has: &PresentComponent| {
-            (has.missed.sandbox && component.reads_sandbox)
-                || !has.missed.components.is_disjoint(&component.depends_on)
+    let changed = |name: &str, component: &DesiredComponent| {
+        let same = |has: &ActualComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
+        let missed = |has: &ActualComponent| {
+            (has.stale_outputs.sandbox && component.reads_sandbox)
+                || !has.stale_outputs.components.is_disjoint(&component.depends_on)
         };
         !present.components.get(name).is_some_and(|has| same(has) && !missed(has))
             || (sandbox_moves && component.reads_sandbox)
     };
     let on_sandbox = || {
-        let reads = |(name, c): &(&String, &WantedComponent)| {
+        let reads = |(name, c): &(&String, &DesiredComponent)| {
             sandbox_moves && c.reads_sandbox && present.components.contains_key(*name)
         };
         let of = wanted.components.iter().filter(reads).map(|(name, _)| name.clone());
@@ -253,8 +252,8 @@ fn reached(
     let (reached, follow): (BTreeSet<String>, bool) = match scope {
         Scope::Everything => (wanted.components.keys().cloned().collect(), false),
         Scope::Named { names, dependents } => (&on_sandbox() | names, *dependents),
-        Scope::Undone(undone) => (&on_sandbox() | &undone.bring, false),
-        Scope::Reached => {
+        Scope::Undone(undone) => (&on_sandbox() | &undone.deploy, false),
+        Scope::Changed => {
             let of = wanted.components.iter().filter(|(name, c)| changed(name, c));
             (of.map(|(name, _)| name.clone()).collect(), true)
         }
@@ -264,13 +263,13 @@ fn reached(
 
 /// Adds the components that read from these, directly or indirectly, if `counts` allows them.
 fn with_readers(
-    wanted: &Wanted,
+    wanted: &DesiredState,
     mut reached: BTreeSet<String>,
     counts: impl Fn(&str) -> bool,
 ) -> BTreeSet<String> {
     loop {
         let reads_reached =
-            |c: &WantedComponent| c.depends_on.iter().any(|need| reached.contains(need));
+            |c: &DesiredComponent| c.depends_on.iter().any(|need| reached.contains(need));
         let more: Vec<String> = wanted
             .components
             .iter()

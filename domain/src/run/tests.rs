@@ -96,8 +96,8 @@ fn approved(step: StepId, n: u8) -> RunEvent {
     RunEvent::Approved { step, digest: digest(n), by: ANN, reason: "looks right".into() }
 }
 
-fn word(step: StepId, n: u8) -> Word {
-    Word { step, digest: digest(n), by: ANN, reason: "looks right".into() }
+fn word(step: StepId, n: u8) -> PlanDecision {
+    PlanDecision { step, digest: digest(n), by: ANN, reason: "looks right".into() }
 }
 
 fn record(job: JobId, plan: PlanFacts) -> RunCommand {
@@ -160,36 +160,38 @@ const TOO_LATE: RunError = RunError::AlreadyEnded { outcome: Outcome::Succeeded 
 #[test]
 fn a_run_is_requested_once_with_its_steps_in_order() {
     run(vec![]).when(ask(diamond())).then(planned(diamond()));
-    run(planned(diamond())).when(ask(diamond())).nothing();
-    run(vec![]).when(ask(vec![])).refused(RunError::NoSteps);
+    run(planned(diamond())).when(ask(diamond())).then_nothing();
+    run(vec![]).when(ask(vec![])).then_rejected(RunError::NoSteps);
     let backwards = diamond().into_iter().rev().collect();
-    run(vec![]).when(ask(backwards)).refused(RunError::StepsOutOfOrder);
+    run(vec![]).when(ask(backwards)).then_rejected(RunError::StepsOutOfOrder);
     let twice = vec![step(SANDBOX, &[]), step(SANDBOX, &[])];
-    run(vec![]).when(ask(twice)).refused(RunError::StepsOutOfOrder);
+    run(vec![]).when(ask(twice)).then_rejected(RunError::StepsOutOfOrder);
     let other = Request { kind: RunKind::Teardown, ..request() };
     let other = RunCommand::Request { request: other, steps: diamond(), position: 7 };
-    run(planned(diamond())).when(other).refused(RunError::AlreadyRequested);
+    run(planned(diamond())).when(other).then_rejected(RunError::AlreadyRequested);
 }
 
 #[test]
 fn a_step_starts_when_what_it_needs_has_succeeded() {
     let start = |step, job| RunCommand::StartStep { step, job };
     run(planned(diamond())).when(start(SANDBOX, J1)).then([started(SANDBOX, J1)]);
-    run(planning()).when(start(SANDBOX, J1)).nothing();
-    run(planning()).when(start(SANDBOX, J2)).refused(RunError::NotWaitingForThat);
-    run(planned(diamond())).when(start(LEFT, J1)).refused(RunError::NotReady);
+    run(planning()).when(start(SANDBOX, J1)).then_nothing();
+    run(planning()).when(start(SANDBOX, J2)).then_rejected(RunError::NotWaitingForThat);
+    run(planned(diamond())).when(start(LEFT, J1)).then_rejected(RunError::NotReady);
     run(and(planning(), [done(SANDBOX)])).when(start(LEFT, J2)).then([started(LEFT, J2)]);
-    run(vec![]).when(start(SANDBOX, J1)).refused(RunError::NotFound);
-    run(planned(diamond())).when(start(StepId(ulid::Ulid(77)), J1)).refused(RunError::NoSuchStep);
-    run(over()).when(start(SANDBOX, J2)).refused(TOO_LATE);
+    run(vec![]).when(start(SANDBOX, J1)).then_rejected(RunError::NotFound);
+    run(planned(diamond()))
+        .when(start(StepId(ulid::Ulid(77)), J1))
+        .then_rejected(RunError::NoSuchStep);
+    run(over()).when(start(SANDBOX, J2)).then_rejected(TOO_LATE);
 }
 
 #[test]
 fn independent_steps_are_wanted_at_the_same_time() {
     let state = crate::testing::replay::<Run>(and(planning(), [done(SANDBOX)]));
-    assert_eq!(state.next(), [Next::Start(LEFT), Next::Start(RIGHT)]);
+    assert_eq!(state.effects(), [Effect::Start(LEFT), Effect::Start(RIGHT)]);
     let state = crate::testing::replay::<Run>(planned(diamond()));
-    assert_eq!(state.next(), [Next::Start(SANDBOX)]);
+    assert_eq!(state.effects(), [Effect::Start(SANDBOX)]);
 }
 
 #[test]

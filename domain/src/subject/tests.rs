@@ -19,17 +19,19 @@ fn shredded() -> SubjectEvent {
 #[test]
 fn it_is_shredded_once_and_for_a_reason() {
     given::<Subject>([]).when(shred("asked on 3 May")).then([shredded()]);
-    given::<Subject>([]).when(shred(" ")).refused(SubjectError::NoReason);
-    given::<Subject>([shredded()]).when(shred("again")).nothing();
+    given::<Subject>([]).when(shred(" ")).then_rejected(SubjectError::NoReason);
+    given::<Subject>([shredded()]).when(shred("again")).then_nothing();
 }
 
 #[test]
 fn its_copies_are_gone_only_after_that() {
     let erased = || SubjectEvent::ErasureCompleted;
-    given::<Subject>([]).when(SubjectCommand::CompleteErasure).refused(SubjectError::NotShredded);
+    given::<Subject>([])
+        .when(SubjectCommand::CompleteErasure)
+        .then_rejected(SubjectError::NotShredded);
     given::<Subject>([shredded()]).when(SubjectCommand::CompleteErasure).then([erased()]);
-    given::<Subject>([shredded(), erased()]).when(SubjectCommand::CompleteErasure).nothing();
-    given::<Subject>([shredded(), erased()]).when(shred("again")).nothing();
+    given::<Subject>([shredded(), erased()]).when(SubjectCommand::CompleteErasure).then_nothing();
+    given::<Subject>([shredded(), erased()]).when(shred("again")).then_nothing();
 }
 
 #[test]

@@ -99,7 +99,7 @@ async fn one_round(
     let period = ask.period;
     pgbench::prepare(&database.pool).await;
     postgres_es::prepare(&database.pool).await;
-    let ours = ours::Ours::open(database).await;
+    let ours = ours::SteadLog::open(database).await;
     let cells = match (ask.only, &ask.modules) {
         (0, None) => CELLS.iter().copied().filter(|cell| !cell.is_of_npm()).collect(),
         (0, Some(_)) => CELLS.to_vec(),

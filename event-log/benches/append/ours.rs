@@ -9,8 +9,8 @@ use std::{
 
 use domain::actor::Actor;
 use event_log::{
-    AppendError, Column, CommandKey, Commit, EventLog, Forget, Meta, NewEvent, Options, Stored,
-    StreamId, SyncView, Write,
+    AppendError, Column, Commit, EventLog, IdempotencyKey, InlineProjection, Invalidate, Meta,
+    NewEvent, Options, StoredEvent, StreamId, Write,
     testing::{
         Database,
         measure::{Run, payload},
@@ -26,23 +26,23 @@ const CONFLICT: u64 = 20;
 /// Number of streams that such commands use.
 const TAKEN: u64 = 1_000;
 
-pub struct Ours {
+pub struct SteadLog {
     log: EventLog,
     numbers: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
 }
 
-impl Ours {
-    pub async fn open(database: &Database) -> Ours {
+impl SteadLog {
+    pub async fn open(database: &Database) -> SteadLog {
         let table = "create table rm_job (job text collate \"C\" primary key, status text not null, \
              runner text, position bigint not null) with (fillfactor = 70); \
              create index on rm_job (runner, position) where status = 'queued'";
         sqlx::raw_sql(table).execute(&database.pool).await.unwrap();
-        let options = Options { sync_views: vec![Arc::new(Jobs)], ..Options::default() };
+        let options = Options { inline_projections: vec![Arc::new(Jobs)], ..Options::default() };
         let log = database.log_with(options).await.unwrap();
         let taken = (0..TAKEN).map(|number| log.append(commit(taken(number * CONFLICT), number)));
         futures::future::try_join_all(taken).await.unwrap();
-        Ours { log, numbers: Arc::default(), written: Arc::new(TAKEN.into()) }
+        SteadLog { log, numbers: Arc::default(), written: Arc::new(TAKEN.into()) }
     }
 
     pub async fn run(&self, callers: usize, period: Duration) -> Run {
@@ -116,14 +116,15 @@ fn commit(id: String, number: u64) -> Commit {
     let meta = Meta::new(Actor::System, command.clone());
     let mut commit = Commit::of(meta, vec![Write { stream, expected: 0, events: vec![event] }]);
     let principal = "prn_01ARZ3NDEKTSV4RRFFQ69G5FAV".into();
-    commit.key = Some(CommandKey { principal, key: command, request_hash: [7; 32], answer: None });
+    commit.key =
+        Some(IdempotencyKey { principal, key: command, request_hash: [7; 32], answer: None });
     commit
 }
 
 /// A queue, as the dispatcher reads it.
 struct Jobs;
 
-impl SyncView for Jobs {
+impl InlineProjection for Jobs {
     fn name(&self) -> &'static str {
         "jobs"
     }
@@ -143,13 +144,13 @@ impl SyncView for Jobs {
     fn prepare<'a>(
         &'a self,
         _: &'a mut PgConnection,
-        events: &'a [Stored],
+        events: &'a [StoredEvent],
     ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
         Box::pin(async move {
             // A row is new if its stream is new.
             let (new, known): (Vec<_>, Vec<_>) =
                 events.iter().partition(|event| event.sequence == 1);
-            let columns = |events: Vec<&Stored>| {
+            let columns = |events: Vec<&StoredEvent>| {
                 let ids = events.iter().map(|event| Some(event.stream.aggregate_id.clone()));
                 let same = |text: &str| Column::Text(vec![Some(text.to_owned()); events.len()]);
                 let positions = events.iter().map(|event| Some(event.position as i64));
@@ -164,7 +165,7 @@ impl SyncView for Jobs {
         })
     }
 
-    fn committed(&self, _: &[Stored]) {}
+    fn committed(&self, _: &[StoredEvent]) {}
 
-    fn forget(&self, _: Forget<'_>) {}
+    fn forget(&self, _: Invalidate<'_>) {}
 }

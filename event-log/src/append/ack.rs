@@ -7,20 +7,20 @@ use super::{
     head::{Head, PublishedHead},
     queue::PendingCommit,
 };
-use crate::{Appended, Stored, nearby::Nearby};
+use crate::{Appended, StoredEvent, tree_cache::TreeCache};
 
 /// Channels by which the appender publishes the head and new events.
 pub(crate) struct HeadPublisher {
     pub head: watch::Sender<PublishedHead>,
     pub positions: watch::Sender<u64>,
-    pub tail: broadcast::Sender<Arc<[Stored]>>,
+    pub tail: broadcast::Sender<Arc<[StoredEvent]>>,
     /// Start of the last read of the head whose result is published.
     pub read_at: watch::Sender<Instant>,
 }
 
 impl HeadPublisher {
     /// Publishes the head and the events that are new in it.
-    pub(crate) fn publish(&self, head: &Head, tree: &Nearby, events: Vec<Stored>) {
+    pub(crate) fn publish(&self, head: &Head, tree: &TreeCache, events: Vec<StoredEvent>) {
         tree.grow(&events);
         self.head.send_replace(head.published());
         if !events.is_empty() {
@@ -44,7 +44,7 @@ impl HeadPublisher {
 /// Durable events that are not published yet, with the acknowledgements of their commits.
 #[derive(Default)]
 pub(crate) struct PendingAcks {
-    events: Vec<Stored>,
+    events: Vec<StoredEvent>,
     acks: Vec<(PendingCommit, Appended)>,
     /// Start of the statement that wrote the events: the head was current then.
     read_at: Option<Instant>,
@@ -54,7 +54,7 @@ impl PendingAcks {
     /// Adds a batch. The batch before it must have been acknowledged.
     pub(crate) fn add(
         &mut self,
-        events: Vec<Stored>,
+        events: Vec<StoredEvent>,
         acks: impl Iterator<Item = (PendingCommit, Appended)>,
         read_at: Option<Instant>,
     ) {
@@ -64,7 +64,7 @@ impl PendingAcks {
     }
 
     /// Publishes the events, then acknowledges their commits: a caller that has its acknowledgement can read them.
-    pub(crate) fn send(&mut self, head: &Head, tree: &Nearby, publisher: &HeadPublisher) {
+    pub(crate) fn send(&mut self, head: &Head, tree: &TreeCache, publisher: &HeadPublisher) {
         if !self.events.is_empty() {
             publisher.publish(head, tree, std::mem::take(&mut self.events));
         }

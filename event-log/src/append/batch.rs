@@ -13,13 +13,13 @@ use super::{
     statement::{InlineRows, KeyRow, StaleKey, StreamGuard, StreamRow},
     versions::StaleStreams,
 };
-use crate::{ConsumerGuard, SessionGuard, Stored, SyncView};
+use crate::{ConsumerGuard, InlineProjection, SessionGuard, StoredEvent};
 
 /// Batch as it will be in the log, provided that the head is the expected one.
 pub(crate) struct Batch {
     /// Head of the log after the batch.
     pub head: Head,
-    pub events: Vec<Stored>,
+    pub events: Vec<StoredEvent>,
     /// First and last position of each commit that is not stale.
     pub spans: Vec<(u64, u64)>,
     pub stream_guards: Vec<StreamGuard>,
@@ -128,7 +128,7 @@ impl Batch {
         event: &IntakeEvent,
         sequence: u64,
         metadata: &Arc<str>,
-    ) -> Stored {
+    ) -> StoredEvent {
         let Batch { head, nodes, .. } = self;
         head.position += 1;
         let leaf = Leaf {
@@ -150,7 +150,7 @@ impl Batch {
                 nodes.push((node, *hash));
             }
         });
-        Stored {
+        StoredEvent {
             position: head.position,
             event_id: event.event_id,
             stream: write.stream.clone(),
@@ -176,7 +176,7 @@ impl Batch {
     /// Rows that the inline projections write with the batch.
     pub(crate) fn inline_rows<'a>(
         &'a self,
-        projections: &'a [Arc<dyn SyncView>],
+        projections: &'a [Arc<dyn InlineProjection>],
         connection: &'a mut PgConnection,
     ) -> BoxFuture<'a, Result<Vec<InlineRows>, sqlx::Error>> {
         Box::pin(async move {

@@ -7,7 +7,7 @@ use super::{
     Appender,
     head::{self, ForeignWrites, no_connection},
 };
-use crate::{Forget, KeyRing, Stored};
+use crate::{Invalidate, KeyRing, StoredEvent};
 
 /// Events from which on a subject's data cannot be read. The second is recorded when copies of it, such as cached states,
 /// are removed too.
@@ -47,7 +47,7 @@ impl Appender {
         }
         if (fence, epoch, format) != (self.head.fence, self.head.epoch, self.head.format) {
             // A rebuild may have replaced the rows of a projection although the log is the same.
-            self.invalidate_projections(Forget::All);
+            self.invalidate_projections(Invalidate::All);
         }
         let events = match writes {
             ForeignWrites::None => Vec::new(),
@@ -56,14 +56,14 @@ impl Appender {
                 self.cache.clear();
                 self.tree.forget();
                 self.keys.forget_all();
-                self.invalidate_projections(Forget::All);
+                self.invalidate_projections(Invalidate::All);
                 Vec::new()
             }
             ForeignWrites::Events(events) => {
                 self.versions.record_events(&events);
                 self.apply_shredding(&events);
                 let streams: Vec<_> = events.iter().map(|event| event.stream.clone()).collect();
-                self.invalidate_projections(Forget::Streams(&streams));
+                self.invalidate_projections(Invalidate::Streams(&streams));
                 events
             }
         };
@@ -117,23 +117,23 @@ impl Appender {
     }
 
     /// Removes from memory all that the keys of newly shredded subjects protected.
-    pub(super) fn apply_shredding(&self, events: &[Stored]) {
+    pub(super) fn apply_shredding(&self, events: &[StoredEvent]) {
         if forget_shredded_keys(&self.keys, events) {
             self.cache.clear();
-            self.invalidate_projections(Forget::All);
+            self.invalidate_projections(Invalidate::All);
         }
     }
 
-    fn invalidate_projections(&self, rows: Forget<'_>) {
+    fn invalidate_projections(&self, rows: Invalidate<'_>) {
         self.projections.iter().for_each(|projection| projection.forget(rows));
     }
 }
 
 /// Removes the keys of subjects that these events shred. Returns whether there are any.
-fn forget_shredded_keys(keys: &KeyRing, events: &[Stored]) -> bool {
+fn forget_shredded_keys(keys: &KeyRing, events: &[StoredEvent]) -> bool {
     let mut shredded = false;
     for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {
-        keys.forget(&event.stream.aggregate_id);
+        keys.mark_shredded(&event.stream.aggregate_id);
         shredded = true;
     }
     shredded

@@ -67,7 +67,7 @@ impl Conflicts {
                 AppendError::KeyUsed {
                     first_position: number(used.first),
                     last_position: number(used.last),
-                    answer: used.answer.clone(),
+                    response: used.answer.clone(),
                 }
             } else {
                 AppendError::KeyMismatch

@@ -1,5 +1,5 @@
 //! Faults of the appender that a test activates: see [`proof::planted`].
-use proof::planted::{Bug, has};
+use proof::fault_injection::{Bug, has};
 use tokio::sync::oneshot;
 
 use super::{batch::Batch, queue::PendingCommit, versions::StaleStreams};

@@ -7,7 +7,7 @@ use sqlx::{ConnectOptions, Connection, Executor, PgConnection, Row, postgres::Pg
 use tokio::time::timeout;
 
 use crate::{
-    LogError, Stored, nodes,
+    LogError, StoredEvent, nodes,
     stored::{COLUMNS, bigint, number},
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct PublishedHead {
 pub(crate) enum ForeignWrites {
     None,
     /// Events that follow the last known head.
-    Events(Vec<Stored>),
+    Events(Vec<StoredEvent>),
     /// Too many events, or another history.
     Unknown,
 }
@@ -84,7 +84,8 @@ impl Head {
             ForeignWrites::None
         } else if new.position > last && new.position - last <= MAX_CATCH_UP {
             let events = events_between(connection, last, new.position).await?;
-            let follows = |event: &Stored| event.chain == chain::next(&self.chain, &event.leaf);
+            let follows =
+                |event: &StoredEvent| event.chain == chain::next(&self.chain, &event.leaf);
             if events.first().is_some_and(follows) {
                 new.edge = self.edge.clone();
                 events.iter().for_each(|event| new.edge.push(event.leaf, |_, _| {}));
@@ -211,12 +212,12 @@ async fn events_between(
     connection: &mut PgConnection,
     after: u64,
     to: u64,
-) -> Result<Vec<Stored>, sqlx::Error> {
+) -> Result<Vec<StoredEvent>, sqlx::Error> {
     let sql = format!(
         "select {COLUMNS} from log_event where position > $1 and position <= $2 order by position"
     );
     let rows = sqlx::query(&sql).bind(bigint(after)).bind(bigint(to)).fetch_all(connection).await?;
-    let events = rows.iter().map(Stored::read).collect::<Result<Vec<_>, _>>();
+    let events = rows.iter().map(StoredEvent::read).collect::<Result<Vec<_>, _>>();
     events.map_err(|error| damaged(&error.to_string()))
 }
 

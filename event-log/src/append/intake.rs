@@ -8,9 +8,9 @@ use proof::{
 use ulid::Ulid;
 
 use crate::{
-    AppendError, CommandKey, Commit, ConsumerGuard, NewEvent, SessionGuard, StreamId, Write,
-    sealed::{Keys, Which},
-    stored::Said,
+    AppendError, Commit, ConsumerGuard, IdempotencyKey, NewEvent, SessionGuard, StreamId, Write,
+    encryption::{EventContext, Keys},
+    stored::ReadablePayload,
 };
 
 /// Most bytes of one event: payload and metadata, before encryption.
@@ -27,7 +27,7 @@ const BYTES_PER_UNIT: usize = 16 * 1024;
 pub(crate) struct Intake {
     pub writes: Vec<IntakeWrite>,
     pub metadata: Arc<str>,
-    pub key: Option<CommandKey>,
+    pub key: Option<IdempotencyKey>,
     pub consumers: Vec<ConsumerGuard>,
     pub sessions: Vec<SessionGuard>,
     pub events: usize,
@@ -48,7 +48,7 @@ pub(crate) struct IntakeEvent {
     pub event_version: Cow<'static, str>,
     pub version: u16,
     pub payload: Arc<str>,
-    pub said: Said,
+    pub said: ReadablePayload,
     pub salt: Salt,
     pub payload_hash: Hash,
     pub metadata_hash: Hash,
@@ -115,15 +115,15 @@ impl IntakeEvent {
         metadata: &str,
         keys: Option<&Keys>,
     ) -> Result<IntakeEvent, AppendError> {
-        let which = Which {
+        let which = EventContext {
             aggregate_type: &stream.aggregate_type,
             aggregate_id: &stream.aggregate_id,
             sequence,
             event_type: &event.event_type,
         };
-        let sealed = keys.map(|keys| event.sealed(keys, which)).transpose();
-        let (payload, said): (Arc<str>, Said) =
-            match sealed.map_err(AppendError::Unsealed)?.flatten() {
+        let sealed = keys.map(|keys| event.encrypted(keys, which)).transpose();
+        let (payload, said): (Arc<str>, ReadablePayload) =
+            match sealed.map_err(AppendError::NotEncrypted)?.flatten() {
                 Some((stored, said)) => (stored.into(), Some(Ok(said.into()))),
                 None => (event.payload.into(), None),
             };

@@ -19,7 +19,7 @@ use std::{collections::HashMap, sync::Arc};
 use sqlx::postgres::PgArguments;
 
 use super::{batch::Batch, head::Head, outcome};
-use crate::{Column, SyncView};
+use crate::{Column, InlineProjection};
 use builder::StatementBuilder;
 pub(super) use builder::Text;
 pub(super) use guards::StreamGuard;
@@ -74,8 +74,8 @@ impl PreparedValues {
 }
 
 impl StatementCache {
-    pub(crate) fn new(projections: &[Arc<dyn SyncView>]) -> StatementCache {
-        let parse = |projection: &Arc<dyn SyncView>| {
+    pub(crate) fn new(projections: &[Arc<dyn InlineProjection>]) -> StatementCache {
+        let parse = |projection: &Arc<dyn InlineProjection>| {
             projection.statements().iter().map(|sql| InlineStatement::parse(sql)).collect()
         };
         StatementCache {

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::queue::PendingCommit;
-use crate::{Stored, StreamId};
+use crate::{StoredEvent, StreamId};
 
 /// Number of streams in a generation.
 const GENERATION: usize = 32_768;
@@ -20,7 +20,7 @@ pub(crate) struct Versions {
 
 impl Versions {
     /// Records events that were written.
-    pub(crate) fn record_events(&mut self, events: &[Stored]) {
+    pub(crate) fn record_events(&mut self, events: &[StoredEvent]) {
         for event in events {
             self.record(&event.stream, event.sequence);
         }

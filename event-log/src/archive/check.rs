@@ -3,8 +3,8 @@ use std::path::Path;
 
 use proof::{
     bundle::BundleError,
-    key::Believed,
-    range::{Proven, Range},
+    key::TrustedKey,
+    range::{Range, VerifiedRange},
 };
 
 use super::{
@@ -21,9 +21,9 @@ use super::{
 /// [`ArchiveError::Corrupt`] with the error and its location.
 pub fn check(
     directory: &Path,
-    keys: &[Believed],
+    keys: &[TrustedKey],
     progress: &mut dyn FnMut(u64),
-) -> Result<(Manifest, Proven), ArchiveError> {
+) -> Result<(Manifest, VerifiedRange), ArchiveError> {
     let store = Store::open(directory, None)?;
     let manifest = &store.manifest;
     for file in &manifest.files {
@@ -39,7 +39,7 @@ pub fn check(
     let events = directory.join(EVENTS);
     let wrong = |why: &dyn std::fmt::Display| spoiled(&events, why.to_string());
     let begun = Range::begin(manifest.proof.clone(), keys, None).map_err(|why| {
-        if matches!(why, BundleError::Stranger { .. }) {
+        if matches!(why, BundleError::UntrustedSigner { .. }) {
             let path = directory.display().to_string();
             return ArchiveError::Signer { path, why: why.to_string() };
         }

@@ -7,12 +7,12 @@ use sqlx::PgPool;
 
 use super::{
     ArchiveError, Archives, Manifest, at, check,
+    closed_range::{RangeProof, Reader, range_proof},
     draft::Draft,
     manifest::directory,
-    needs::{Reader, Sealed, sealed},
     spoiled,
 };
-use crate::{Clock, Stored, partitions::Partition, read::read_range, stored::bigint};
+use crate::{Clock, StoredEvent, partitions::Partition, read::read_range, stored::bigint};
 
 /// Number of events in a frame: few enough to read a single event quickly, and enough to compress
 /// well.
@@ -41,7 +41,7 @@ pub async fn create(
     (readers, frame): (&[Reader], u32),
     progress: &mut (dyn FnMut(Step) + Send),
 ) -> Result<Manifest, ArchiveError> {
-    let sealed = sealed(pool, archives, of, readers).await?;
+    let sealed = range_proof(pool, archives, of, readers).await?;
     let above = archives.directory().unwrap_or(Path::new("archives"));
     let whole = directory(above, of.first, of.last);
     if !whole.exists() {
@@ -82,8 +82,8 @@ async fn name(pool: &PgPool, of: &Partition, sha256: &Hash) -> Result<(), Archiv
 pub(super) async fn prove_rows(
     pool: &PgPool,
     of: &Partition,
-    sealed: &Sealed,
-    mut each: impl FnMut(&Stored) -> Result<(), ArchiveError>,
+    sealed: &RangeProof,
+    mut each: impl FnMut(&StoredEvent) -> Result<(), ArchiveError>,
 ) -> Result<(), ArchiveError> {
     let wrong = |why: String| ArchiveError::Rows { first: of.first, last: of.last, why };
     let mut range = Range::begin(sealed.proof.clone(), &sealed.keys, None)
@@ -109,7 +109,7 @@ pub(super) async fn prove_rows(
 /// Reads the files back on a thread where this does not block other tasks.
 async fn checked(
     path: PathBuf,
-    sealed: &Sealed,
+    sealed: &RangeProof,
     progress: &mut (dyn FnMut(Step) + Send),
 ) -> Result<Manifest, ArchiveError> {
     let (said, mut heard) = tokio::sync::mpsc::unbounded_channel();

@@ -2,21 +2,22 @@
 //! first.
 use std::{path::Path, time::Duration};
 
-use proof::key::Believed;
+use proof::key::TrustedKey;
 use sqlx::{Executor as _, PgConnection, PgPool};
 
 use super::{
-    ArchiveError, Archives, check,
+    ArchiveError, Archives,
+    catalog::{ArchiveRecord, floor},
+    check,
+    closed_range::{Reader, range_proof},
     create::prove_rows,
     list,
     manifest::Manifest,
-    needs::{Reader, sealed},
-    shelf::{Listed, floor},
 };
 use crate::{
     Clock,
+    checkpoints::note_keys,
     partitions::{self, Partition},
-    seal::note_keys,
     stored::bigint,
 };
 
@@ -52,7 +53,7 @@ pub async fn discard(
         return Err(ArchiveError::Order { first: of.first });
     }
     drop(connection);
-    let sealed = sealed(pool, archives, &of, readers).await?;
+    let sealed = range_proof(pool, archives, &of, readers).await?;
     verify(pool, archives, &listed).await?;
     prove_rows(pool, &of, &sealed, |_| Ok(())).await?;
     for _ in 0..TRIES {
@@ -81,10 +82,10 @@ pub async fn discard(
 pub async fn verify(
     pool: &PgPool,
     archives: &Archives,
-    listed: &Listed,
+    listed: &ArchiveRecord,
 ) -> Result<Manifest, ArchiveError> {
     let path = listed.directory(archives.directory().unwrap_or(Path::new("archives")));
-    let keys: Vec<Believed> = note_keys(pool).await?.into_iter().map(Believed::Bare).collect();
+    let keys: Vec<TrustedKey> = note_keys(pool).await?.into_iter().map(TrustedKey::Bare).collect();
     let place = path.clone();
     let checking = tokio::task::spawn_blocking(move || check(&place, &keys, &mut |_| {}));
     checking.await.map_err(|error| super::at(&path)(error.into()))??;
@@ -110,7 +111,7 @@ async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx:
     Ok(())
 }
 
-async fn listed(connection: &mut PgConnection, last: u64) -> Result<Listed, ArchiveError> {
+async fn listed(connection: &mut PgConnection, last: u64) -> Result<ArchiveRecord, ArchiveError> {
     let found = list(connection).await?.into_iter().find(|one| one.last == last);
     found.ok_or(ArchiveError::Unknown(last))
 }

@@ -10,15 +10,15 @@ use sqlx::PgPool;
 
 use super::{
     ArchiveError, EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Step, at,
+    closed_range::RangeProof,
     create::prove_rows,
     index::{Entries, Frames},
     line,
     manifest::{Frame, Measured},
-    needs::Sealed,
     spoiled,
     store::measure,
 };
-use crate::{Stored, partitions::Partition};
+use crate::{StoredEvent, partitions::Partition};
 
 /// Compression level.
 const LEVEL: i32 = 6;
@@ -59,7 +59,7 @@ impl Draft {
         &mut self,
         pool: &PgPool,
         of: &Partition,
-        sealed: &Sealed,
+        sealed: &RangeProof,
         frame: u32,
         progress: &mut (dyn FnMut(Step) + Send),
     ) -> Result<(), ArchiveError> {
@@ -148,12 +148,12 @@ struct Writing {
     offset: u64,
     entries: Entries,
     seen: Frames,
-    first: Option<Stored>,
-    last: Option<Stored>,
+    first: Option<StoredEvent>,
+    last: Option<StoredEvent>,
 }
 
 impl Writing {
-    fn take(&mut self, event: &Stored) -> Result<(), ArchiveError> {
+    fn take(&mut self, event: &StoredEvent) -> Result<(), ArchiveError> {
         line::write(event, &mut self.lines)
             .map_err(|why| spoiled(&self.path, format!("position {}: {why}", event.position)))?;
         let frame = u32::try_from(self.frames.len()).unwrap_or(u32::MAX);

@@ -7,7 +7,7 @@ use domain::ids::EventId;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{Stored, StreamId, stored::unopened};
+use crate::{StoredEvent, StreamId, stored::unopened};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +38,7 @@ struct Line<'a> {
 }
 
 /// Appends the line of an event. Fails if the stored JSON does not fit on one line.
-pub(super) fn write(event: &Stored, lines: &mut Vec<u8>) -> Result<(), String> {
+pub(super) fn write(event: &StoredEvent, lines: &mut Vec<u8>) -> Result<(), String> {
     let raw = |text: &'_ str| -> Result<Box<RawValue>, String> {
         let raw = RawValue::from_string(text.to_owned()).map_err(|why| why.to_string())?;
         // The text must fit on one line, and its bytes must be those that were hashed.
@@ -71,9 +71,9 @@ pub(super) fn write(event: &Stored, lines: &mut Vec<u8>) -> Result<(), String> {
 }
 
 /// Parses the event of a line.
-pub(super) fn read(line: &[u8]) -> Result<Stored, String> {
+pub(super) fn read(line: &[u8]) -> Result<StoredEvent, String> {
     let line: Line<'_> = serde_json::from_slice(line).map_err(|why| why.to_string())?;
-    Ok(Stored {
+    Ok(StoredEvent {
         position: line.position,
         event_id: line.event_id.0,
         stream: StreamId::new(line.aggregate_type, line.aggregate_id),

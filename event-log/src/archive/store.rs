@@ -15,7 +15,7 @@ use super::{
     manifest::{Frame, Measured},
     spoiled,
 };
-use crate::{Stored, StreamId};
+use crate::{StoredEvent, StreamId};
 
 /// Maximum size of a frame, many times that of 1,024 events of the largest size.
 const LONGEST: u64 = 1 << 30;
@@ -43,7 +43,7 @@ impl Store {
     }
 
     /// Reads the events of a frame and verifies its digest.
-    pub(super) fn frame(&self, number: usize) -> Result<Vec<Arc<Stored>>, ArchiveError> {
+    pub(super) fn frame(&self, number: usize) -> Result<Vec<Arc<StoredEvent>>, ArchiveError> {
         let path = self.directory.join(EVENTS);
         let Some(frame) = self.manifest.frames.get(number) else {
             return Err(spoiled(&path, format!("it has no frame {number}")));

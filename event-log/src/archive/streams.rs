@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use sqlx::{PgConnection, Row};
 
-use super::{Archives, Listed, list, shelf::unreadable, store::Store};
-use crate::{LogError, Stored, StreamId, stored::number};
+use super::{ArchiveRecord, Archives, catalog::unreadable, list, store::Store};
+use crate::{LogError, StoredEvent, StreamId, stored::number};
 
 impl Archives {
     /// Returns the events of a stream after a sequence and up to a position that only archives
@@ -20,7 +20,7 @@ impl Archives {
         stream: &StreamId,
         (after_sequence, to): (u64, u64),
         limit: u32,
-    ) -> Result<Vec<Arc<Stored>>, LogError> {
+    ) -> Result<Vec<Arc<StoredEvent>>, LogError> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let (since, until) = archived(&mut *connection, stream).await?;
         let (mut found, mut next) = (Vec::new(), after_sequence.saturating_add(1));
@@ -74,7 +74,7 @@ impl Archives {
         &self,
         connection: &mut PgConnection,
         (stream, sequence, position): (&StreamId, u64, u64),
-        (store, listed): (&Store, &Listed),
+        (store, listed): (&Store, &ArchiveRecord),
     ) -> Result<(), LogError> {
         for one in list(connection).await?.iter().filter(|one| one.last >= position) {
             if one.dropped_at.is_none() {
@@ -85,8 +85,9 @@ impl Archives {
             for number in frames.map_err(|why| unreadable(&later.directory, one, &why))? {
                 let number = usize::try_from(number).unwrap_or(usize::MAX);
                 let frame = self.frame(&later, one, number).await?;
-                let is =
-                    |event: &&Arc<Stored>| event.stream == *stream && event.sequence == sequence;
+                let is = |event: &&Arc<StoredEvent>| {
+                    event.stream == *stream && event.sequence == sequence
+                };
                 if let Some(event) = frame.iter().find(is) {
                     return if event.position > position {
                         Ok(())
@@ -118,7 +119,7 @@ async fn archived(
     Ok((number(row.try_get(0)?), number(row.try_get(1)?)))
 }
 
-fn gap(store: &Store, listed: &Listed, stream: &StreamId, sequence: u64) -> LogError {
+fn gap(store: &Store, listed: &ArchiveRecord, stream: &StreamId, sequence: u64) -> LogError {
     let why = format!("its index does not lead to event {sequence} of {stream}");
     unreadable(&store.directory, listed, &why)
 }

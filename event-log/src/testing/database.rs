@@ -90,7 +90,7 @@ pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Erro
         size + 1
     );
     pool.execute(&*finer).await?;
-    partitions::make(pool, size, 8).await?;
+    partitions::create_missing(pool, size, 8).await?;
     Ok(())
 }
 
@@ -129,7 +129,7 @@ impl Server {
             admin.execute(&*format!("create database {making} template template0")).await?;
             let pool = connect(&self.url(&making), 1).await?;
             tables(&pool).await?;
-            partitions::make(&pool, partitions::SIZE, partitions::AHEAD).await?;
+            partitions::create_missing(&pool, partitions::SIZE, partitions::AHEAD).await?;
             pool.close().await;
             admin.execute(&*format!("alter database {making} rename to {template}")).await?;
         }

@@ -77,7 +77,7 @@ impl Proxy {
     }
 
     /// Blocks or unblocks all connections.
-    pub fn part(&self, parted: bool) {
+    pub fn set_partitioned(&self, parted: bool) {
         self.parted.send_replace(parted);
     }
 

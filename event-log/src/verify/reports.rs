@@ -1,6 +1,6 @@
 //! Verifies the reports of runners in the log. The state of the reports is updated in order; their
 //! signatures are checked concurrently.
-use proof::report::{Fact, Reports, Signature, Tally, Wrong};
+use proof::report::{ReportCounts, ReportError, ReportEvent, Reports, Signature};
 use tokio::task::JoinSet;
 
 use super::{Difference, VerifyError};
@@ -16,28 +16,28 @@ const TOLD: usize = 100;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reported {
     /// Number of reports, and of unsigned ones.
-    pub tally: Tally,
+    pub tally: ReportCounts,
     /// Forged reports by position, at most 100. The log itself may still be intact, because its
     /// author can write such reports.
     pub wrong: Vec<Difference>,
 }
 
 /// Verifies reports while the log is read.
-pub(super) struct Gathering {
+pub(super) struct ReportVerifier {
     reports: Reports,
-    wrong: Vec<Wrong>,
+    wrong: Vec<ReportError>,
     waiting: Vec<Signature>,
-    tasks: JoinSet<Vec<Wrong>>,
+    tasks: JoinSet<Vec<ReportError>>,
 }
 
-impl Gathering {
-    pub fn new(whole: bool) -> Gathering {
+impl ReportVerifier {
+    pub fn new(whole: bool) -> ReportVerifier {
         let reports = Reports::new(whole);
-        Gathering { reports, wrong: vec![], waiting: vec![], tasks: JoinSet::new() }
+        ReportVerifier { reports, wrong: vec![], waiting: vec![], tasks: JoinSet::new() }
     }
 
     /// Processes the report-related events of the next segment.
-    pub async fn take(&mut self, facts: Vec<(u64, Fact)>) -> Result<(), VerifyError> {
+    pub async fn take(&mut self, facts: Vec<(u64, ReportEvent)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
                 Ok(asked) => self.waiting.extend(asked),
@@ -68,7 +68,7 @@ impl Gathering {
         self.tasks.spawn(async move { Signature::check_all(&batch).take(TOLD).collect() });
     }
 
-    fn found(&mut self, wrong: Wrong) {
+    fn found(&mut self, wrong: ReportError) {
         if self.wrong.len() < TOLD {
             self.wrong.push(wrong);
         }
@@ -78,8 +78,10 @@ impl Gathering {
         self.check();
         while self.checked().await? {}
         self.wrong.sort_unstable();
-        let wrong =
-            self.wrong.into_iter().map(|Wrong { position, what }| Difference { position, what });
+        let wrong = self
+            .wrong
+            .into_iter()
+            .map(|ReportError { position, what }| Difference { position, what });
         Ok(Reported { tally: self.reports.tally(), wrong: wrong.collect() })
     }
 }

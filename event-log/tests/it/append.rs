@@ -111,7 +111,7 @@ async fn a_repeated_command_gets_the_first_answer() {
     let log = server(&database).await;
     let first = log.append(keyed("k", 1, commit("a", 0, 2))).await.unwrap();
     let again = log.append(keyed("k", 1, commit("a", 0, 2))).await;
-    let Err(AppendError::KeyUsed { first_position, last_position, answer }) = again else {
+    let Err(AppendError::KeyUsed { first_position, last_position, response }) = again else {
         panic!()
     };
     assert_eq!((first_position, last_position), (first.first, first.last));
@@ -150,11 +150,11 @@ async fn an_expired_key_may_be_used_again() {
     log.append(keyed("k", 1, commit("a", 0, 1))).await.unwrap();
     log.append(keyed("k", 2, commit("a", 1, 1))).await.unwrap();
     assert_eq!(count(&database, "select count(*) from log_command").await, 1);
-    assert_eq!(log.sweep_keys().await.unwrap(), 1);
+    assert_eq!(log.delete_expired_keys().await.unwrap(), 1);
 }
 
 #[tokio::test]
-async fn what_a_consumer_causes_is_kept_out_when_it_is_elsewhere_or_somebody_elses() {
+async fn a_commit_of_a_moved_or_lost_consumer_is_rejected() {
     let database = database().await;
     let log = server(&database).await;
     let lease = Duration::from_secs(60);
@@ -191,7 +191,7 @@ async fn what_a_consumer_causes_is_kept_out_when_it_is_elsewhere_or_somebody_els
 }
 
 #[tokio::test]
-async fn what_one_consumer_causes_goes_together() {
+async fn commits_of_one_consumer_share_a_batch() {
     const REACTIONS: usize = 20;
     let database = database().await;
     let log = server(&database).await;
@@ -251,7 +251,7 @@ async fn what_is_too_large_is_refused_before_it_is_queued() {
 }
 
 #[tokio::test]
-async fn a_full_queue_says_come_back_later() {
+async fn a_full_queue_rejects_with_a_retry_delay() {
     let database = database().await;
     let log = database.log_with(Options { queue: 1, ..Options::default() }).await.unwrap();
     let calls = (0..50).map(|n| {

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use ed25519_dalek::SigningKey;
 use event_log::{
-    Archives, EventLog, LogError, Options, Source, Stored, StreamId,
+    Archives, EventLog, LogError, Options, Source, StoredEvent, StreamId,
     archive::{
         ArchiveError, EVENTS, INDEX, MANIFEST, Manifest, Reader, Step, check, create, discard, list,
     },
@@ -15,7 +15,7 @@ use event_log::{
     testing::{Database, fresh_empty_database},
     verify::{VerifyError, verify},
 };
-use proof::key::Believed;
+use proof::key::TrustedKey;
 use support::{commit, count, stream};
 
 /// A log of 700 events in 8 streams, in partitions of 256, with a published checkpoint and a
@@ -26,14 +26,14 @@ struct World {
     directory: tempfile::TempDir,
     key: SigningKey,
     /// Events as read from rows.
-    events: Vec<Stored>,
+    events: Vec<StoredEvent>,
 }
 
 impl World {
     async fn new() -> World {
         let database = fresh_empty_database().await.unwrap();
         migrate(&database.pool).await.unwrap();
-        partitions::make(&database.pool, 256, 3).await.unwrap();
+        partitions::create_missing(&database.pool, 256, 3).await.unwrap();
         let (directory, key) = (tempfile::tempdir().unwrap(), SigningKey::from_bytes(&[7; 32]));
         let archives = Archives::at(directory.path());
         let world = World { database, archives, directory, key, events: vec![] };
@@ -42,7 +42,7 @@ impl World {
             let id = format!("s{}", n % 8);
             log.append(commit(&id, n / 8 * 7, 7)).await.unwrap();
         }
-        log.seal(&world.key).await.unwrap().unwrap();
+        log.publish_checkpoint(&world.key).await.unwrap().unwrap();
         let events = log.read(0, 1_000).await.unwrap();
         World { events, ..world }
     }
@@ -51,7 +51,7 @@ impl World {
         // The cache is off, so that every state is read again.
         let options = Options {
             archives: Archives::at(self.directory.path()),
-            watch_others: None,
+            poll_interval: None,
             cached_states: 0,
             ..Options::default()
         };
@@ -142,7 +142,7 @@ async fn what_is_archived_and_dropped_reads_as_it_did() {
     assert_eq!(log.root(700).await.unwrap(), root);
     assert_eq!(log.consistency(100, 700).await.unwrap(), old);
     assert_eq!(log.inclusion(77, 700).await.unwrap(), inclusion);
-    assert_eq!(log.check_seals(&[world.key.verifying_key().into()]).await.unwrap(), 1);
+    assert_eq!(log.verify_checkpoints(&[world.key.verifying_key().into()]).await.unwrap(), 1);
     // Verification of the whole log and from the middle of an archive, and a further append.
     log.append(commit("s0", 13 * 7, 3)).await.unwrap();
     for from in [0, 100, 256, 300, 512, 600] {
@@ -157,12 +157,12 @@ async fn an_archive_is_proven_by_its_files_alone() {
     let world = World::new().await;
     world.create(257).await.unwrap();
     let path = world.directory.path().join("257-512");
-    let key = Believed::Bare(world.key.verifying_key());
+    let key = TrustedKey::Bare(world.key.verifying_key());
     let (manifest, proven) = check(&path, &[key.clone()], &mut |_| {}).unwrap();
     assert_eq!((proven.from, proven.to, proven.checkpoint.size), (257, 512, 700));
     assert_eq!(manifest.last_recorded_at, world.events[511].recorded_at);
     let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
-    assert!(check(&path, &[Believed::Bare(other)], &mut |_| {}).is_err());
+    assert!(check(&path, &[TrustedKey::Bare(other)], &mut |_| {}).is_err());
     // An archive of a pre-release version has another format.
     let manifest = path.join(MANIFEST);
     let older = fs::read_to_string(&manifest).unwrap().replace("archive/v2", "archive/v1");
@@ -180,7 +180,7 @@ async fn an_archive_is_proven_by_its_files_alone() {
 }
 
 #[tokio::test]
-async fn what_somebody_needs_is_not_closed() {
+async fn a_range_that_a_reader_needs_is_not_closed() {
     let world = World::new().await;
     let of = world.partition(1).await;
     let behind = [Reader { name: "projection_jobs".into(), position: 255 }];
@@ -193,9 +193,9 @@ async fn what_somebody_needs_is_not_closed() {
         "positions 1 to 256 are not closed: projection_jobs is at 255: let the server run until it is further"
     );
     // The current partition, and one that no published checkpoint covers.
-    assert!(matches!(world.create(513).await, Err(ArchiveError::Open { .. })));
+    assert!(matches!(world.create(513).await, Err(ArchiveError::NotClosed { .. })));
     support::run(&world.database, "delete from log_checkpoint").await;
-    assert!(matches!(world.create(1).await, Err(ArchiveError::Open { .. })));
+    assert!(matches!(world.create(1).await, Err(ArchiveError::NotClosed { .. })));
     assert_eq!(fs::read_dir(world.directory.path()).unwrap().count(), 0);
 }
 
@@ -221,12 +221,12 @@ async fn rows_are_dropped_in_order_and_only_when_they_and_the_files_are_what_was
     let mut spoiled = whole.clone();
     spoiled[100] ^= 1;
     fs::write(&path, spoiled).unwrap();
-    assert!(matches!(world.discard(256).await, Err(ArchiveError::Spoiled { .. })));
+    assert!(matches!(world.discard(256).await, Err(ArchiveError::Corrupt { .. })));
     fs::write(&path, whole).unwrap();
     world.discard(256).await.unwrap();
     // Repeating the drop changes nothing, and the partition is never created again.
     world.discard(256).await.unwrap();
-    assert_eq!(partitions::make(&world.database.pool, 256, 1).await.unwrap(), []);
+    assert_eq!(partitions::create_missing(&world.database.pool, 256, 1).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -240,7 +240,7 @@ async fn a_row_that_was_changed_is_never_archived() {
 }
 
 #[tokio::test]
-async fn who_is_killed_on_the_way_begins_again_and_rows_are_there_all_the_while() {
+async fn a_killed_creation_is_repeated_and_keeps_the_rows() {
     let world = World::new().await;
     let steps = [Step::Written(64), Step::Written(256), Step::Checked(128), Step::Whole];
     for at in steps {

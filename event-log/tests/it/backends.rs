@@ -15,7 +15,7 @@ use support::{Answers, commit, count, database, event, every_answer_is_true, pau
 /// Opens a log with a timeout long enough to be terminated while it waits.
 async fn patient(database: &Database) -> EventLog {
     let answer = Duration::from_secs(20);
-    let options = Options { watch_others: None, answer, ..Options::default() };
+    let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
@@ -30,7 +30,7 @@ async fn append(log: &EventLog, numbers: std::ops::Range<u64>) -> Answers {
 }
 
 /// Terminates the appending backend as soon as it waits for this event.
-async fn end_who_waits(pool: &PgPool, event: &str) {
+async fn terminate_waiting(pool: &PgPool, event: &str) {
     let end = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
                where datname = current_database() and pid <> pg_backend_pid() \
                and query like 'with%' and state = 'active' and wait_event = $1";
@@ -54,7 +54,7 @@ async fn one_that_is_ended_inside_its_statement_has_written_nothing_and_the_batc
     let lock = "lock table log_stream in access exclusive mode";
     sqlx::raw_sql(lock).execute(&mut *tx).await.unwrap();
     let nemesis = async {
-        end_who_waits(&database.pool, "relation").await;
+        terminate_waiting(&database.pool, "relation").await;
         tx.rollback().await.unwrap();
     };
     let (during, ()) = tokio::join!(append(&log, 5..25), nemesis);
@@ -77,7 +77,7 @@ async fn one_that_is_ended_between_its_statement_and_its_commit_has_written_noth
     )
     .await;
     let nemesis = async {
-        end_who_waits(&database.pool, "PgSleep").await;
+        terminate_waiting(&database.pool, "PgSleep").await;
         // The retried batch may already be running.
         let end = "select pg_terminate_backend(pid) from pg_stat_activity \
                    where datname = current_database() and wait_event = 'PgSleep'";
@@ -117,7 +117,7 @@ async fn one_that_is_ended_between_its_commit_and_its_answer_is_not_repeated() {
         pause(5).await;
     }
     let nemesis = async {
-        end_who_waits(&database.pool, "SyncRep").await;
+        terminate_waiting(&database.pool, "SyncRep").await;
         run(&database, "alter system reset synchronous_standby_names").await;
         run(&database, "select pg_reload_conf()").await;
     };

@@ -26,7 +26,7 @@ fn disk(megabytes: u32) -> Option<Disk> {
 
 async fn opened(database: &Database) -> EventLog {
     let answer = Duration::from_secs(5);
-    let options = Options { answer, ..Options::default() };
+    let options = Options { query_timeout: answer, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
@@ -84,7 +84,7 @@ async fn tables_without_room_refuse_events_and_take_them_again_when_there_is_roo
 
 /// Without space for the write-ahead log, Postgres stops, and recovers when there is space.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_postgres_that_ended_for_want_of_room_has_everything_that_was_acknowledged() {
+async fn a_postgres_that_stopped_on_a_full_disk_keeps_acknowledged_events() {
     let Some(disk) = disk(48) else { return };
     let dir = tempfile::Builder::new().prefix("stead-full-").tempdir().unwrap();
     let running = cluster(dir.path()).await.unwrap();

@@ -26,7 +26,7 @@ use support::{
 async fn behind(proxy: &Proxy, database: &Database) -> EventLog {
     let pool = event_log::connect(&proxy.url(&database.url), 2).await.unwrap();
     let answer = Duration::from_secs(2);
-    let options = Options { watch_others: None, answer, ..Options::default() };
+    let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };
     let log = EventLog::open(pool, options).await.unwrap();
     log.append(commit("warm", 0, 1)).await.unwrap();
     log
@@ -86,7 +86,7 @@ async fn a_request_whose_answer_was_lost_is_not_carried_out_twice() {
 
 /// The operating system takes a quarter of an hour to report a lost network connection.
 #[tokio::test]
-async fn a_request_on_a_way_that_fell_silent_is_asked_for_on_another() {
+async fn a_request_on_a_silent_connection_is_resolved_on_another() {
     one_fault(|proxy| proxy.arm(Fault::SilentBefore)).await;
     one_fault(|proxy| proxy.arm(Fault::SilentAfter)).await;
 }
@@ -95,7 +95,7 @@ async fn a_request_on_a_way_that_fell_silent_is_asked_for_on_another() {
 #[tokio::test]
 async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let database = database().await;
-    let options = Options { answer: Duration::from_millis(500), ..Options::default() };
+    let options = Options { query_timeout: Duration::from_millis(500), ..Options::default() };
     let hasty = database.log_with(options).await.unwrap();
     let mut tx = database.pool.begin().await.unwrap();
     sqlx::raw_sql("lock table log_stream in access exclusive mode")

@@ -10,7 +10,7 @@ use cqrs_es::{
 use domain::decider::{Decider, Timestamp};
 use event_log::{
     Commit,
-    cqrs::{Fact, Now, Root},
+    cqrs::{CqrsEvent, Now, Root},
 };
 use postgres_es::PostgresEventRepository;
 use support::{
@@ -28,7 +28,7 @@ async fn stock_postgres_es_reads_our_table() {
         let write = counter.write(&events).unwrap();
         log.append(Commit::of(meta(), vec![write])).await.unwrap();
         counter.evolve(events);
-        log.remember(&counter);
+        log.cache_state(&counter);
     }
     let stock = || {
         let repository = PostgresEventRepository::new(database.pool.clone());
@@ -43,7 +43,7 @@ async fn stock_postgres_es_reads_our_table() {
 
     let store = PersistedEventStore::<_, Root<Counter>>::new_event_store(stock());
     let facts = store.load_events("c").await.unwrap();
-    assert_eq!(facts[0].payload, Fact(CounterEvent::Added { by: 2 }));
+    assert_eq!(facts[0].payload, CqrsEvent(CounterEvent::Added { by: 2 }));
     let mut context = store.load_aggregate("c").await.unwrap();
     assert_eq!(context.aggregate().0, Counter { value: 10, closed: false });
 }
@@ -51,14 +51,14 @@ async fn stock_postgres_es_reads_our_table() {
 #[test]
 fn the_framework_hears_what_the_domain_decides() {
     TestFramework::<Root<Counter>>::with(Now(|| Timestamp::UNIX_EPOCH))
-        .given(vec![Fact(CounterEvent::Added { by: 1 })])
+        .given(vec![CqrsEvent(CounterEvent::Added { by: 1 })])
         .when(CounterCommand::Close)
-        .then_expect_events(vec![Fact(CounterEvent::Closed)]);
+        .then_expect_events(vec![CqrsEvent(CounterEvent::Closed)]);
 }
 
 #[test]
 fn a_fact_is_stored_under_the_name_the_domain_gave_it() {
-    let fact = Fact(CounterEvent::Added { by: 1 });
+    let fact = CqrsEvent(CounterEvent::Added { by: 1 });
     assert_eq!((fact.event_type(), fact.event_version()), ("counter.added".into(), "1".into()));
     assert_eq!(serde_json::to_string(&fact).unwrap(), r#"{"type":"added","by":1}"#);
 }

@@ -6,7 +6,7 @@ use crate::support;
 use bincode::{Decode, Encode};
 use domain::{
     decider::{Decider, Event, Timestamp},
-    upcast::{Upcaster, Words},
+    upcast::{Upcaster, VersionedPayload},
 };
 use event_log::{Commit, EventLog, NewEvent, StreamId, Write};
 use serde::{Deserialize, Serialize};
@@ -36,15 +36,16 @@ impl Event for SumEvent {
         Upcaster {
             event_type: "sum.added",
             version: "1",
-            up: |old| {
+            convert: |old| {
                 let numbers = old["numbers"].as_array().ok_or("numbers is not a list")?;
                 let added = |by| serde_json::json!({"type": "added", "by": by});
-                let words = |payload| Words { event_type: "sum.added", version: "2", payload };
+                let words =
+                    |payload| VersionedPayload { event_type: "sum.added", version: "2", payload };
                 Ok(numbers.iter().map(added).map(words).collect())
             },
         },
         // The upcaster drops this event.
-        Upcaster { event_type: "sum.noted", version: "1", up: |_| Ok(vec![]) },
+        Upcaster { event_type: "sum.noted", version: "1", convert: |_| Ok(vec![]) },
     ];
 }
 

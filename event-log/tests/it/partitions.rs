@@ -4,7 +4,7 @@ use crate::support;
 
 use event_log::{
     migrate::migrate,
-    partitions::{self, Partition, list, make},
+    partitions::{self, Partition, create_missing, list},
     testing::{Database, fresh_empty_database},
     verify::{VerifyError, verify},
 };
@@ -30,7 +30,7 @@ async fn in_table(database: &Database, table: &str) -> i64 {
 #[tokio::test]
 async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the_next() {
     let database = without_ranges().await;
-    make(&database.pool, 256, 0).await.unwrap();
+    create_missing(&database.pool, 256, 0).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256)]);
     let log = alone(&database).await;
     log.append(commit("a", 0, 250)).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     checked(&database).await;
     // The default partition becomes the missing range as it is, and the next commit continues
     // there.
-    make(&database.pool, 256, 1).await.unwrap();
+    create_missing(&database.pool, 256, 1).await.unwrap();
     assert_eq!(ranges(&database).await, [(1, 256), (257, 512), (513, 768)]);
     assert_eq!(in_table(&database, "log_event_default").await, 0);
     log.append(commit("a", 350, 300)).await.unwrap();
@@ -53,9 +53,12 @@ async fn a_batch_goes_over_the_end_of_a_partition_and_appends_never_wait_for_the
     checked(&database).await;
     assert_eq!(log.read_stream(&stream("a"), 0).await.unwrap().len(), 650);
     // Further calls find nothing to create, even concurrent ones.
-    let (one, two) = tokio::join!(make(&database.pool, 256, 1), make(&database.pool, 256, 1));
+    let (one, two) = tokio::join!(
+        create_missing(&database.pool, 256, 1),
+        create_missing(&database.pool, 256, 1)
+    );
     assert_eq!(one.unwrap().len() + two.unwrap().len(), 1, "the head is in the last but one");
-    assert_eq!(make(&database.pool, 256, 1).await.unwrap(), []);
+    assert_eq!(create_missing(&database.pool, 256, 1).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -68,10 +71,10 @@ async fn ranges_are_made_while_others_append() {
         }
     });
     while !appending.is_finished() {
-        make(&database.pool, 256, 1).await.unwrap();
+        create_missing(&database.pool, 256, 1).await.unwrap();
     }
     appending.await.unwrap();
-    make(&database.pool, 256, 1).await.unwrap();
+    create_missing(&database.pool, 256, 1).await.unwrap();
     assert_eq!(checked(&database).await.0.size, 1_500);
     assert_eq!(in_table(&database, "log_event_default").await, 0);
 }
@@ -91,7 +94,7 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
         (text(&database).await, "select pg_relation_filenode('log_event_default')");
     let node: i64 = count(&database, &format!("select ({file})::bigint")).await;
     // when it becomes the first partition
-    make(&database.pool, partitions::SIZE, 1).await.unwrap();
+    create_missing(&database.pool, partitions::SIZE, 1).await.unwrap();
     // then the file and its rows are the same
     assert_eq!(ranges(&database).await[0], (1, partitions::SIZE));
     let moved = "select pg_relation_filenode('log_event_1')::bigint";
@@ -103,7 +106,7 @@ async fn rows_of_before_the_partitions_stay_byte_for_byte() {
 #[tokio::test]
 async fn a_stream_is_read_from_the_partitions_it_is_in() {
     let database = without_ranges().await;
-    make(&database.pool, 256, 8).await.unwrap();
+    create_missing(&database.pool, 256, 8).await.unwrap();
     let log = alone(&database).await;
     for n in 0..8 {
         log.append(commit(&format!("s{n}"), 0, 256)).await.unwrap();
@@ -131,7 +134,7 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
 #[tokio::test]
 async fn a_sequence_that_is_there_twice_is_found_in_whatever_partitions() {
     let database = without_ranges().await;
-    make(&database.pool, 256, 2).await.unwrap();
+    create_missing(&database.pool, 256, 2).await.unwrap();
     let log = alone(&database).await;
     log.append(commit("a", 0, 256)).await.unwrap();
     // Only the guard is changed; leaves and chain are valid.

@@ -6,7 +6,7 @@ use ed25519_dalek::SigningKey;
 use event_log::{
     EventLog, LogError,
     testing::Database,
-    verify::{Parts, VerifyError, verify, verify_in},
+    verify::{VerifyError, VerifyOptions, verify, verify_in},
 };
 use proof::{
     checkpoint::Checkpoint,
@@ -70,18 +70,18 @@ async fn a_published_checkpoint_is_compared_with_the_log() {
     let database = database().await;
     let log = server(&database).await;
     let key = SigningKey::from_bytes(&[7; 32]);
-    assert_eq!(log.seal(&key).await.unwrap(), None);
+    assert_eq!(log.publish_checkpoint(&key).await.unwrap(), None);
     for n in 0..3 {
         log.append(commit("a", 2 * n, 2)).await.unwrap();
-        assert!(log.seal(&key).await.unwrap().is_some());
-        assert_eq!(log.seal(&key).await.unwrap(), None);
+        assert!(log.publish_checkpoint(&key).await.unwrap().is_some());
+        assert_eq!(log.publish_checkpoint(&key).await.unwrap(), None);
     }
-    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 3);
+    assert_eq!(log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap(), 3);
     let other = SigningKey::from_bytes(&[8; 32]).verifying_key();
-    assert!(log.check_seals(&[other.into()]).await.is_err());
+    assert!(log.verify_checkpoints(&[other.into()]).await.is_err());
     run(&database, "update log_event set leaf = sha256('x') where position = 3").await;
     let LogError::Damaged { position, .. } =
-        log.check_seals(&[key.verifying_key().into()]).await.unwrap_err()
+        log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap_err()
     else {
         panic!()
     };
@@ -106,14 +106,14 @@ async fn many_published_checkpoints_are_compared_page_by_page() {
     let key = SigningKey::from_bytes(&[7; 32]);
     for n in 0..230 {
         log.append(commit("a", n * 2, 2)).await.unwrap();
-        log.seal(&key).await.unwrap();
+        log.publish_checkpoint(&key).await.unwrap();
     }
-    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 230);
+    assert_eq!(log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap(), 230);
     let forged = log.root(10).await.unwrap();
     let checkpoint = Checkpoint { size: 444, root: forged, ..log.head() };
     let forged = sqlx::query("update log_checkpoint set note = $1 where position = 444");
     forged.bind(checkpoint.sign(&key)).execute(&database.pool).await.unwrap();
-    match log.check_seals(&[key.verifying_key().into()]).await.unwrap_err() {
+    match log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap_err() {
         LogError::Damaged { position, .. } => assert_eq!(position, 444),
         other => panic!("{other}"),
     }
@@ -133,7 +133,7 @@ async fn a_server_that_starts_on_a_log_with_a_hole_says_so() {
 
 /// Tampering with full privileges, and the position at which it is detected.
 #[tokio::test]
-async fn whatever_is_tampered_with_is_found_where_it_is() {
+async fn tampering_is_found_at_its_position() {
     let swap = "update log_event set position = -1 where position = 300; \
          update log_event set position = 300 where position = 301; \
          update log_event set position = 301 where position = -1";
@@ -203,8 +203,8 @@ async fn whatever_is_tampered_with_is_found_where_it_is() {
         drop(grown(&database).await);
         run(&database, tampering).await;
         // In one segment, and in five, of which several are verified concurrently.
-        let small = Parts { at_once: 3, blocks: 1, ..Parts::default() };
-        for parts in [Parts::default(), small] {
+        let small = VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() };
+        for parts in [VerifyOptions::default(), small] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
                     assert_eq!(difference.position, position, "{what}, {parts:?}: {difference}");
@@ -250,7 +250,7 @@ async fn computed_anew(database: &Database) {
 /// With one segment, each contradiction is within it. With five segments, it is across the boundary
 /// of two.
 #[tokio::test]
-async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_hash() {
+async fn contradictions_between_rows_are_found_behind_valid_hashes() {
     for (what, tampering, position) in [
         (
             "a later time",
@@ -282,7 +282,10 @@ async fn rows_that_contradict_each_other_are_found_by_whoever_believes_every_has
         checked(&database).await;
         run(&database, tampering).await;
         computed_anew(&database).await;
-        for parts in [Parts::default(), Parts { at_once: 3, blocks: 1, ..Parts::default() }] {
+        for parts in [
+            VerifyOptions::default(),
+            VerifyOptions { at_once: 3, blocks: 1, ..VerifyOptions::default() },
+        ] {
             match verify_in(&database.pool, 0, parts, |_| {}).await {
                 Err(VerifyError::Differs(difference)) => {
                     assert_eq!(difference.position, position, "{what}, {parts:?}: {difference}");
@@ -316,7 +319,7 @@ async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
 
 /// Recomputing every hash deceives the chain, but not a party that kept a checkpoint.
 #[tokio::test]
-async fn rewritten_history_is_seen_by_whoever_kept_a_checkpoint() {
+async fn a_kept_checkpoint_detects_a_rewritten_log() {
     let (honest, forged) = (database().await, database().await);
     let log = grown(&honest).await;
     let kept = log.head();
@@ -352,15 +355,15 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     let log = database.log_with(event_log::Options { clock, ..Default::default() }).await.unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[7; 32]);
     let end = *now.lock().unwrap() + chrono::TimeDelta::hours(1);
-    let mut retired = [event_log::SealKey { until: Some(end), ..key.verifying_key().into() }];
+    let mut retired = [event_log::CheckpointKey { until: Some(end), ..key.verifying_key().into() }];
     log.append(commit("a", 0, 1)).await.unwrap();
-    log.seal(&key).await.unwrap();
-    assert_eq!(log.check_seals(&retired).await.unwrap(), 1);
+    log.publish_checkpoint(&key).await.unwrap();
+    assert_eq!(log.verify_checkpoints(&retired).await.unwrap(), 1);
     *now.lock().unwrap() = end + chrono::TimeDelta::minutes(2);
     log.append(commit("a", 1, 1)).await.unwrap();
-    log.seal(&key).await.unwrap();
-    assert!(log.check_seals(&retired).await.is_err());
-    assert_eq!(log.check_seals(&[key.verifying_key().into()]).await.unwrap(), 2);
+    log.publish_checkpoint(&key).await.unwrap();
+    assert!(log.verify_checkpoints(&retired).await.is_err());
+    assert_eq!(log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap(), 2);
     // This holds even if the database states an earlier time of publication.
     let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
     assert_eq!(last_size, 1);
@@ -369,9 +372,9 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
         .execute(&database.pool)
         .await
         .unwrap();
-    assert_eq!(log.check_seals(&retired).await.unwrap(), 2, "the time is not signed");
+    assert_eq!(log.verify_checkpoints(&retired).await.unwrap(), 2, "the time is not signed");
     retired[0].last_size = Some(last_size);
-    let refused = log.check_seals(&retired).await.unwrap_err().to_string();
+    let refused = log.verify_checkpoints(&retired).await.unwrap_err().to_string();
     assert!(refused.contains("position 2") && refused.contains("not signed"), "{refused}");
     let stranger = ed25519_dalek::SigningKey::from_bytes(&[8; 32]).verifying_key();
     assert_eq!(log.last_size_of(&stranger, end).await.unwrap(), 0);

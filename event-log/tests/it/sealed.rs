@@ -13,7 +13,7 @@ use domain::{
 };
 use event_log::{
     Commit, EventLog, KeyRing, LogError, Meta, NewEvent, Options, StreamId, WrappingKey, Write,
-    sealed::shred::{self, Due},
+    encryption::shred::{self, DueErasure},
     testing::Database,
     verify::verify,
 };
@@ -38,7 +38,7 @@ async fn tell<D: Decider<Error: std::fmt::Debug>>(log: &EventLog, id: &str, comm
     let facts = loaded.state.decide(command, log.clock().now()).unwrap();
     log.append(Commit::of(meta(), vec![loaded.write(&facts).unwrap()])).await.unwrap();
     loaded.evolve(facts);
-    log.remember(&loaded);
+    log.cache_state(&loaded);
 }
 
 async fn create(log: &EventLog, install: InstallId) {
@@ -142,7 +142,7 @@ async fn a_known_subject_costs_an_append_no_connection_of_the_pool() {
 }
 
 #[tokio::test]
-async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
+async fn every_server_forgets_a_shredded_key() {
     let database = database().await;
     let (one, two) = (opened(&database, ring(1, &[])).await, opened(&database, ring(1, &[])).await);
     let (install, other) = (InstallId(Ulid::new()), InstallId(Ulid::new()));
@@ -153,7 +153,7 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     // Only the shredding is recorded, as after a crash before the key was deleted.
     shredded(&one, install).await;
     assert_eq!(shred::undone(&database.pool).await.unwrap(), [install.to_string()]);
-    two.reached(one.position()).await.unwrap();
+    two.wait_for(one.position()).await.unwrap();
     for log in [&one, &two] {
         assert_eq!(city(log, install).await, "[erased]");
         assert_eq!(
@@ -166,7 +166,7 @@ async fn who_is_shredded_is_forgotten_by_every_server_when_it_hears_of_it() {
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     shred::delete_key(&database.pool, &install.to_string(), now).await.unwrap();
     assert_eq!(shred::undone(&database.pool).await.unwrap(), Vec::<String>::new());
-    let due = Due { subject: install.to_string(), requests: 0 };
+    let due = DueErasure { subject: install.to_string(), requests: 0 };
     assert_eq!(shred::with_copies(&database.pool).await.unwrap(), [due]);
     // A server that starts now reads the shredded key from the database.
     let three = opened(&database, ring(1, &[])).await;

@@ -59,7 +59,7 @@ async fn a_server_that_writes_nothing_hears_of_the_others() {
     let database = database().await;
     let (one, two) = (server(&database).await, server(&database).await);
     one.append(commit("a", 0, 3)).await.unwrap();
-    tokio::time::timeout(Duration::from_secs(5), two.reached(3)).await.unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(5), two.wait_for(3)).await.unwrap().unwrap();
     assert_eq!(two.head(), one.head());
 }
 
@@ -72,7 +72,7 @@ async fn a_raised_epoch_is_taken_over() {
     assert_eq!((log.epoch(), log.head().epoch), (9, 9));
 }
 
-async fn tell(
+async fn handle(
     log: &EventLog,
     command: CounterCommand,
 ) -> Result<usize, (AppendError, Option<CounterError>)> {
@@ -87,42 +87,42 @@ async fn tell(
     let count = events.len();
     log.append(Commit::of(meta(), vec![write])).await.map_err(|error| (error, refusal))?;
     counter.evolve(events);
-    log.remember(&counter);
+    log.cache_state(&counter);
     Ok(count)
 }
 
 #[tokio::test]
-async fn nobody_says_already_so_from_a_stale_state() {
+async fn a_decision_without_events_needs_a_current_state() {
     let database = database().await;
     let (one, two) = (alone(&database).await, alone(&database).await);
-    tell(&one, CounterCommand::Add(2)).await.unwrap();
+    handle(&one, CounterCommand::Add(2)).await.unwrap();
     two.reload::<Counter>("c").await.unwrap();
-    tell(&one, CounterCommand::Close).await.unwrap();
-    assert_eq!(tell(&one, CounterCommand::Close).await.unwrap(), 0);
+    handle(&one, CounterCommand::Close).await.unwrap();
+    assert_eq!(handle(&one, CounterCommand::Close).await.unwrap(), 0);
     // The second server still has the state before the close.
-    let (error, _) = tell(&two, CounterCommand::Add(1)).await.unwrap_err();
+    let (error, _) = handle(&two, CounterCommand::Add(1)).await.unwrap_err();
     assert!(matches!(error, AppendError::Conflict { .. }));
     let counter = two.reload::<Counter>("c").await.unwrap();
     assert_eq!((counter.version, counter.state.value, counter.state.closed), (2, 2, true));
-    assert_eq!(tell(&two, CounterCommand::Close).await.unwrap(), 0);
+    assert_eq!(handle(&two, CounterCommand::Close).await.unwrap(), 0);
     assert_eq!(two.load_as_of::<Counter>("c", 1).await.unwrap().version, 1);
     assert!(Arc::ptr_eq(&two.load::<Counter>("c").await.unwrap().state, &counter.state));
 }
 
 /// A database that is restored while a server runs has another history from some position on.
 #[tokio::test]
-async fn what_was_remembered_of_a_lost_history_is_forgotten() {
+async fn states_of_a_lost_history_are_dropped() {
     let database = database().await;
     let one = alone(&database).await;
     for _ in 0..7 {
-        tell(&one, CounterCommand::Add(1)).await.unwrap();
+        handle(&one, CounterCommand::Add(1)).await.unwrap();
     }
     let backup = "create table saved_event as select * from log_event; \
          create table saved_stream as select * from log_stream; \
          create table saved_head as select * from log_head";
     run(&database, backup).await;
-    tell(&one, CounterCommand::Add(10)).await.unwrap();
-    tell(&one, CounterCommand::Add(10)).await.unwrap();
+    handle(&one, CounterCommand::Add(10)).await.unwrap();
+    handle(&one, CounterCommand::Add(10)).await.unwrap();
     let restore = "delete from log_event; insert into log_event select * from saved_event; \
          delete from log_stream; insert into log_stream select * from saved_stream; \
          delete from log_head; insert into log_head select * from saved_head; \
@@ -131,11 +131,11 @@ async fn what_was_remembered_of_a_lost_history_is_forgotten() {
     // Another server appends one event more than the first has seen.
     let two = alone(&database).await;
     for _ in 0..3 {
-        tell(&two, CounterCommand::Add(100)).await.unwrap();
+        handle(&two, CounterCommand::Add(100)).await.unwrap();
     }
     // The first server appends to another stream and detects that the log is different.
     one.append(commit("x", 0, 1)).await.unwrap();
-    tell(&one, CounterCommand::Add(1_000)).await.unwrap();
+    handle(&one, CounterCommand::Add(1_000)).await.unwrap();
     let counter = one.load::<Counter>("c").await.unwrap();
     assert_eq!((counter.version, counter.state.value), (11, 1_307));
     checked(&database).await;
@@ -169,7 +169,7 @@ async fn what_the_head_says_can_be_proved_at_once() {
 /// The order in which a rebuild takes its locks: tables, then the head, then a raised fencing
 /// counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn locks_and_a_new_turn_under_load_cost_nobody_an_answer() {
+async fn rebuild_locks_under_load_lose_no_acknowledgement() {
     let database = database().await;
     let log = alone(&database).await;
     let writers = (0..8).map(|writer| {

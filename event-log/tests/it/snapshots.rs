@@ -24,7 +24,7 @@ async fn add(log: &EventLog, times: usize) {
     let write = counter.write(&events).unwrap();
     log.append(Commit::of(meta(), vec![write])).await.unwrap();
     counter.evolve(events);
-    log.remember(&counter);
+    log.cache_state(&counter);
 }
 
 /// Waits for a snapshot and returns its sequence. It is stored after the acknowledgement.

@@ -11,8 +11,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use domain::actor::Actor;
 use event_log::{
-    AppendError, Appended, CommandKey, Commit, EventLog, Meta, NewEvent, Options, Stored, StreamId,
-    Write,
+    AppendError, Appended, Commit, EventLog, IdempotencyKey, Meta, NewEvent, Options, StoredEvent,
+    StreamId, Write,
     testing::{Database, fresh_database},
     verify::{Verified, verify},
 };
@@ -28,7 +28,7 @@ pub async fn server(database: &Database) -> EventLog {
 
 /// Opens a server that reads the writes of others only when necessary.
 pub async fn alone(database: &Database) -> EventLog {
-    let options = Options { watch_others: None, ..Options::default() };
+    let options = Options { poll_interval: None, ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
@@ -62,12 +62,12 @@ pub fn commit(id: &str, expected: u64, events: u64) -> Commit {
 pub fn keyed(key: &str, request: u8, mut commit: Commit) -> Commit {
     let answer = Some(serde_json::json!({ "key": key }));
     let (principal, key) = ("prn_1".into(), key.into());
-    commit.key = Some(CommandKey { principal, key, request_hash: [request; 32], answer });
+    commit.key = Some(IdempotencyKey { principal, key, request_hash: [request; 32], answer });
     commit
 }
 
 /// Verifies and reads the whole log.
-pub async fn checked(database: &Database) -> (Verified, Vec<Stored>) {
+pub async fn checked(database: &Database) -> (Verified, Vec<StoredEvent>) {
     let verified = verify(&database.pool, 0, |_| {}).await.unwrap();
     let events = event_log::read::read(&database.pool, 0, 1_000_000).await.unwrap();
     assert_eq!(events.len() as u64, verified.size);

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use event_log::{Column, EventLog, Forget, Options, Stored, StreamId, SyncView, testing::Database};
+use event_log::{
+    Column, EventLog, InlineProjection, Invalidate, Options, StoredEvent, StreamId,
+    testing::Database,
+};
 use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use support::{alone, commit, count, database, run};
@@ -22,7 +25,7 @@ struct Totals {
     read: AtomicU32,
 }
 
-impl SyncView for Totals {
+impl InlineProjection for Totals {
     fn name(&self) -> &'static str {
         "totals"
     }
@@ -39,7 +42,7 @@ impl SyncView for Totals {
     fn prepare<'a>(
         &'a self,
         connection: &'a mut PgConnection,
-        events: &'a [Stored],
+        events: &'a [StoredEvent],
     ) -> BoxFuture<'a, Result<Vec<Column>, sqlx::Error>> {
         Box::pin(async move {
             let mut rows = HashMap::new();
@@ -66,18 +69,18 @@ impl SyncView for Totals {
         })
     }
 
-    fn committed(&self, events: &[Stored]) {
+    fn committed(&self, events: &[StoredEvent]) {
         let mut cached = self.cached.lock().unwrap();
         for event in events {
             cached.insert(event.stream.clone(), event.sequence as i64);
         }
     }
 
-    fn forget(&self, what: Forget<'_>) {
+    fn forget(&self, what: Invalidate<'_>) {
         let mut cached = self.cached.lock().unwrap();
         match what {
-            Forget::All => cached.clear(),
-            Forget::Streams(streams) => cached.retain(|stream, _| !streams.contains(stream)),
+            Invalidate::All => cached.clear(),
+            Invalidate::Streams(streams) => cached.retain(|stream, _| !streams.contains(stream)),
         }
     }
 }
@@ -90,8 +93,11 @@ async fn with_view(database: &Database) -> (EventLog, Arc<Totals>) {
     )
     .await;
     let view = Arc::new(Totals::default());
-    let options =
-        Options { sync_views: vec![view.clone()], watch_others: None, ..Options::default() };
+    let options = Options {
+        inline_projections: vec![view.clone()],
+        poll_interval: None,
+        ..Options::default()
+    };
     (database.log_with(options).await.unwrap(), view)
 }
 

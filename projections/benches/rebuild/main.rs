@@ -15,7 +15,7 @@ use event_log::{
         Cluster, fresh_in,
         measure::{History, cluster_settings},
     },
-    verify::{Parts, Reported, verify_in},
+    verify::{Reported, VerifyOptions, verify_in},
 };
 use projections::{Progress, rebuild_all, rollback, verify};
 use sqlx::PgPool;
@@ -41,7 +41,7 @@ async fn run(wanted: u64) {
     let took = filling.await;
     let events = log.position();
     eprintln!("{events} events written at {:.0}/s", events as f64 / took);
-    projections::projector::ready(pool).await.unwrap();
+    projections::projector::prepare(pool).await.unwrap();
     sqlx::raw_sql("vacuum analyze").execute(pool).await.unwrap();
     let per_second = |took: f64| events as f64 / took;
     println!(
@@ -52,7 +52,7 @@ async fn run(wanted: u64) {
         let before = processor();
         let mut reported = None;
         let took = timed(async {
-            let parts = Parts { at_once, reports, ..Parts::default() };
+            let parts = VerifyOptions { at_once, reports, ..VerifyOptions::default() };
             reported = Some(verify_in(pool, 0, parts, |_| {}).await.unwrap().reported);
         });
         let took = took.await;

@@ -25,7 +25,8 @@ type Acknowledged = Arc<Mutex<Vec<Instant>>>;
 
 /// Rebuilds a projection repeatedly while other tasks append job events, which update it inline.
 pub async fn measure(database: &Database) {
-    let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+    let options =
+        Options { inline_projections: projections::inline_projections(), ..Options::default() };
     let log = database.log_with(options).await.unwrap();
     let (times, over) = (Acknowledged::default(), Arc::new(AtomicBool::new(false)));
     let callers: Vec<_> = (0..CALLERS)

@@ -7,7 +7,7 @@ use domain::{
 use super::{ComponentHistory, Version};
 
 /// Returns the component that an event changes, or `Some(None)` for the sandbox.
-pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
+pub(super) fn changed_component(fact: &InstallEvent) -> Option<Option<&str>> {
     match fact {
         InstallEvent::SandboxApplyStarted { .. }
         | InstallEvent::SandboxApplyNotRun { .. }
@@ -40,7 +40,7 @@ pub(super) fn touched(fact: &InstallEvent) -> Option<Option<&str>> {
 }
 
 /// Change of a component by a run.
-pub(super) struct Touched {
+pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,
     incomplete: bool,
@@ -48,21 +48,25 @@ pub(super) struct Touched {
     untouched: bool,
 }
 
-impl Touched {
+impl ComponentChange {
     /// Creates the change before the run's next event. If the run has already started an apply, the
     /// version before that apply counts.
-    pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> Touched {
+    pub(super) fn settled(install: &Install, name: Option<&str>, run: RunId) -> ComponentChange {
         let before = match name {
-            Some(name) => match install.before.get(name).filter(|before| before.by.run == run) {
-                Some(before) => before.was.as_ref().map(deployed),
-                None => install.components.get(name).map(deployed),
-            },
-            None => match install.sandbox_before.as_ref().filter(|before| before.by.run == run) {
-                Some(before) => before.was.as_ref().map(sandbox),
-                None => install.sandbox.as_ref().map(sandbox),
-            },
+            Some(name) => {
+                match install.before_apply.get(name).filter(|before| before.by.run == run) {
+                    Some(before) => before.previous.as_ref().map(deployed),
+                    None => install.components.get(name).map(deployed),
+                }
+            }
+            None => {
+                match install.sandbox_before_apply.as_ref().filter(|before| before.by.run == run) {
+                    Some(before) => before.previous.as_ref().map(sandbox),
+                    None => install.sandbox.as_ref().map(sandbox),
+                }
+            }
         };
-        Touched { after: before.clone(), before, incomplete: false, untouched: true }
+        ComponentChange { after: before.clone(), before, incomplete: false, untouched: true }
     }
 
     /// Updates the change after an event of the run.
@@ -71,7 +75,7 @@ impl Touched {
         install: &Install,
         name: Option<&str>,
         fact: &InstallEvent,
-    ) -> Touched {
+    ) -> ComponentChange {
         let (after, incomplete) = match name {
             Some(name) => {
                 let there = install.components.get(name);
@@ -88,12 +92,12 @@ impl Touched {
             fact,
             InstallEvent::ComponentApplyNotRun { .. } | InstallEvent::SandboxApplyNotRun { .. }
         );
-        Touched { before: self.before, after, incomplete, untouched }
+        ComponentChange { before: self.before, after, incomplete, untouched }
     }
 
     /// Returns the history of the component, or `None` if nothing changed.
     pub(super) fn told(self, name: String) -> Option<ComponentHistory> {
-        let Touched { before, after, incomplete, untouched } = self;
+        let ComponentChange { before, after, incomplete, untouched } = self;
         (!untouched).then_some(ComponentHistory { name, before, after, incomplete })
     }
 }

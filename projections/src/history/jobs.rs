@@ -3,8 +3,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{ids::JobId, job::JobEvent};
 
-use super::{JobHistory, Said, Word};
-use crate::Recorded;
+use super::{Intervention, InterventionKind, JobHistory};
+use crate::RecordedEvent;
 
 /// Jobs of a run.
 #[derive(Default)]
@@ -21,16 +21,16 @@ impl Jobs {
         &mut self,
         (job, of): (JobId, Option<String>),
         fact: &JobEvent,
-        event: &Recorded,
+        event: &RecordedEvent,
         between: bool,
-    ) -> Option<Word> {
+    ) -> Option<Intervention> {
         if between {
             self.seen.insert(job);
         }
         let told = self.all.entry(job).or_insert_with(|| JobHistory {
             job,
             kind: None,
-            of: of.clone(),
+            target: of.clone(),
             runner: None,
             attempts: 0,
             outcome: None,
@@ -48,8 +48,8 @@ impl Jobs {
         } else if let JobEvent::Failed { detail, .. } = fact {
             told.detail = Some(detail.clone());
         } else if let JobEvent::OutcomeResolved { by, reason, .. } = fact {
-            return Some(Word {
-                said: Said::Resolved,
+            return Some(Intervention {
+                said: InterventionKind::Resolved,
                 of,
                 digest: None,
                 by: by.clone(),

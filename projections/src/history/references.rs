@@ -9,24 +9,26 @@ use domain::{
 };
 use event_log::StreamId;
 
-use crate::{Fact, Recorded};
+use crate::{DomainEvent, RecordedEvent};
 
 /// Returns the streams that an event names and that belong to the history of its install. Starting
 /// from the install's own stream, they lead to all its runs, jobs, builds and runners.
-pub fn references(event: &Recorded) -> Vec<StreamId> {
+pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
     match &event.fact {
-        Fact::Install(_, event) => of_install(event).into_iter().collect(),
-        Fact::Run(_, event) => of_run(event),
-        Fact::Job(_, JobEvent::Claimed { runner, .. }) => vec![StreamId::of::<Runner>(*runner)],
-        Fact::Build(_, event) => of_build(event).into_iter().collect(),
-        Fact::Access(..)
-        | Fact::App(..)
-        | Fact::Component(..)
-        | Fact::Enrolment(..)
-        | Fact::Job(..)
-        | Fact::Name(..)
-        | Fact::Runner(..)
-        | Fact::Subject(..) => vec![],
+        DomainEvent::Install(_, event) => of_install(event).into_iter().collect(),
+        DomainEvent::Run(_, event) => of_run(event),
+        DomainEvent::Job(_, JobEvent::Claimed { runner, .. }) => {
+            vec![StreamId::of::<Runner>(*runner)]
+        }
+        DomainEvent::Build(_, event) => of_build(event).into_iter().collect(),
+        DomainEvent::Access(..)
+        | DomainEvent::App(..)
+        | DomainEvent::Component(..)
+        | DomainEvent::Enrolment(..)
+        | DomainEvent::Job(..)
+        | DomainEvent::Name(..)
+        | DomainEvent::Runner(..)
+        | DomainEvent::Subject(..) => vec![],
     }
 }
 

@@ -13,7 +13,7 @@ use domain::{
 };
 use ulid::Ulid;
 
-use super::{story::tell, *};
+use super::{builder::build_history, *};
 
 fn run(n: u128) -> RunId {
     RunId(Ulid(n))
@@ -38,8 +38,8 @@ fn bo() -> Actor {
 }
 
 /// A log of these events from position 1, one per second.
-fn log(facts: Vec<Fact>) -> Vec<Recorded> {
-    let recorded = |(position, fact): (u64, Fact)| Recorded {
+fn log(facts: Vec<DomainEvent>) -> Vec<RecordedEvent> {
+    let recorded = |(position, fact): (u64, DomainEvent)| RecordedEvent {
         position,
         sequence: position,
         at: Timestamp::from_timestamp(position.cast_signed(), 0).unwrap(),
@@ -49,11 +49,11 @@ fn log(facts: Vec<Fact>) -> Vec<Recorded> {
     (1..).zip(facts).map(recorded).collect()
 }
 
-fn on_install(fact: InstallEvent) -> Fact {
-    Fact::Install(InstallId(Ulid(1)), fact)
+fn on_install(fact: InstallEvent) -> DomainEvent {
+    DomainEvent::Install(InstallId(Ulid(1)), fact)
 }
 
-fn created() -> Fact {
+fn created() -> DomainEvent {
     on_install(InstallEvent::Created {
         app: AppId(Ulid(1)),
         name: "acme".into(),
@@ -63,12 +63,12 @@ fn created() -> Fact {
     })
 }
 
-fn admitted(n: u128) -> Fact {
+fn admitted(n: u128) -> DomainEvent {
     let (kind, names) = (RunKind::Upgrade, BTreeSet::new());
     on_install(InstallEvent::RunAdmitted { run: run(n), kind, components: names })
 }
 
-fn requested(n: u128) -> [Fact; 2] {
+fn requested(n: u128) -> [DomainEvent; 2] {
     let target = Target::Component {
         component: ComponentId(Ulid(1)),
         name: "api".into(),
@@ -84,7 +84,7 @@ fn requested(n: u128) -> [Fact; 2] {
         options: Default::default(),
     };
     [
-        Fact::Run(
+        DomainEvent::Run(
             run(n),
             RunEvent::Requested {
                 install: InstallId(Ulid(1)),
@@ -95,12 +95,12 @@ fn requested(n: u128) -> [Fact; 2] {
                 reason: Some("CHG-1204".into()),
             },
         ),
-        Fact::Run(run(n), RunEvent::Planned { steps: vec![spec], position: 1 }),
+        DomainEvent::Run(run(n), RunEvent::Planned { steps: vec![spec], position: 1 }),
     ]
 }
 
 /// The events of a job of the run's step, from start to end.
-fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
+fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<DomainEvent> {
     let origin = Origin::Step { install: InstallId(Ulid(1)), run: run(n), step: step() };
     let work = Work {
         kind,
@@ -145,16 +145,17 @@ fn worked(n: u128, id: u128, kind: JobKind, fails: bool) -> Vec<Fact> {
             RunEvent::StepStarted { step: step(), job: job(id) }
         }
     };
-    let of_job = [JobEvent::Queued(work), claimed, ended].map(|fact| Fact::Job(job(id), fact));
-    [vec![Fact::Run(run(n), began)], of_job.into()].concat()
+    let of_job =
+        [JobEvent::Queued(work), claimed, ended].map(|fact| DomainEvent::Job(job(id), fact));
+    [vec![DomainEvent::Run(run(n), began)], of_job.into()].concat()
 }
 
-fn approved(n: u128) -> Fact {
+fn approved(n: u128) -> DomainEvent {
     let (step, digest, by, reason) = (step(), digest(), bo(), "read it".to_owned());
-    Fact::Run(run(n), RunEvent::Approved { step, digest, by, reason })
+    DomainEvent::Run(run(n), RunEvent::Approved { step, digest, by, reason })
 }
 
-fn changing(n: u128, version: u32) -> Fact {
+fn changing(n: u128, version: u32) -> DomainEvent {
     on_install(InstallEvent::ComponentApplyStarted {
         name: "api".into(),
         component: ComponentId(Ulid(1)),
@@ -166,7 +167,7 @@ fn changing(n: u128, version: u32) -> Fact {
     })
 }
 
-fn deployed(n: u128, version: u32) -> Fact {
+fn deployed(n: u128, version: u32) -> DomainEvent {
     on_install(InstallEvent::ComponentDeployed {
         name: "api".into(),
         component: ComponentId(Ulid(1)),
@@ -180,10 +181,10 @@ fn deployed(n: u128, version: u32) -> Fact {
     })
 }
 
-fn finished(n: u128) -> [Fact; 2] {
+fn finished(n: u128) -> [DomainEvent; 2] {
     let outcome = run::Outcome::Succeeded;
     [
-        Fact::Run(run(n), RunEvent::Finished { outcome }),
+        DomainEvent::Run(run(n), RunEvent::Finished { outcome }),
         on_install(InstallEvent::RunFinished { run: run(n), outcome }),
     ]
 }
@@ -193,7 +194,7 @@ fn version(n: u32) -> Option<Version> {
 }
 
 /// A complete upgrade of the component that the first run deployed.
-fn upgrade() -> Vec<Recorded> {
+fn upgrade() -> Vec<RecordedEvent> {
     let before = [vec![created(), admitted(1)], requested(1).into(), vec![deployed(1, 1)]];
     let asked = [finished(1).to_vec(), vec![admitted(2)], requested(2).into()];
     let planned = [worked(2, 21, JobKind::Plan, false), vec![approved(2)]];
@@ -204,17 +205,17 @@ fn upgrade() -> Vec<Recorded> {
 }
 
 /// The history after a position, built from the install at that position.
-fn told_from(from: u64, events: &[Recorded]) -> History {
+fn told_from(from: u64, events: &[RecordedEvent]) -> History {
     let mut install = Install::default();
     for event in events.iter().filter(|event| event.position <= from) {
-        if let Fact::Install(_, fact) = &event.fact {
+        if let DomainEvent::Install(_, fact) = &event.fact {
             domain::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
     // Only the events of the install within the range are read.
-    let read = |event: &&Recorded| event.position > from || event.aggregate() != "install";
-    let events: Vec<Recorded> = events.iter().filter(read).cloned().collect();
-    tell(&install, from, &events)
+    let read = |event: &&RecordedEvent| event.position > from || event.aggregate() != "install";
+    let events: Vec<RecordedEvent> = events.iter().filter(read).cloned().collect();
+    build_history(&install, from, &events)
 }
 
 #[test]
@@ -222,19 +223,22 @@ fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() 
     let events = upgrade();
     let before = events.iter().position(|event| event.stream().aggregate_id == run(2).to_string());
     let told = told_from(before.unwrap() as u64 - 1, &events);
-    assert_eq!((told.runs.len(), told.others), (1, vec![]));
+    assert_eq!((told.runs.len(), told.other_events), (1, vec![]));
     let upgrade = &told.runs[0];
     let request = upgrade.request.as_ref().unwrap();
     assert_eq!((upgrade.run, &request.by, request.config_version), (run(2), &ann(), 2));
     assert_eq!(request.reason.as_deref(), Some("CHG-1204"));
     assert_eq!(upgrade.outcome, Some(run::Outcome::Succeeded));
-    let word = &upgrade.words[0];
-    assert_eq!((word.said, word.of.as_deref(), &word.by), (Said::Approved, Some("api"), &bo()));
+    let word = &upgrade.interventions[0];
+    assert_eq!(
+        (word.said, word.of.as_deref(), &word.by),
+        (InterventionKind::Approved, Some("api"), &bo())
+    );
     assert_eq!((&word.digest, word.reason.as_deref()), (&Some(digest()), Some("read it")));
     let jobs: Vec<_> = upgrade
         .jobs
         .iter()
-        .map(|job| (job.kind, job.of.as_deref(), job.outcome, job.attempts))
+        .map(|job| (job.kind, job.target.as_deref(), job.outcome, job.attempts))
         .collect();
     let done = Some(job::Outcome::Succeeded);
     assert_eq!(
@@ -257,7 +261,7 @@ fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
     // The history begins after the apply was started.
     let told = told_from(at("install.component_apply_started"), &events);
     let upgrade = &told.runs[0];
-    assert_eq!(upgrade.words[0].said, Said::Approved);
+    assert_eq!(upgrade.interventions[0].said, InterventionKind::Approved);
     // The plan job ended before the range, so it is not listed.
     let jobs: Vec<_> = upgrade.jobs.iter().map(|job| job.kind).collect();
     assert_eq!(jobs, [Some(JobKind::Apply)]);
@@ -281,14 +285,14 @@ fn nothing_is_told_of_a_run_that_was_over_before() {
         (&None, &version(1))
     );
     assert_eq!(
-        told.others.iter().map(|event| event.event_type).collect::<Vec<_>>(),
+        told.other_events.iter().map(|event| event.event_type).collect::<Vec<_>>(),
         ["install.created"]
     );
 }
 
 #[test]
 fn an_apply_that_failed_leaves_its_component_incomplete_and_one_that_never_ran_leaves_it_alone() {
-    let failed = |end: Vec<Fact>| {
+    let failed = |end: Vec<DomainEvent>| {
         let facts = [
             vec![created(), admitted(1)],
             requested(1).into(),
@@ -319,7 +323,7 @@ fn what_belongs_to_no_run_says_why() {
         reason: Some("CHG-1204".into()),
     });
     let told = told_from(1, &log(vec![created(), changed]));
-    let other = &told.others[0];
+    let other = &told.other_events[0];
     assert_eq!(
         (other.event_type, other.reason.as_deref()),
         ("install.config_pinned", Some("CHG-1204"))

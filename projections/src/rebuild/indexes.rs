@@ -1,9 +1,9 @@
 //! Indexes of a shadow table.
 use sqlx::{PgConnection, PgPool, Row};
 
-use super::Making;
+use super::ShadowBuild;
 
-impl Making {
+impl ShadowBuild {
     /// Creates the indexes of the live table on the shadow table. Creating them on existing rows
     /// takes a fraction of the time of updating them row by row.
     pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {

@@ -8,24 +8,24 @@ use std::{
     },
 };
 
-use event_log::{LogError, sealed::Keys};
+use event_log::{LogError, encryption::Keys};
 use sqlx::{Connection, PgConnection, PgPool, Row};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    Making, PAGE, Progress, RebuildError, head,
-    making::{LEASE, shard},
+    PAGE, Progress, RebuildError, ShadowBuild, head,
+    shadow::{LEASE, shard},
 };
 use crate::{
-    Recorded,
+    RecordedEvent,
     catalogue::{SHADOW, view},
-    fact::{self, Kept},
-    fold::{Folding, View},
+    event::{self, EncodedEvent},
+    fold::{DynProjection, RowWriter},
 };
 
 /// Returns the worker of a stream. The workers' positions are stored, so this assignment must never
 /// change.
-pub(super) fn lane(stream: &str, workers: u32) -> u32 {
+pub(super) fn worker_of(stream: &str, workers: u32) -> u32 {
     let hash = stream
         .bytes()
         .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -36,14 +36,14 @@ pub(super) fn lane(stream: &str, workers: u32) -> u32 {
 struct Page {
     after: u64,
     to: u64,
-    rows: Vec<Kept>,
+    rows: Vec<EncodedEvent>,
     keys: Keys,
 }
 
 /// Applies the log to the shadow tables of these projections, up to the current head.
 pub(super) async fn scan(
     pool: &PgPool,
-    makings: &[Making],
+    makings: &[ShadowBuild],
     workers: u32,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<(), RebuildError> {
@@ -70,11 +70,11 @@ pub(super) async fn scan(
         if to <= at {
             break;
         }
-        let rows = fact::rows(&mut reader, source, (at, to), &aggregates).await?;
-        let keys = fact::keys(&mut reader, source, &rows).await?;
-        let mut parts: Vec<Vec<Kept>> = lanes.iter().map(|_| vec![]).collect();
+        let rows = event::rows(&mut reader, source, (at, to), &aggregates).await?;
+        let keys = event::keys(&mut reader, source, &rows).await?;
+        let mut parts: Vec<Vec<EncodedEvent>> = lanes.iter().map(|_| vec![]).collect();
         for row in rows {
-            let of = lane(fact::stream(&row)?, workers);
+            let of = worker_of(event::stream(&row)?, workers);
             if let Some(part) = usize::try_from(of).ok().and_then(|of| parts.get_mut(of)) {
                 part.push(row);
             }
@@ -122,15 +122,15 @@ struct Worker {
     /// A separate connection, whose commits may reach the disk later. Rows and positions are lost
     /// together, so a crash is harmless.
     connection: PgConnection,
-    parts: Vec<Part>,
+    parts: Vec<WorkerProjection>,
 }
 
 /// One projection within a worker.
-struct Part {
-    view: Box<dyn View>,
+struct WorkerProjection {
+    view: Box<dyn DynProjection>,
     shadow: String,
     aim: Option<&'static str>,
-    folding: Box<dyn Folding>,
+    folding: Box<dyn RowWriter>,
     /// Position that this worker last wrote.
     left_at: Option<u64>,
 }
@@ -139,14 +139,14 @@ impl Worker {
     async fn new(
         pool: &PgPool,
         (number, of): (u32, u32),
-        makings: &[Making],
+        makings: &[ShadowBuild],
     ) -> Result<Worker, sqlx::Error> {
         let mut connection = PgConnection::connect_with(&pool.connect_options()).await?;
         sqlx::Executor::execute(&mut connection, "set synchronous_commit = off").await?;
-        let part = |making: &Making| {
+        let part = |making: &ShadowBuild| {
             let (view, shadow) = (view(making.view.name())?, making.shadow.clone());
             let folding = view.folding();
-            Some(Part { view, shadow, aim: making.aim, folding, left_at: None })
+            Some(WorkerProjection { view, shadow, aim: making.aim, folding, left_at: None })
         };
         let parts = makings.iter().filter_map(part).collect();
         Ok(Worker { number, of, connection, parts })
@@ -158,7 +158,7 @@ impl Worker {
         done: Arc<[AtomicU64]>,
     ) -> Result<(), LogError> {
         while let Some(page) = pages.recv().await {
-            let events = fact::read(&page.rows, &page.keys, |_, _| true)?;
+            let events = event::read(&page.rows, &page.keys, |_, _| true)?;
             self.take(&page, &events).await?;
             let at = usize::try_from(self.number - 1).ok().and_then(|at| done.get(at));
             if let Some(at) = at {
@@ -170,7 +170,7 @@ impl Worker {
     }
 
     /// Applies a page to every shadow table that still exists and has not included it.
-    async fn take(&mut self, page: &Page, events: &[Recorded]) -> Result<(), LogError> {
+    async fn take(&mut self, page: &Page, events: &[RecordedEvent]) -> Result<(), LogError> {
         let mut tx = self.connection.begin().await?;
         let at = positions(&mut tx, (self.number, self.of), &self.parts).await?;
         let mut taken = vec![];
@@ -184,10 +184,10 @@ impl Worker {
                 // outdated.
                 part.folding.forget();
             }
-            let wanted = |event: &&Recorded| {
+            let wanted = |event: &&RecordedEvent| {
                 event.position > at && part.view.aggregates().contains(&event.aggregate())
             };
-            let ours: Vec<&Recorded> = events.iter().filter(wanted).collect();
+            let ours: Vec<&RecordedEvent> = events.iter().filter(wanted).collect();
             if !ours.is_empty() {
                 part.folding.project(&mut tx, &part.shadow, &ours).await?;
             }
@@ -215,7 +215,7 @@ impl Worker {
 async fn positions(
     connection: &mut PgConnection,
     (number, of): (u32, u32),
-    parts: &[Part],
+    parts: &[WorkerProjection],
 ) -> Result<HashMap<String, u64>, sqlx::Error> {
     let names: Vec<&str> = parts.iter().map(|part| part.view.name()).collect();
     let rows = sqlx::query(
@@ -232,7 +232,7 @@ async fn positions(
     for row in &rows {
         let (name, version): (String, i32) = (row.try_get(0)?, row.try_get(1)?);
         let (aim, workers): (Option<String>, i64) = (row.try_get(3)?, row.try_get(4)?);
-        let ours = |part: &Part| {
+        let ours = |part: &WorkerProjection| {
             let (own, known) = (part.view.name() == name, part.view.version() == version);
             own && known && part.aim == aim.as_deref() && workers == i64::from(of)
         };
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_stream_falls_to_the_same_worker_for_ever() {
-        let of = |workers| ["job_1", "job_2", "job_3", ""].map(|stream| lane(stream, workers));
+        let of = |workers| ["job_1", "job_2", "job_3", ""].map(|stream| worker_of(stream, workers));
         assert_eq!(of(1), [0, 0, 0, 0]);
         assert_eq!(of(4), [0, 1, 2, 1]);
     }

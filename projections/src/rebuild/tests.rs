@@ -9,9 +9,9 @@ use std::time::Duration;
 use event_log::Source;
 use sqlx::PgPool;
 
-use super::{Making, RebuildError, Taken, scan::scan};
+use super::{AppliedPage, RebuildError, ShadowBuild, scan::scan};
 use crate::{
-    Projections, catalogue::view, projector::ready, rebuild, rollback, swap::swap, verify,
+    Projections, catalogue::view, projector::prepare, rebuild, rollback, swap::swap, verify,
 };
 
 const LONG: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     Projections::start(&log).await.unwrap();
     Noise::new(20).write(&log, 120).await;
     let making = || {
-        let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
+        let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
         making.by = 7;
         making
     };
@@ -34,7 +34,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     // The rebuilds alternate, so that each skips every second page.
     for turn in 0.. {
         let mut tx = database.pool.begin().await.unwrap();
-        let Some(Taken { before, at }) = both[turn % 2].page(&mut tx).await.unwrap() else {
+        let Some(AppliedPage { before, at }) = both[turn % 2].page(&mut tx).await.unwrap() else {
             panic!("the shadow is gone")
         };
         tx.commit().await.unwrap();
@@ -55,9 +55,9 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
 async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     let database = database().await;
     let log = open(&database).await;
-    ready(&database.pool).await.unwrap();
+    prepare(&database.pool).await.unwrap();
     Noise::new(21).write(&log, 60).await;
-    let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
     // Pages are small, as if other callers appended faster than the rebuild reads.
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
@@ -68,20 +68,20 @@ async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
     // A second rebuild ends at the position that readers have already seen, never before it.
-    let mut making = Making::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
     making.by = 3;
     making.begin(&database.pool, 1).await.unwrap();
     assert_eq!(swap(&database.pool, &mut making).await.unwrap(), log.position());
 }
 
 #[tokio::test]
-async fn who_finds_no_shadow_and_no_new_rows_has_done_nothing() {
+async fn a_rebuild_without_its_shadow_table_fails() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
     Noise::new(22).write(&log, 20).await;
     for name in ["jobs", "job_queue"] {
-        let mut making = Making::of(view(name).unwrap(), &Source::from(&database.pool));
+        let mut making = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         making.begin(&database.pool, 1).await.unwrap();
         let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
         gone.bind(name).execute(&database.pool).await.unwrap();
@@ -91,7 +91,7 @@ async fn who_finds_no_shadow_and_no_new_rows_has_done_nothing() {
 }
 
 #[tokio::test]
-async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost_its_own() {
+async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_rollback_on_its_way_keeps_its_rows_and_a_rebuild_is_told_that_it_lost
     let pool = &database.pool;
     for name in ["jobs", "job_queue"] {
         rebuild(pool, name, |_| {}).await.unwrap();
-        let making = || Making::of(view(name).unwrap(), &Source::from(&database.pool));
+        let making = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         // given an active rollback
         let mut back = making();
         back.take_up_previous(pool).await.unwrap();
@@ -145,9 +145,9 @@ async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for()
     rebuild(pool, name, |_| {}).await.unwrap();
     noise.write(&log, 60).await;
     // given a rebuild with one worker, replaced by a rollback
-    let mut begun = Making::of(view(name).unwrap(), &Source::from(&database.pool));
+    let mut begun = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
     begun.begin(pool, 1).await.unwrap();
-    let mut back = Making::of(view(name).unwrap(), &Source::from(&database.pool));
+    let mut back = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
     back.take_up_previous(pool).await.unwrap();
     let kept = workers(pool, name).await;
     assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -35,13 +35,13 @@ impl Projection for Apps {
     const COLUMNS: &'static [(&'static str, Type)] = &[("name", Type::Text)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::App(app, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::App(app, _) = &event.fact else { return vec![] };
         vec![app.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::App(app, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::App(app, fact) = &event.fact else { return row };
         match fact {
             AppEvent::Created { name } => Some(Row {
                 app: *app,

@@ -1,6 +1,6 @@
 //! Builds of components, with their results.
 use domain::{
-    build::{Build, BuildEvent, Order, State},
+    build::{Build, BuildEvent, BuildRequest, State},
     decider::{Decider, Timestamp},
     digest::Digest,
     ids::{AppId, BuildId, ComponentId, JobId, RunId},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -23,7 +23,7 @@ pub struct Builds;
 pub struct Row {
     pub build: BuildId,
     /// Request of the build.
-    pub order: Order,
+    pub order: BuildRequest,
     pub state: State,
     /// Job of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,9 +41,9 @@ pub struct Row {
 
 impl Row {
     /// Name of the state: `requested`, `queued`, `succeeded` or `failed`.
-    pub fn word(&self) -> &'static str {
+    pub fn state_name(&self) -> &'static str {
         match self.state {
-            State::Unborn | State::Requested => "requested",
+            State::NotCreated | State::Requested => "requested",
             State::Building { .. } => "queued",
             State::Succeeded { .. } => "succeeded",
             State::Failed { .. } => "failed",
@@ -65,13 +65,13 @@ impl Projection for Builds {
     ];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Build(build, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Build(build, _) = &event.fact else { return vec![] };
         vec![build.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Build(build, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Build(build, fact) = &event.fact else { return row };
         let position = event.position;
         let ended = |row: Option<Row>, state| {
             row.map(|row| Row { state, ended_at: Some(event.at), position, ..row })
@@ -110,7 +110,7 @@ impl Projection for Builds {
             Cell::text(row.order.component),
             Cell::text(&row.order.source),
             Cell::maybe(row.job),
-            Cell::text(row.word()),
+            Cell::text(row.state_name()),
         ]
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{get, select},
 };
 
@@ -36,13 +36,13 @@ impl Projection for Components {
         &[("app", Type::Text), ("name", Type::Text), ("retired", Type::Boolean)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Component(component, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Component(component, _) = &event.fact else { return vec![] };
         vec![component.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Component(component, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Component(component, fact) = &event.fact else { return row };
         let (updated_at, position) = (event.at, event.position);
         let (definition, retired) = match (fact, row.map(|row| row.definition)) {
             (ComponentEvent::Defined(definition), _) => (definition.clone(), false),

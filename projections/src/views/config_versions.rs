@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{many, select},
 };
 
@@ -39,16 +39,16 @@ impl Projection for ConfigVersions {
         &[("app", Type::Text), ("config_version", Type::Bigint)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::App(app, fact) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::App(app, fact) = &event.fact else { return vec![] };
         match fact {
             AppEvent::ConfigPublished(published) => vec![key(*app, published.config_version)],
             AppEvent::Created { .. } => vec![],
         }
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::App(app, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::App(app, fact) = &event.fact else { return row };
         match fact {
             AppEvent::ConfigPublished(published) => Some(Row {
                 app: *app,

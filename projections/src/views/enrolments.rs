@@ -2,14 +2,14 @@
 use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
-    enrolment::{Enrolment, EnrolmentEvent, Issue, Purpose, Redemption},
+    enrolment::{Enrolment, EnrolmentEvent, EnrolmentToken, Purpose, Redemption},
     ids::{InstallId, TokenId},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{get, select},
 };
 
@@ -20,7 +20,7 @@ pub struct Enrolments;
 pub struct Row {
     pub token: TokenId,
     /// Purpose, digest and expiry of the token.
-    pub issue: Issue,
+    pub issue: EnrolmentToken,
     pub issued_at: Timestamp,
     /// Enrolment that used the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -37,13 +37,13 @@ impl Projection for Enrolments {
         &[("sha256", Type::Text), ("install", Type::Text)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Enrolment(token, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Enrolment(token, _) = &event.fact else { return vec![] };
         vec![token.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Enrolment(token, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Enrolment(token, fact) = &event.fact else { return row };
         match fact {
             EnrolmentEvent::Issued(issue) => Some(Row {
                 token: *token,

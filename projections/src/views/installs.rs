@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -123,13 +123,13 @@ impl Projection for Installs {
         &[("app", Type::Text), ("name", Type::Text), ("runner", Type::Text)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Install(install, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Install(install, _) = &event.fact else { return vec![] };
         vec![install.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Install(install, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Install(install, fact) = &event.fact else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             install: *install,
             state: Install::default(),

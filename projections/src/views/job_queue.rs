@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{get, select},
 };
 
@@ -79,13 +79,13 @@ impl Projection for JobQueue {
     ];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Job(job, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Job(job, _) = &event.fact else { return vec![] };
         vec![job.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Job(job, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Job(job, fact) = &event.fact else { return row };
         match fact {
             JobEvent::Queued(work) => Some(Row {
                 job: *job,

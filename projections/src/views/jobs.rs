@@ -7,7 +7,7 @@ use domain::{
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -33,13 +33,13 @@ impl Projection for Jobs {
     ];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Job(job, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Job(job, _) = &event.fact else { return vec![] };
         vec![job.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Job(job, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Job(job, fact) = &event.fact else { return row };
         let mut row = match (row, fact) {
             (_, JobEvent::Queued(work)) => Row::queued(*job, work.clone(), event),
             (Some(row), _) => row,

@@ -9,7 +9,7 @@ use domain::{
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
-use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::get};
+use crate::{Cell, Class, DomainEvent, Projection, RecordedEvent, Type, table::get};
 
 #[derive(Debug)]
 pub struct Principals;
@@ -35,13 +35,13 @@ impl Projection for Principals {
     const COLUMNS: &'static [(&'static str, Type)] = &[];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Access(principal, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Access(principal, _) = &event.fact else { return vec![] };
         vec![principal.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Access(principal, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Access(principal, fact) = &event.fact else { return row };
         match fact {
             AccessEvent::PrincipalAdded { kind, name_ref } => Some(Row {
                 principal: *principal,

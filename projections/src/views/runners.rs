@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -30,7 +30,7 @@ pub struct Row {
 
 impl Row {
     /// Name of the state: `active`, `disconnected`, `stopped`, `drained`, `disabled` or `revoked`.
-    pub fn word(&self) -> &'static str {
+    pub fn state_name(&self) -> &'static str {
         if self.state.revoked {
             "revoked"
         } else if !self.state.disabled.is_empty() {
@@ -61,13 +61,13 @@ impl Projection for Runners {
         &[("mode", Type::Text), ("install", Type::Text)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Runner(runner, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Runner(runner, _) = &event.fact else { return vec![] };
         vec![runner.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Runner(runner, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Runner(runner, fact) = &event.fact else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             runner: *runner,
             state: Runner::default(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, get, select},
 };
 
@@ -57,7 +57,7 @@ pub struct Decision {
     /// Digest of the plan.
     pub digest: Digest,
     /// Result of the decision.
-    pub verdict: Verdict,
+    pub verdict: DecisionKind,
     /// Actor that decided.
     pub by: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct Decision {
 /// Result of a decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum DecisionKind {
     Approved,
     Denied,
     /// No decision was made in time.
@@ -87,13 +87,13 @@ pub struct Times {
     pub ended_at: Option<Timestamp>,
 }
 
-impl Verdict {
+impl DecisionKind {
     /// Name in the API and in output.
     pub fn as_str(self) -> &'static str {
         match self {
-            Verdict::Approved => "approved",
-            Verdict::Denied => "denied",
-            Verdict::Expired => "expired",
+            DecisionKind::Approved => "approved",
+            DecisionKind::Denied => "denied",
+            DecisionKind::Expired => "expired",
         }
     }
 }
@@ -101,7 +101,7 @@ impl Verdict {
 impl Row {
     /// Name of the state: `requested`, `running`, `waiting_for_approval`, `cancelling`,
     /// `succeeded`, `failed`, `cancelled`, `denied` or `expired`.
-    pub fn word(&self) -> &'static str {
+    pub fn state_name(&self) -> &'static str {
         let any = |is: fn(&StepState) -> bool| self.state.steps.iter().any(|s| is(&s.state));
         match self.state.outcome {
             Some(Outcome::Succeeded) => "succeeded",
@@ -134,13 +134,13 @@ impl Projection for Runs {
         &[("install", Type::Text), ("state", Type::Text), ("finished", Type::Boolean)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Run(run, _) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Run(run, _) = &event.fact else { return vec![] };
         vec![run.to_string()]
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Run(run, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Run(run, fact) = &event.fact else { return row };
         let mut row = row.unwrap_or_else(|| Row {
             run: *run,
             state: Run::default(),
@@ -169,14 +169,14 @@ impl Projection for Runs {
                 row.decisions.remove(step);
             }
             RunEvent::Approved { step, digest, by, reason } => {
-                let yes = said(Verdict::Approved, digest, by, Some(reason));
+                let yes = said(DecisionKind::Approved, digest, by, Some(reason));
                 row.decisions.insert(*step, yes);
             }
             RunEvent::Denied { step, digest, by, reason } => {
-                row.decisions.insert(*step, said(Verdict::Denied, digest, by, Some(reason)));
+                row.decisions.insert(*step, said(DecisionKind::Denied, digest, by, Some(reason)));
             }
             RunEvent::ApprovalExpired { step, digest } => {
-                let nobody = said(Verdict::Expired, digest, &event.actor, None);
+                let nobody = said(DecisionKind::Expired, digest, &event.actor, None);
                 row.decisions.insert(*step, nobody);
             }
             RunEvent::StepSucceeded { step, .. }
@@ -204,7 +204,7 @@ impl Projection for Runs {
     fn cells(row: &Row) -> Vec<Cell> {
         vec![
             Cell::text(row.install().map(|install| install.to_string()).unwrap_or_default()),
-            Cell::text(row.word()),
+            Cell::text(row.state_name()),
             Cell::Boolean(row.state.outcome.is_some()),
         ]
     }

@@ -13,7 +13,7 @@ use domain::{
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
 
-use crate::{Cell, Class, Fact, Projection, Recorded, Type, table::select};
+use crate::{Cell, Class, DomainEvent, Projection, RecordedEvent, Type, table::select};
 
 #[derive(Debug)]
 pub struct Timers;
@@ -207,36 +207,36 @@ impl Projection for Timers {
     const COLUMNS: &'static [(&'static str, Type)] = &[("due_at", Type::Time)];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
+    fn keys(event: &RecordedEvent) -> Vec<String> {
         match &event.fact {
-            Fact::Job(job, _) => vec![job.to_string()],
-            Fact::Run(run, _) => vec![run.to_string()],
-            Fact::Access(..)
-            | Fact::App(..)
-            | Fact::Build(..)
-            | Fact::Component(..)
-            | Fact::Enrolment(..)
-            | Fact::Install(..)
-            | Fact::Name(..)
-            | Fact::Runner(..)
-            | Fact::Subject(..) => vec![],
+            DomainEvent::Job(job, _) => vec![job.to_string()],
+            DomainEvent::Run(run, _) => vec![run.to_string()],
+            DomainEvent::Access(..)
+            | DomainEvent::App(..)
+            | DomainEvent::Build(..)
+            | DomainEvent::Component(..)
+            | DomainEvent::Enrolment(..)
+            | DomainEvent::Install(..)
+            | DomainEvent::Name(..)
+            | DomainEvent::Runner(..)
+            | DomainEvent::Subject(..) => vec![],
         }
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
         let mut row = row.unwrap_or_default();
         match &event.fact {
-            Fact::Job(job, fact) => row.job(*job, fact, event.at),
-            Fact::Run(run, fact) => row.run(*run, fact),
-            Fact::Access(..)
-            | Fact::App(..)
-            | Fact::Build(..)
-            | Fact::Component(..)
-            | Fact::Enrolment(..)
-            | Fact::Install(..)
-            | Fact::Name(..)
-            | Fact::Runner(..)
-            | Fact::Subject(..) => {}
+            DomainEvent::Job(job, fact) => row.job(*job, fact, event.at),
+            DomainEvent::Run(run, fact) => row.run(*run, fact),
+            DomainEvent::Access(..)
+            | DomainEvent::App(..)
+            | DomainEvent::Build(..)
+            | DomainEvent::Component(..)
+            | DomainEvent::Enrolment(..)
+            | DomainEvent::Install(..)
+            | DomainEvent::Name(..)
+            | DomainEvent::Runner(..)
+            | DomainEvent::Subject(..) => {}
         }
         Some(row).filter(|row| *row != Row::default())
     }

@@ -10,7 +10,7 @@ use sqlx::{PgConnection, PgExecutor};
 
 use super::principals;
 use crate::{
-    Cell, Class, Fact, Projection, Recorded, Type,
+    Cell, Class, DomainEvent, Projection, RecordedEvent, Type,
     table::{Where, select},
 };
 
@@ -33,7 +33,7 @@ pub struct Row {
 
 impl Row {
     /// Returns true if the token is valid at this time.
-    pub fn is_heard(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Timestamp) -> bool {
         !self.revoked && self.expires_at.is_none_or(|end| now < end)
     }
 }
@@ -51,8 +51,8 @@ impl Projection for Tokens {
     ];
     type Row = Row;
 
-    fn keys(event: &Recorded) -> Vec<String> {
-        let Fact::Access(principal, fact) = &event.fact else { return vec![] };
+    fn keys(event: &RecordedEvent) -> Vec<String> {
+        let DomainEvent::Access(principal, fact) = &event.fact else { return vec![] };
         // The key starts with the principal, so that the row derives from the principal's stream
         // only.
         match fact {
@@ -64,8 +64,8 @@ impl Projection for Tokens {
         }
     }
 
-    fn apply(_key: &str, row: Option<Row>, event: &Recorded) -> Option<Row> {
-        let Fact::Access(principal, fact) = &event.fact else { return row };
+    fn apply(_key: &str, row: Option<Row>, event: &RecordedEvent) -> Option<Row> {
+        let DomainEvent::Access(principal, fact) = &event.fact else { return row };
         match fact {
             AccessEvent::TokenIssued(issued) => Some(Row {
                 token: issued.token,

@@ -35,7 +35,7 @@ pub struct Waiting {
 
 /// State around a step, from which the reason is derived.
 #[derive(Debug, Clone, Copy)]
-pub struct Around<'a> {
+pub struct WaitContext<'a> {
     pub run: &'a runs::Row,
     /// Install of the run.
     pub install: &'a installs::Row,
@@ -44,12 +44,12 @@ pub struct Around<'a> {
     /// Builds that the steps deploy.
     pub builds: &'a BTreeMap<BuildId, builds::Row>,
     /// Runner of the install.
-    pub runner: Option<Awaited<'a>>,
+    pub runner: Option<JobRunner<'a>>,
 }
 
 /// A runner that a job waits for.
 #[derive(Debug, Clone, Copy)]
-pub struct Awaited<'a> {
+pub struct JobRunner<'a> {
     pub row: &'a runners::Row,
     /// Contact of the runner, if this server holds its session.
     pub contact: Option<Contact>,
@@ -73,7 +73,7 @@ impl Waiting {
 
 /// Returns the reason why a job waits. `runner` is the runner that may claim it, and `held` its
 /// number of other jobs.
-pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Option<Waiting> {
+pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Option<Waiting> {
     let contact = runner.and_then(|runner| runner.contact);
     let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
     let runner = runner.map(|runner| runner.row);
@@ -82,7 +82,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
         Some(Waiting { runner, install: job.install(), ..Waiting::of("runner", detail) })
     };
     match job.state {
-        JobState::Queued => match runner.map(runners::Row::word) {
+        JobState::Queued => match runner.map(runners::Row::state_name) {
             None if job.install().is_none() => on_runner(
                 "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
@@ -131,7 +131,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<Awaited<'_>>, held: usize) -> Opti
 }
 
 /// Returns the reason why a step of a run waits.
-pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
+pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
     match &step.state {
         StepState::Waiting => of_waiting(step, around),
         StepState::AwaitingApproval { plan, expires_at } => {
@@ -172,8 +172,8 @@ pub fn of_step(step: &Step, around: Around<'_>) -> Option<Waiting> {
     }
 }
 
-fn of_waiting(step: &Step, around: Around<'_>) -> Option<Waiting> {
-    let Around { run, install, builds, .. } = around;
+fn of_waiting(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
+    let WaitContext { run, install, builds, .. } = around;
     if run.state.outcome.is_some() {
         return None;
     }
@@ -240,7 +240,7 @@ fn build(target: &Target) -> Option<BuildId> {
 fn unbuilt(build: &builds::Row) -> Option<String> {
     let name = &build.order.component_name;
     match &build.state {
-        BuildState::Unborn | BuildState::Requested => {
+        BuildState::NotCreated | BuildState::Requested => {
             Some(format!("the build of {name} has no job yet"))
         }
         BuildState::Building { job } => {

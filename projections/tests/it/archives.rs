@@ -11,14 +11,17 @@ use event_log::{
     partitions,
     testing::{Database, in_partitions_of},
 };
-use projections::{Past, Projections, history, rebuild_all, verify};
+use projections::{AsOfQuery, Projections, history, rebuild_all, verify};
 use support::{Noise, database, dump, names, same};
 
 const LONG: Duration = Duration::from_secs(30);
 
 async fn open(database: &Database, archives: &Archives) -> EventLog {
-    let (sync_views, archives) = (projections::sync_views(), archives.clone());
-    database.log_with(Options { sync_views, archives, ..Options::default() }).await.unwrap()
+    let (sync_views, archives) = (projections::inline_projections(), archives.clone());
+    database
+        .log_with(Options { inline_projections: sync_views, archives, ..Options::default() })
+        .await
+        .unwrap()
 }
 
 type Then = BTreeMap<(&'static str, u64), Vec<(String, String)>>;
@@ -28,7 +31,7 @@ async fn as_of(source: &Source, positions: &[u64]) -> Then {
     let mut all = BTreeMap::new();
     for name in names(&source.pool).await {
         for position in positions {
-            let mut past = Past::begin(source, name, *position, None).await.unwrap();
+            let mut past = AsOfQuery::begin(source, name, *position, None).await.unwrap();
             while past.fold().await.unwrap().is_some() {}
             let mut rows = vec![];
             loop {
@@ -56,7 +59,7 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
         noise.write(&log, 20).await;
     }
     let key = SigningKey::from_bytes(&[7; 32]);
-    log.seal(&key).await.unwrap().unwrap();
+    log.publish_checkpoint(&key).await.unwrap().unwrap();
     let head = log.position();
     views.wait_for(head, LONG).await.unwrap();
     let source = Source::from(&log);
@@ -73,8 +76,8 @@ async fn rebuilds_pasts_and_histories_are_the_same_from_archives() {
                 let history = history::of_install(&log, id, range, None).await.unwrap();
                 let of_runs = history.runs.iter().flat_map(|run| &run.events);
                 let events: Vec<u64> =
-                    of_runs.chain(&history.others).map(|event| event.position).collect();
-                all.push((history.until, events));
+                    of_runs.chain(&history.other_events).map(|event| event.position).collect();
+                all.push((history.complete_through, events));
             }
         }
         all

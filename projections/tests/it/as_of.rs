@@ -6,7 +6,7 @@ use crate::support;
 use std::{collections::BTreeMap, time::Duration};
 
 use event_log::EventLog;
-use projections::{Past, Projections, RebuildError, history, kept};
+use projections::{AsOfQuery, Projections, RebuildError, as_of_table, history};
 use sqlx::{PgPool, Row};
 use support::{Noise, database, names, open};
 
@@ -26,7 +26,7 @@ async fn then(
     position: u64,
     key: Option<&str>,
 ) -> BTreeMap<String, String> {
-    let mut past = Past::begin(pool, name, position, key.map(str::to_owned)).await.unwrap();
+    let mut past = AsOfQuery::begin(pool, name, position, key.map(str::to_owned)).await.unwrap();
     while past.fold().await.unwrap().is_some() {}
     let mut all = BTreeMap::new();
     loop {
@@ -89,18 +89,18 @@ async fn one_row_is_made_from_its_own_stream_whatever_the_rest_of_the_log_is() {
     let spoil = "update log_event set event_version = '7' where aggregate_type = 'job' and aggregate_id <> $1";
     sqlx::query(spoil).bind(key).execute(pool).await.unwrap();
     assert_eq!(then(pool, "jobs", position, Some(key)).await[key], *row);
-    let mut all = Past::begin(pool, "jobs", position, None).await.unwrap();
+    let mut all = AsOfQuery::begin(pool, "jobs", position, None).await.unwrap();
     assert!(all.fold().await.is_err(), "the other events are still readable");
 }
 
 #[tokio::test]
-async fn whoever_goes_away_half_way_leaves_nothing() {
+async fn a_dropped_query_leaves_no_table() {
     let database = database().await;
     let (log, pool) = (open(&database).await, &database.pool);
     Noise::new(62).write(&log, 40).await;
     for _ in 0..30 {
         // More iterations than the pool has connections.
-        let mut past = Past::begin(pool, "jobs", log.position(), None).await.unwrap();
+        let mut past = AsOfQuery::begin(pool, "jobs", log.position(), None).await.unwrap();
         past.fold().await.unwrap();
         drop(past);
     }
@@ -119,9 +119,9 @@ async fn a_history_tells_every_event_of_its_streams_once_and_only_between_the_po
     for install in installs {
         let id = install.parse().unwrap();
         let told = history::of_install(&log, id, (from, to), None).await.unwrap();
-        assert_eq!(told.until, to);
+        assert_eq!(told.complete_through, to);
         let of_runs = told.runs.iter().flat_map(|run| &run.events);
-        let all: Vec<_> = of_runs.chain(&told.others).collect();
+        let all: Vec<_> = of_runs.chain(&told.other_events).collect();
         let own = format!("install/{install}");
         let mut listed: Vec<_> =
             all.iter().filter(|one| one.stream == own).map(|one| one.position).collect();
@@ -154,22 +154,22 @@ async fn rows_as_of_a_position_are_kept_beside_the_view_until_they_are_dropped()
     let now = live(pool, "jobs").await;
     assert_ne!(now, was);
     // when a table as of an earlier position is created
-    let made = kept::keep(pool, "jobs", position, |_| {}).await.unwrap();
+    let made = as_of_table::create(pool, "jobs", position, |_| {}).await.unwrap();
     let table = format!("jobs_at_{position}");
     assert_eq!((made.table, made.rows as usize), (format!("projection_{table}"), was.len()));
     assert_eq!(live(pool, &table).await, was);
     // then the live rows are unchanged, and the table is listed
     assert_eq!(live(pool, "jobs").await, now);
     let mut connection = pool.acquire().await.unwrap();
-    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [position]);
-    let again = kept::keep(pool, "jobs", position, |_| {}).await.unwrap_err();
-    assert!(matches!(again, RebuildError::AlreadyKept { .. }), "{again}");
+    assert_eq!(as_of_table::positions(&mut connection, "jobs").await.unwrap(), [position]);
+    let again = as_of_table::create(pool, "jobs", position, |_| {}).await.unwrap_err();
+    assert!(matches!(again, RebuildError::TableExists { .. }), "{again}");
     // A rebuild of the projection does not change the table.
     projections::rebuild(pool, "jobs", |_| {}).await.unwrap();
     assert_eq!(live(pool, &table).await, was);
-    assert!(kept::discard(pool, "jobs", position).await.unwrap());
-    assert!(!kept::discard(pool, "jobs", position).await.unwrap());
-    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
+    assert!(as_of_table::discard(pool, "jobs", position).await.unwrap());
+    assert!(!as_of_table::discard(pool, "jobs", position).await.unwrap());
+    assert_eq!(as_of_table::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn a_table_that_could_not_be_made_whole_is_not_there() {
     let spoil = "update log_event set event_version = '7' where position = \
                  (select max(position) from log_event where aggregate_type = 'job')";
     sqlx::query(spoil).execute(pool).await.unwrap();
-    kept::keep(pool, "jobs", log.position(), |_| {}).await.unwrap_err();
+    as_of_table::create(pool, "jobs", log.position(), |_| {}).await.unwrap_err();
     let mut connection = pool.acquire().await.unwrap();
-    assert_eq!(kept::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
+    assert_eq!(as_of_table::positions(&mut connection, "jobs").await.unwrap(), [0; 0]);
 }

@@ -170,7 +170,7 @@ async fn killed(working: tokio::task::JoinHandle<()>, after_ms: u64) {
 /// Accepts success, missing previous rows, and readers that held the table for too long.
 fn done(said: Result<(), RebuildError>) {
     match said {
-        Ok(()) | Err(RebuildError::NothingKept(_) | RebuildError::Busy(_)) => {}
+        Ok(()) | Err(RebuildError::NoPreviousRows(_) | RebuildError::Busy(_)) => {}
         // A killed task may leave a connection that fails later.
         Err(RebuildError::Log(LogError::Database(_))) => {}
         Err(error) => panic!("{error}"),

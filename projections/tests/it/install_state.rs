@@ -7,11 +7,11 @@ use domain::{
     actor::Actor,
     decider::{Decider, Timestamp},
     ids::*,
-    install::{Changing, Install, InstallCommand, Outputs, Resource, StepResult},
+    install::{Install, InstallCommand, Outputs, Resource, ResourceChange, StepResult},
     run::{Outcome, RunKind},
 };
 use projections::{
-    Fact, Projection, Recorded,
+    DomainEvent, Projection, RecordedEvent,
     views::installs::{self, Installs, State},
 };
 use ulid::Ulid;
@@ -68,9 +68,9 @@ impl Story {
             for event in self.install.decide(command, at).unwrap() {
                 self.install.evolve(event.clone());
                 self.events += 1;
-                let fact = Fact::Install(INSTALL, event);
+                let fact = DomainEvent::Install(INSTALL, event);
                 let (position, actor) = (self.events, Actor::System);
-                let event = Recorded { position, sequence: position, at, actor, fact };
+                let event = RecordedEvent { position, sequence: position, at, actor, fact };
                 self.row = Installs::apply(&INSTALL.to_string(), self.row.take(), &event);
             }
         }
@@ -105,7 +105,7 @@ impl Story {
 
     fn record(&mut self, run: RunId, step: StepId, result: StepResult) {
         let release = InstallCommand::Release { run, step };
-        self.commit([InstallCommand::Record { run, step, result }, release]);
+        self.commit([InstallCommand::RecordResult { run, step, result }, release]);
     }
 
     fn provision_sandbox(&mut self, run: RunId) {
@@ -122,14 +122,14 @@ impl Story {
     /// Starts an apply of a component and leaves it unfinished.
     fn begin_apply(&mut self, run: RunId, name: &str) -> StepId {
         let step = self.reserve(run, Resource::Component(name.into()));
-        let changing = Changing::Component {
+        let changing = ResourceChange::Component {
             name: name.into(),
             component: ComponentId(Ulid(5)),
             build: BuildId(Ulid(4)),
             config_version: self.install.config_version,
             depends_on: BTreeSet::new(),
         };
-        self.commit([InstallCommand::StartApply { run, step, changing }]);
+        self.commit([InstallCommand::StartApply { run, step, change: changing }]);
         step
     }
 

@@ -184,12 +184,12 @@ async fn a_token_is_found_by_its_secret_and_not_heard_once_it_is_revoked() {
         (row.token, row.principal, principal.roles.contains(&Role::Approver)),
         (token, ann, true)
     );
-    assert!(row.is_heard(now) && !row.is_heard(now + TimeDelta::hours(1)));
+    assert!(row.is_valid(now) && !row.is_valid(now + TimeDelta::hours(1)));
     assert_eq!(tokens::by_secret(&mut connection, &digest(8)).await.unwrap(), None);
 
     tell::<Access>(&log, ann, now, AccessCommand::RevokeToken { token }).await;
     let (row, _) = tokens::by_secret(&mut connection, &digest(7)).await.unwrap().unwrap();
-    assert!(!row.is_heard(now));
+    assert!(!row.is_valid(now));
 }
 
 #[tokio::test]

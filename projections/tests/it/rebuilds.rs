@@ -84,7 +84,7 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
     views.wait_for(log.position(), LONG).await.unwrap();
     for name in ["jobs", "job_queue"] {
         let none = rollback(&database.pool, name, |_| {}).await.unwrap_err();
-        assert!(matches!(none, RebuildError::NothingKept(_)), "{none}");
+        assert!(matches!(none, RebuildError::NoPreviousRows(_)), "{none}");
         rebuild(&database.pool, name, |_| {}).await.unwrap();
         mistake(&database, name).await;
         noise.write(&log, 40).await;
@@ -112,7 +112,7 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_rollback_that_was_killed_goes_on_as_one_and_is_no_beginning_of_a_rebuild() {
+async fn only_a_rollback_continues_a_killed_rollback() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();

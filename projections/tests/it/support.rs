@@ -19,7 +19,8 @@ pub async fn database() -> Database {
 
 /// Opens the log of a server with the inline projections.
 pub async fn open(database: &Database) -> EventLog {
-    let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+    let options =
+        Options { inline_projections: projections::inline_projections(), ..Options::default() };
     database.log_with(options).await.unwrap()
 }
 
@@ -32,7 +33,7 @@ pub fn ulid(n: u128) -> ulid::Ulid {
 }
 
 /// Handles a command and appends the resulting events.
-pub async fn tell<D: Decider>(
+pub async fn handle<D: Decider>(
     log: &EventLog,
     id: impl ToString,
     now: Timestamp,
@@ -43,7 +44,7 @@ pub async fn tell<D: Decider>(
     let write = loaded.write(&facts).unwrap();
     let appended = log.append(Commit::of(meta(), vec![write])).await.unwrap();
     loaded.evolve(facts);
-    log.remember(&loaded);
+    log.cache_state(&loaded);
     appended
 }
 

@@ -53,8 +53,8 @@ async fn two_servers_count_every_event_once() {
     let views = [Projections::start(&one).await.unwrap(), Projections::start(&two).await.unwrap()];
     let (mut a, mut b) = (Noise::new(3), Noise::new(4));
     tokio::join!(a.write(&one, 100), b.write(&two, 100));
-    one.reached(two.position()).await.unwrap();
-    two.reached(one.position()).await.unwrap();
+    one.wait_for(two.position()).await.unwrap();
+    two.wait_for(one.position()).await.unwrap();
     for view in &views {
         view.wait_for(one.position(), LONG).await.unwrap();
     }
@@ -62,7 +62,7 @@ async fn two_servers_count_every_event_once() {
 }
 
 #[tokio::test]
-async fn what_one_server_has_in_memory_is_not_believed_after_another_wrote() {
+async fn cached_rows_are_reloaded_after_another_server_wrote() {
     let database = database().await;
     let (one, two) = (open(&database).await, open(&database).await);
     let views = Projections::start(&one).await.unwrap();
@@ -71,7 +71,7 @@ async fn what_one_server_has_in_memory_is_not_believed_after_another_wrote() {
         noise.write(&one, 2).await;
         noise.write(&two, 2).await;
     }
-    one.reached(two.position()).await.unwrap();
+    one.wait_for(two.position()).await.unwrap();
     views.wait_for(one.position(), LONG).await.unwrap();
     verified(&database.pool).await;
 }
@@ -90,7 +90,7 @@ async fn views_that_start_late_catch_up() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_when_it_takes_too_long() {
+async fn a_wait_for_a_position_times_out() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -299,8 +299,8 @@ async fn synchronous_views_are_swapped_under_load_and_stay_exact() {
     for writer in writers {
         writer.await.unwrap();
     }
-    logs[0].reached(logs[1].position()).await.unwrap();
-    logs[1].reached(logs[0].position()).await.unwrap();
+    logs[0].wait_for(logs[1].position()).await.unwrap();
+    logs[1].wait_for(logs[0].position()).await.unwrap();
     views.wait_for(logs[0].position(), LONG).await.unwrap();
     verified(&database.pool).await;
 }
@@ -335,7 +335,7 @@ async fn a_view_made_again_is_stored_as_before_and_for_the_same_roles() {
 }
 
 #[tokio::test]
-async fn whoever_does_not_own_the_tables_is_told_what_is_missing() {
+async fn a_rebuild_needs_the_owner_of_the_tables() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
@@ -364,8 +364,10 @@ async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
         .connect_with((*database.pool.connect_options()).clone())
         .await
         .unwrap();
-    let options =
-        event_log::Options { sync_views: projections::sync_views(), ..Default::default() };
+    let options = event_log::Options {
+        inline_projections: projections::inline_projections(),
+        ..Default::default()
+    };
     let log = event_log::EventLog::open(pool, options).await.unwrap();
     let views = Projections::start(&log).await.unwrap();
     Noise::new(1).write(&log, 20).await;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     actor::Actor,
-    build::{BuildEvent, BuildFailure, Order},
+    build::{BuildEvent, BuildFailure, BuildRequest},
     decider::Timestamp,
     digest::Digest,
     ids::*,
@@ -14,14 +14,14 @@ use domain::{
     runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
 use projections::{
-    Fact, Projection, Recorded,
+    DomainEvent, Projection, RecordedEvent,
     views::{
         builds::{self, Builds},
         installs::{self, Installs},
         jobs::{self, Jobs},
         runners::{self, Runners},
         runs::{self, Runs},
-        waiting::{Around, Awaited, Contact, Waiting, of_job, of_step},
+        waiting::{Contact, JobRunner, WaitContext, Waiting, of_job, of_step},
     },
 };
 use ulid::Ulid;
@@ -40,11 +40,12 @@ fn digest(n: u8) -> Digest {
     format!("sha256:{n:064x}").parse().unwrap()
 }
 
-fn row<P: Projection>(facts: impl IntoIterator<Item = Fact>) -> P::Row {
+fn row<P: Projection>(facts: impl IntoIterator<Item = DomainEvent>) -> P::Row {
     let mut row = None;
     for (at, fact) in facts.into_iter().enumerate() {
         let position = at as u64 + 1;
-        let event = Recorded { position, sequence: position, at: NOW, actor: Actor::System, fact };
+        let event =
+            RecordedEvent { position, sequence: position, at: NOW, actor: Actor::System, fact };
         let key = P::keys(&event).pop().unwrap();
         row = P::apply(&key, row, &event);
     }
@@ -60,7 +61,7 @@ fn install(then: Vec<InstallEvent>) -> installs::Row {
         auto_approve: false,
     };
     let facts = [vec![created], then].concat();
-    row::<Installs>(facts.into_iter().map(|fact| Fact::Install(INSTALL, fact)))
+    row::<Installs>(facts.into_iter().map(|fact| DomainEvent::Install(INSTALL, fact)))
 }
 
 fn spec(step: StepId, target: Target, depends_on: Vec<StepId>) -> StepSpec {
@@ -89,7 +90,7 @@ fn run(then: Vec<RunEvent>) -> runs::Row {
         spec(WEB, web, vec![SANDBOX]),
     ];
     let facts = [vec![requested, RunEvent::Planned { steps, position: 1 }], then].concat();
-    row::<Runs>(facts.into_iter().map(|fact| Fact::Run(RUN, fact)))
+    row::<Runs>(facts.into_iter().map(|fact| DomainEvent::Run(RUN, fact)))
 }
 
 fn started(step: StepId) -> RunEvent {
@@ -110,7 +111,7 @@ fn job(then: Vec<JobEvent>) -> jobs::Row {
         queue_ttl_ms: 1000,
     });
     let facts = [vec![queued], then].concat();
-    row::<Jobs>(facts.into_iter().map(|fact| Fact::Job(JOB, fact)))
+    row::<Jobs>(facts.into_iter().map(|fact| DomainEvent::Job(JOB, fact)))
 }
 
 fn claimed() -> JobEvent {
@@ -135,11 +136,11 @@ fn runner(then: Vec<RunnerEvent>) -> runners::Row {
         enrolment: TokenId(Ulid(13)),
     });
     let facts = [vec![enrolled], then].concat();
-    row::<Runners>(facts.into_iter().map(|fact| Fact::Runner(RUNNER, fact)))
+    row::<Runners>(facts.into_iter().map(|fact| DomainEvent::Runner(RUNNER, fact)))
 }
 
 fn build(then: Vec<BuildEvent>) -> builds::Row {
-    let requested = BuildEvent::Requested(Order {
+    let requested = BuildEvent::Requested(BuildRequest {
         app: AppId(Ulid(9)),
         component: ComponentId(Ulid(10)),
         component_name: "web".into(),
@@ -148,7 +149,7 @@ fn build(then: Vec<BuildEvent>) -> builds::Row {
         kind: "terraform_module".into(),
     });
     let facts = [vec![requested], then].concat();
-    row::<Builds>(facts.into_iter().map(|fact| Fact::Build(BUILD, fact)))
+    row::<Builds>(facts.into_iter().map(|fact| DomainEvent::Build(BUILD, fact)))
 }
 
 fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting> {
@@ -193,12 +194,12 @@ fn why_among(
     let builds = [(BUILD, build)].into();
     let runner = runner(vec![]);
     let around =
-        Around { run, install, jobs: &jobs, builds: &builds, runner: Some(awaited(&runner)) };
+        WaitContext { run, install, jobs: &jobs, builds: &builds, runner: Some(awaited(&runner)) };
     of_step(run.state.step(step).unwrap(), around)
 }
 
-fn awaited(row: &runners::Row) -> Awaited<'_> {
-    Awaited { row, contact: None }
+fn awaited(row: &runners::Row) -> JobRunner<'_> {
+    JobRunner { row, contact: None }
 }
 
 fn on(waiting: Option<Waiting>) -> Option<&'static str> {
@@ -261,7 +262,7 @@ fn a_plan_waits_for_a_principal() {
     let produced = RunEvent::PlanProduced { step: SANDBOX, job: JOB, plan };
     let asked = RunEvent::ApprovalRequested { step: SANDBOX, digest: digest(4), expires_at: NOW };
     let run = run(vec![started(SANDBOX), produced, asked]);
-    assert_eq!(run.word(), "waiting_for_approval");
+    assert_eq!(run.state_name(), "waiting_for_approval");
     let said = why(SANDBOX, &run, &install(vec![])).unwrap();
     assert_eq!((said.on, said.run), ("approval", Some(RUN)));
     assert!(said.detail.contains(&digest(4).to_string()), "{}", said.detail);
@@ -296,7 +297,7 @@ fn a_job_waits_for_its_runner_for_a_slot_or_for_a_verdict() {
             on(of_job(&queued, Some(awaited(&runner)), 3)),
             Some("runner"),
             "{}",
-            runner.word()
+            runner.state_name()
         );
     }
     let active = runner(vec![]);
@@ -319,7 +320,7 @@ fn a_queued_job_says_when_its_runner_called_last() {
     let (queued, active) = (job(vec![]), runner(vec![]));
     let detail = |online, last| {
         let contact = Some(Contact { online, last });
-        of_job(&queued, Some(Awaited { row: &active, contact }), 0).unwrap().detail
+        of_job(&queued, Some(JobRunner { row: &active, contact }), 0).unwrap().detail
     };
     let offered = "the job is offered to the runner and not claimed yet";
     assert_eq!(
@@ -332,7 +333,7 @@ fn a_queued_job_says_when_its_runner_called_last() {
         "the runner has not called since 1970-01-01T00:00:00.000000Z; start it or check its network"
     );
     let stopped = runner(vec![RunnerEvent::Disconnected { last_contact_at: NOW, stopped: true }]);
-    assert_eq!(stopped.word(), "stopped");
+    assert_eq!(stopped.state_name(), "stopped");
     let said = of_job(&queued, Some(awaited(&stopped)), 0).unwrap();
     assert_eq!(said.detail, "the runner was stopped; start it");
 }

@@ -2,7 +2,7 @@
 use ulid::Ulid;
 
 use super::{
-    Bundle, BundleError, Complete, Content, Event, Subject, Wrong,
+    Bundle, BundleError, Complete, Content, Event, PositionError, Subject,
     complete::{self, Shown},
     note::{follows, kept, opened},
     streams::{self, StreamProven, Streams},
@@ -10,14 +10,14 @@ use super::{
 use crate::{
     Hash,
     checkpoint::Checkpoint,
-    key::{Believed, VerifierKey},
+    key::{TrustedKey, VerifierKey},
     leaf::{Leaf, metadata_hash, payload_hash},
     tree::{TreeError, verify_consistency, verify_inclusion},
 };
 
 /// Facts that a bundle proves, under the trusted keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Proven {
+pub struct VerifiedBundle {
     /// Checkpoint at the time of the bundle.
     pub checkpoint: Checkpoint,
     /// Key that signed the checkpoint.
@@ -40,9 +40,13 @@ impl Bundle {
     ///
     /// # Errors
     /// [`BundleError`]: the first failed check.
-    pub fn check(&self, keys: &[Believed], kept: Option<&str>) -> Result<Proven, BundleError> {
+    pub fn check(
+        &self,
+        keys: &[TrustedKey],
+        kept: Option<&str>,
+    ) -> Result<VerifiedBundle, BundleError> {
         let (checkpoint, signer, other) = opened(&self.checkpoint, &self.signer, keys)?;
-        let mut proven = Proven {
+        let mut proven = VerifiedBundle {
             checkpoint,
             signer,
             other_signatures: other,
@@ -70,7 +74,7 @@ impl Bundle {
         Ok(proven)
     }
 
-    fn since(&self, proven: &mut Proven, keys: &[Believed]) -> Result<(), BundleError> {
+    fn since(&self, proven: &mut VerifiedBundle, keys: &[TrustedKey]) -> Result<(), BundleError> {
         let Some(since) = &self.since else { return Ok(()) };
         let of_older = |error| {
             if let BundleError::Checkpoint(why) = error { BundleError::Older(why) } else { error }
@@ -92,8 +96,8 @@ impl Bundle {
     fn kept(
         &self,
         note: &str,
-        proven: &Proven,
-        keys: &[Believed],
+        proven: &VerifiedBundle,
+        keys: &[TrustedKey],
     ) -> Result<Checkpoint, BundleError> {
         let named = self.since.iter().filter_map(|since| since.signer.parse().ok());
         let kept = kept(note, &proven.checkpoint, named.chain([proven.signer.clone()]), keys)?;
@@ -131,7 +135,7 @@ impl Bundle {
             let leaf = event.leaf()?;
             let before = shown.last().map_or(0, |last| last.position);
             if event.position <= before {
-                return Err(wrong(Wrong::Order(before)));
+                return Err(wrong(PositionError::Order(before)));
             }
             let expected = match &self.subject {
                 Subject::Position(position) => {
@@ -140,20 +144,21 @@ impl Bundle {
                 Subject::Stream(_) | Subject::Streams(_) => streams.next(&leaf),
             };
             let Some(expected) = expected else {
-                return Err(wrong(Wrong::Subject(self.subject.to_string())));
+                return Err(wrong(PositionError::Subject(self.subject.to_string())));
             };
             if event.sequence != expected {
                 let found = event.sequence;
-                return Err(wrong(Wrong::Sequence { expected, found }));
+                return Err(wrong(PositionError::Sequence { expected, found }));
             }
             if shown.last().is_some_and(|last| event.recorded_at_us < last.recorded_at_us) {
-                return Err(wrong(Wrong::Time));
+                return Err(wrong(PositionError::Time));
             }
             let hash = leaf.hash();
             let path: Vec<Hash> = event.inclusion.iter().map(|hash| hash.0).collect();
-            let index = event.position.checked_sub(1).ok_or(wrong(Wrong::Field("position")))?;
+            let index =
+                event.position.checked_sub(1).ok_or(wrong(PositionError::Field("position")))?;
             verify_inclusion(&hash, index, checkpoint.size, &path, &checkpoint.root)
-                .map_err(|error| wrong(Wrong::Included(error)))?;
+                .map_err(|error| wrong(PositionError::Included(error)))?;
             let (position, recorded_at_us) = (event.position, event.recorded_at_us);
             shown.push(Shown { position, recorded_at_us, hash });
         }
@@ -165,7 +170,7 @@ impl Bundle {
 }
 
 /// Returns whether the bundle passes through the kept checkpoint, or begins with it.
-fn leads_from(kept: &Checkpoint, proven: &Proven) -> bool {
+fn leads_from(kept: &Checkpoint, proven: &VerifiedBundle) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
     kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)
 }
@@ -176,7 +181,7 @@ impl Event {
     /// # Errors
     /// The first field that cannot be parsed.
     pub fn leaf(&self) -> Result<Leaf<'_>, BundleError> {
-        let field = |name| BundleError::at(self.position, Wrong::Field(name));
+        let field = |name| BundleError::at(self.position, PositionError::Field(name));
         let id = self.event_id.strip_prefix("evt_").ok_or(field("event_id"))?;
         let ulid = Ulid::from_string(id).map_err(|_| field("event_id"))?;
         if ulid.to_string() != id {

@@ -7,7 +7,7 @@
 //!
 //! Before `from`, completeness rests on the sequence numbers: the log assigns each number of a
 //! stream once.
-use super::{Bundle, BundleError, Subject, Wrong, streams::Streams};
+use super::{Bundle, BundleError, PositionError, Subject, streams::Streams};
 use crate::{
     Hash,
     checkpoint::Checkpoint,
@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Complete {
     /// Not applicable: the subject is one event.
-    NotAsked,
+    NotApplicable,
     /// No sequence is missing up to the last event. The bundle does not cover later events.
     Unknown {
         /// Position of the last event.
@@ -59,7 +59,7 @@ pub(super) fn check(
     let last = shown.last().map_or(0, |event| event.position);
     let others = match (&bundle.subject, &bundle.others) {
         (Subject::Position(_), None) => {
-            return Ok(Seen { complete: Complete::NotAsked, kept: false });
+            return Ok(Seen { complete: Complete::NotApplicable, kept: false });
         }
         (Subject::Position(_), Some(_)) => {
             let why = "a bundle about one event must not have other entries";
@@ -72,7 +72,7 @@ pub(super) fn check(
     };
     let (from, size) = (others.from, checkpoint.size);
     if from > last.saturating_add(1) {
-        return Err(BundleError::at(from, Wrong::Gap(last)));
+        return Err(BundleError::at(from, PositionError::Gap(last)));
     }
     let mut events = shown.iter().skip_while(|event| event.position < from).peekable();
     let within = shown.iter().filter(|event| event.position >= from).count() as u64;
@@ -95,15 +95,15 @@ pub(super) fn check(
             None => {
                 let entry = &entries.next().ok_or(root(from, size))?.0;
                 let leaf = Leaf::read(entry).filter(|leaf| leaf.position == position);
-                let leaf = leaf.ok_or(wrong(Wrong::Entry))?;
+                let leaf = leaf.ok_or(wrong(PositionError::Entry))?;
                 if let Some(stream) = streams.name_of(&leaf) {
-                    return Err(wrong(Wrong::LeftOut(stream.to_owned())));
+                    return Err(wrong(PositionError::LeftOut(stream.to_owned())));
                 }
                 (leaf_hash(entry), leaf.recorded_at_us)
             }
         };
         if recorded_at_us < time {
-            return Err(wrong(Wrong::Time));
+            return Err(wrong(PositionError::Time));
         }
         time = recorded_at_us;
         edge.push(hash, |_, _| {});

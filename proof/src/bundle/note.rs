@@ -2,7 +2,7 @@
 use super::BundleError;
 use crate::{
     checkpoint::{Checkpoint, CheckpointError},
-    key::{Believed, VerifierKey},
+    key::{TrustedKey, VerifierKey},
 };
 
 /// Returns the checkpoint of a note, if the named signer signed it and is trusted. Also returns
@@ -13,11 +13,11 @@ use crate::{
 pub fn opened(
     note: &str,
     signer: &str,
-    believed: &[Believed],
+    believed: &[TrustedKey],
 ) -> Result<(Checkpoint, VerifierKey, usize), BundleError> {
     let signer: VerifierKey = signer.parse()?;
     if !believed.iter().any(|key| key.is(&signer)) {
-        return Err(BundleError::Stranger { signer: signer.to_string() });
+        return Err(BundleError::UntrustedSigner { signer: signer.to_string() });
     }
     let checkpoint = Checkpoint::open(note, &[signer.key])?;
     // Positions have 63 bits, so a larger size is not a valid log size.
@@ -55,7 +55,7 @@ pub(crate) fn kept(
     note: &str,
     now: &Checkpoint,
     named: impl Iterator<Item = VerifierKey>,
-    believed: &[Believed],
+    believed: &[TrustedKey],
 ) -> Result<Checkpoint, BundleError> {
     let known = named.filter(|key| believed.iter().any(|one| one.is(key))).map(|key| key.key);
     let whole = believed.iter().filter_map(|key| key.key_for(&now.origin()));

@@ -77,7 +77,9 @@ impl<'a> Streams<'a> {
                 Complete::Unknown { last }
             }
             Complete::Unknown { .. } => Complete::Unknown { last },
-            Complete::NotAsked | Complete::FromSequences { .. } | Complete::Whole => seen.clone(),
+            Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => {
+                seen.clone()
+            }
         };
         let proven = |stream: &Progress<'_>| StreamProven {
             stream: stream.name.to_owned(),
@@ -93,7 +95,7 @@ impl<'a> Streams<'a> {
 pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
     let unknown = streams.iter().filter(|stream| match stream.complete {
         Complete::Unknown { .. } => true,
-        Complete::NotAsked | Complete::FromSequences { .. } | Complete::Whole => false,
+        Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => false,
     });
     unknown.min_by_key(|stream| stream.last).map_or(seen, |stream| stream.complete.clone())
 }

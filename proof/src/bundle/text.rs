@@ -21,7 +21,7 @@ impl Bundle {
             let other = format!("its format is {:?}, not {FORMAT:?}", bundle.format);
             return Err(BundleError::Unreadable(other));
         }
-        spelled(bytes.strip_suffix(b"\n").unwrap_or(bytes), &bundle)?;
+        check_canonical(bytes.strip_suffix(b"\n").unwrap_or(bytes), &bundle)?;
         Ok(bundle)
     }
 }
@@ -31,14 +31,14 @@ impl Bundle {
 ///
 /// # Errors
 /// [`BundleError::Spelling`].
-pub fn spelled<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), BundleError> {
+pub fn check_canonical<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), BundleError> {
     let mut same = Same { left: bytes };
     let written = serde_json::to_writer(&mut same, value);
     let rest = same.left.len();
     if written.is_ok() && rest == 0 {
         Ok(())
     } else {
-        Err(BundleError::Spelling { at: bytes.len() - rest })
+        Err(BundleError::NotCanonical { at: bytes.len() - rest })
     }
 }
 
@@ -65,12 +65,12 @@ impl Write for Same<'_> {
 
 /// Writes a bundle in pieces. Their concatenation is the JSON of the [`Bundle`].
 #[derive(Debug, Default)]
-pub struct Text {
+pub struct BundleEncoder {
     begun: bool,
     others: bool,
 }
 
-impl Text {
+impl BundleEncoder {
     /// Returns everything before the events. Ignores the bundle's events and others.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Text {
         from: u64,
         edge: &[Base64<Hash>],
     ) -> Result<String, serde_json::Error> {
-        *self = Text { begun: false, others: true };
+        *self = BundleEncoder { begun: false, others: true };
         let edge = serde_json::to_string(edge)?;
         Ok(format!("],\"others\":{{\"from\":{from},\"edge\":{edge},\"entries\":["))
     }

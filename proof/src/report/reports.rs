@@ -4,14 +4,15 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    Ended, Fact, Kind, LogFinalized, Outputs, Over, Planned, Resolved, STATEMENT, Signature, Wrong,
-    known::{Id, Known},
+    Ended, EndedExecution, Kind, LogFinalized, Outputs, Planned, ReportError, ReportEvent,
+    Resolved, STATEMENT, Signature,
+    state::{Id, ReportState},
 };
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
 /// Numbers of reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct ReportCounts {
     /// Number of signed plans and execution results.
     pub signed: u64,
     /// Number of execution results without a signature, which only the server asserts.
@@ -26,10 +27,10 @@ pub struct Tally {
 pub struct Reports {
     /// True if it started at the first event. If so, an unseen enrolment or claim does not exist.
     whole: bool,
-    known: Known,
+    known: ReportState,
     /// Last resolution: its position, job and content.
     decided: Option<(u64, String, Resolved)>,
-    tally: Tally,
+    tally: ReportCounts,
 }
 
 #[derive(Deserialize)]
@@ -64,7 +65,7 @@ impl Reports {
     }
 
     /// Returns the counts so far.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> ReportCounts {
         self.tally
     }
 
@@ -72,8 +73,12 @@ impl Reports {
     ///
     /// # Errors
     /// [`Wrong`]: the report is not the runner's, whatever its signature.
-    pub fn take(&mut self, position: u64, fact: Fact) -> Result<Option<Signature>, Wrong> {
-        let Fact { of, kind } = fact;
+    pub fn take(
+        &mut self,
+        position: u64,
+        fact: ReportEvent,
+    ) -> Result<Option<Signature>, ReportError> {
+        let ReportEvent { of, kind } = fact;
         match kind {
             Kind::Key(key) => self.known.runner(of).key = Some(key),
             Kind::Revoked => {
@@ -81,11 +86,11 @@ impl Reports {
             }
             Kind::Queued(manifest) => self.known.job(&of).manifest = hash(&manifest),
             Kind::Claimed(claimed) => self.known.claimed(&of, claimed),
-            Kind::Requeued(Over { execution }) => {
+            Kind::Requeued(EndedExecution { execution }) => {
                 self.known.job(&of).is_held = false;
                 self.known.over(&of, &execution);
             }
-            Kind::Lost(Over { execution }) => drop(self.known.over(&of, &execution)),
+            Kind::Lost(EndedExecution { execution }) => drop(self.known.over(&of, &execution)),
             Kind::Resolved(resolved) => self.decided = Some((position, of, resolved)),
             Kind::Outputs(Outputs { execution, outputs }) => {
                 self.known.reported(&of, &execution, outputs);
@@ -95,7 +100,7 @@ impl Reports {
             Kind::LogFinalized(sealed) => self.sealed(position, &of, sealed)?,
             Kind::Unreadable(what) => {
                 let what = format!("cannot read the reported {what}");
-                return Err(Wrong { position, what });
+                return Err(ReportError { position, what });
             }
         }
         Ok(None)
@@ -108,18 +113,18 @@ impl Reports {
         position: u64,
         job: &str,
         execution: &str,
-    ) -> Result<Option<(String, String)>, Wrong> {
+    ) -> Result<Option<(String, String)>, ReportError> {
         let Some((_, runner)) = self.known.run(job, execution) else {
             let what = format!("forged report: no runner claimed {execution}");
-            return if self.whole { Err(Wrong { position, what }) } else { Ok(None) };
+            return if self.whole { Err(ReportError { position, what }) } else { Ok(None) };
         };
         if let Some(at) = runner.revoked {
             let why = format!("its key was revoked at position {at}");
-            return Err(Wrong::of(position, &runner.id, &why));
+            return Err(ReportError::of(position, &runner.id, &why));
         }
         match &runner.key {
             Some(key) => Ok(Some((runner.id.clone(), key.clone()))),
-            None if self.whole => Err(Wrong::of(position, &runner.id, "it never enrolled")),
+            None if self.whole => Err(ReportError::of(position, &runner.id, "it never enrolled")),
             None => Ok(None),
         }
     }
@@ -129,7 +134,7 @@ impl Reports {
         position: u64,
         job: &str,
         planned: &Planned,
-    ) -> Result<Option<Signature>, Wrong> {
+    ) -> Result<Option<Signature>, ReportError> {
         let Planned { execution, plan } = planned;
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
         let manifest = self.known.seen(job).and_then(|job| job.manifest);
@@ -139,7 +144,7 @@ impl Reports {
             return Ok(None);
         }
         self.tally.signed += 1;
-        let wrong = |why: &str| Wrong::of(position, &runner, why);
+        let wrong = |why: &str| ReportError::of(position, &runner, why);
         let [digest, file, summary] = [&plan.digest, &plan.file, &plan.summary].map(|of| hash(of));
         let (Some(digest), Some(file), Some(summary), Some(manifest)) =
             (digest, file, summary, manifest)
@@ -160,7 +165,7 @@ impl Reports {
         position: u64,
         job: &str,
         ended: &Ended,
-    ) -> Result<Option<Signature>, Wrong> {
+    ) -> Result<Option<Signature>, ReportError> {
         let Some(signed) = &ended.signed else {
             if let Some(execution) = &ended.execution {
                 self.known.over(job, execution);
@@ -171,7 +176,7 @@ impl Reports {
         let execution = ended.execution.as_deref().unwrap_or_default();
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
         self.tally.signed += 1;
-        let wrong = |why: &str| Wrong::of(position, &runner, why);
+        let wrong = |why: &str| ReportError::of(position, &runner, why);
         if signed.key != key {
             return Err(wrong("its signing key was not the runner's at this position"));
         }
@@ -214,7 +219,7 @@ impl Reports {
 
     /// Checks a result without a signature. With a report number it is the server's record of a
     /// runner report. Without one it must follow a resolution.
-    fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), Wrong> {
+    fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), ReportError> {
         if ended.seq.is_some() || ended.late {
             self.tally.unsigned += 1;
             self.tally.first_unsigned.get_or_insert(position);
@@ -236,10 +241,15 @@ impl Reports {
             return Ok(());
         }
         let what = "the result has neither a runner report nor a resolution".into();
-        Err(Wrong { position, what })
+        Err(ReportError { position, what })
     }
 
-    fn sealed(&mut self, position: u64, job: &str, sealed: LogFinalized) -> Result<(), Wrong> {
+    fn sealed(
+        &mut self,
+        position: u64,
+        job: &str,
+        sealed: LogFinalized,
+    ) -> Result<(), ReportError> {
         let LogFinalized { execution, length_bytes, sha256, omitted_bytes, complete } = sealed;
         let kept = Log { length_bytes, sha256, omitted_bytes }.id();
         match self.known.run(job, &execution) {
@@ -248,7 +258,7 @@ impl Reports {
                     "the stored log differs from the one that the runner {} signed",
                     runner.id
                 );
-                Err(Wrong { position, what })
+                Err(ReportError { position, what })
             }
             Some(_) | None => Ok(()),
         }

@@ -7,17 +7,17 @@ use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 /// Report that is not its runner's, or was altered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("position {position}: {what}")]
-pub struct Wrong {
+pub struct ReportError {
     /// Position of the event.
     pub position: u64,
     /// Explanation.
     pub what: String,
 }
 
-impl Wrong {
-    pub(super) fn of(position: u64, runner: &str, why: &str) -> Wrong {
+impl ReportError {
+    pub(super) fn of(position: u64, runner: &str, why: &str) -> ReportError {
         let what = format!("forged report in the name of runner {runner}: {why}");
-        Wrong { position, what }
+        ReportError { position, what }
     }
 }
 
@@ -39,13 +39,13 @@ impl Signature {
     ///
     /// # Errors
     /// [`Wrong`].
-    pub fn check(&self) -> Result<(), Wrong> {
+    pub fn check(&self) -> Result<(), ReportError> {
         self.check_by(key(&self.key).as_ref())
     }
 
     /// Verifies all signatures and returns the failures. Each key is parsed once, because parsing
     /// takes a sixth of the time of a verification.
-    pub fn check_all(all: &[Signature]) -> impl Iterator<Item = Wrong> {
+    pub fn check_all(all: &[Signature]) -> impl Iterator<Item = ReportError> {
         let mut keys = HashMap::new();
         all.iter().filter_map(move |one| {
             let key = keys.entry(&*one.key).or_insert_with(|| key(&one.key));
@@ -53,12 +53,12 @@ impl Signature {
         })
     }
 
-    fn check_by(&self, key: Option<&VerifyingKey>) -> Result<(), Wrong> {
+    fn check_by(&self, key: Option<&VerifyingKey>) -> Result<(), ReportError> {
         if key.and_then(|key| self.holds(key)) == Some(true) {
             return Ok(());
         }
         let why = "its signature does not match the runner's key and the event";
-        Err(Wrong::of(self.position, &self.runner, why))
+        Err(ReportError::of(self.position, &self.runner, why))
     }
 
     fn holds(&self, key: &VerifyingKey) -> Option<bool> {

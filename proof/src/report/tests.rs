@@ -71,13 +71,13 @@ fn log() -> Events {
     ]
 }
 
-fn told(whole: bool, events: &Events) -> (Vec<Wrong>, Tally) {
+fn told(whole: bool, events: &Events) -> (Vec<ReportError>, ReportCounts) {
     let (mut reports, mut wrong) = (Reports::new(whole), vec![]);
     for (position, (event_type, payload)) in (1..).zip(events) {
         let kind = event_type.split('.').next().unwrap();
         let of = if kind == "job" { "job_1" } else { RUNNER };
         let payload = serde_json::to_vec(payload).unwrap();
-        let Some(fact) = Fact::read((kind, of), event_type, &payload) else { continue };
+        let Some(fact) = ReportEvent::read((kind, of), event_type, &payload) else { continue };
         let taken = reports.take(position, fact);
         wrong.extend(taken.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check())).err());
     }
@@ -86,7 +86,7 @@ fn told(whole: bool, events: &Events) -> (Vec<Wrong>, Tally) {
 
 #[test]
 fn what_a_runner_said_is_believed_with_the_key_that_it_had_there() {
-    assert_eq!(told(true, &log()), (vec![], Tally { signed: 2, ..Tally::default() }));
+    assert_eq!(told(true, &log()), (vec![], ReportCounts { signed: 2, ..ReportCounts::default() }));
     // Encrypted or erased outputs have no digest to compare.
     for unknown in ["[encrypted]", "[erased]"] {
         let mut log = log();
@@ -154,14 +154,14 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
 fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others() {
     let mut log = log();
     log[7].1.as_object_mut().unwrap().remove("signed");
-    let unsigned = Tally { signed: 1, unsigned: 1, first_unsigned: Some(8) };
+    let unsigned = ReportCounts { signed: 1, unsigned: 1, first_unsigned: Some(8) };
     assert_eq!(told(true, &log), (vec![], unsigned));
     let mut late = end(&statement(), 2);
     late["outcome"] = json!("failed");
     log[7] = ("job.late_result_reported", late);
     assert_eq!(told(true, &log).0, []);
     let tail = log.split_off(3);
-    assert_eq!(told(false, &tail), (vec![], Tally::default()));
+    assert_eq!(told(false, &tail), (vec![], ReportCounts::default()));
     assert_eq!(told(true, &tail).0.len(), 2);
 }
 
@@ -172,7 +172,7 @@ fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
     let mut log = log();
     log.remove(1);
     // then its result is verified as far as possible, and its plan is skipped
-    assert_eq!(told(false, &log), (vec![], Tally { signed: 1, ..Tally::default() }));
+    assert_eq!(told(false, &log), (vec![], ReportCounts { signed: 1, ..ReportCounts::default() }));
     assert_eq!(told(true, &log).0.len(), 2);
     // and a false statement that needs no manifest is found in the part, too
     log[6].1["exit_code"] = json!(0);
@@ -192,7 +192,7 @@ fn resolved(resolution: &str) -> Events {
 
 #[test]
 fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
-    let well = (vec![], Tally { signed: 1, ..Tally::default() });
+    let well = (vec![], ReportCounts { signed: 1, ..ReportCounts::default() });
     assert_eq!(told(true, &resolved("succeeded")), well);
     let found = |whole: bool, log: &Events| {
         let (found, tally) = told(whole, log);
@@ -277,7 +277,7 @@ fn every_kept_example_of_a_report_is_read_as_one() {
             files.filter(|file| file.to_string_lossy().ends_with(".example.json")).collect();
         assert!(!examples.is_empty(), "{}", kept.display());
         for example in examples {
-            let fact = Fact::read((kind, "it"), &event_type, &fs::read(&example).unwrap());
+            let fact = ReportEvent::read((kind, "it"), &event_type, &fs::read(&example).unwrap());
             let is_read = fact.is_some_and(|fact| !matches!(fact.kind, Kind::Unreadable(_)));
             assert!(is_read, "{}", example.display());
         }

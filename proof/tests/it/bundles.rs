@@ -6,9 +6,11 @@ use crate::log;
 use ed25519_dalek::SigningKey;
 use log::{LOG, Log, key, signer};
 use proof::{
-    bundle::{Base64, Bundle, BundleError, Complete, Content, Subject, Text, Wrong},
+    bundle::{
+        Base64, Bundle, BundleEncoder, BundleError, Complete, Content, PositionError, Subject,
+    },
     checkpoint::Checkpoint,
-    key::{Believed, VerifierKey},
+    key::{TrustedKey, VerifierKey},
     leaf::Leaf,
 };
 use proptest::prelude::*;
@@ -24,8 +26,8 @@ fn log() -> Log {
     Log::of(&["app/a", ACME, "install/b", ACME, "job/1", ACME, "job/1", "install/b", "job/2"])
 }
 
-fn keys() -> Vec<Believed> {
-    vec![Believed::Verifier(signer(&key()))]
+fn keys() -> Vec<TrustedKey> {
+    vec![TrustedKey::Verifier(signer(&key()))]
 }
 
 fn text(bundle: &Bundle) -> Vec<u8> {
@@ -45,7 +47,7 @@ fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     assert_eq!(complete(Some(3)), Complete::FromSequences { from: 3 });
     assert_eq!(complete(Some(1)), Complete::Whole);
     let one = log.bundle(Subject::Position(4), None, None).check(&keys(), None).unwrap();
-    assert_eq!(one.complete, Complete::NotAsked);
+    assert_eq!(one.complete, Complete::NotApplicable);
     // No event follows the last event of the log.
     let last = log.bundle(Subject::Stream("job/2".into()), None, Some(10));
     assert_eq!(last.check(&keys(), None).unwrap().complete, Complete::FromSequences { from: 10 });
@@ -57,7 +59,7 @@ fn an_event_that_was_left_out_is_missed() {
     for from in [Some(1), Some(7), None] {
         let mut bundle = log.bundle(acme(), None, from);
         bundle.events.remove(1);
-        let expected = Wrong::Sequence { expected: 2, found: 3 };
+        let expected = PositionError::Sequence { expected: 2, found: 3 };
         assert_eq!(wrong(&bundle), BundleError::At { position: 6, wrong: expected });
     }
     // Acme's last event: the other entries contain it, or have a gap, or differ from the log.
@@ -66,14 +68,14 @@ fn an_event_that_was_left_out_is_missed() {
     assert!(matches!(wrong(&bundle), BundleError::Count { expected: 7, found: 6, .. }));
     let entry = Base64(log.leaf(6).canonical());
     bundle.others.as_mut().unwrap().entries.insert(3, entry);
-    let left_out = Wrong::LeftOut(ACME.into());
+    let left_out = PositionError::LeftOut(ACME.into());
     assert_eq!(wrong(&bundle), BundleError::At { position: 6, wrong: left_out });
     let disguised = Leaf { aggregate_id: "other", ..log.leaf(6) };
     bundle.others.as_mut().unwrap().entries[3] = Base64(disguised.canonical());
     assert_eq!(wrong(&bundle), BundleError::Root { from: 1, to: 9 });
     let mut bundle = log.bundle(acme(), None, Some(7));
     bundle.events.pop();
-    assert_eq!(wrong(&bundle), BundleError::At { position: 7, wrong: Wrong::Gap(4) });
+    assert_eq!(wrong(&bundle), BundleError::At { position: 7, wrong: PositionError::Gap(4) });
     bundle.events.clear();
     assert_eq!(wrong(&bundle), BundleError::Empty(ACME.into()));
 }
@@ -86,7 +88,7 @@ fn two_events_with_one_sequence_are_seen_only_in_the_whole_log() {
     log.push(ACME, 2);
     log.push(ACME, 2);
     log.push("job/1", 1);
-    for (from, found) in [(5, None), (1, Some(Wrong::LeftOut(ACME.into())))] {
+    for (from, found) in [(5, None), (1, Some(PositionError::LeftOut(ACME.into())))] {
         let mut bundle = log.bundle(acme(), None, Some(from));
         bundle.events.remove(1);
         if from == 1 {
@@ -164,23 +166,23 @@ fn a_key_is_believed_in_each_of_its_shapes_and_no_other_key_is() {
     let bare = hex::encode(signer.key.as_bytes());
     let fingerprint = proof::digest_text(&proof::sha256(signer.key.as_bytes()));
     for text in [signer.to_string(), bare, fingerprint] {
-        let believed: Believed = text.parse().unwrap();
+        let believed: TrustedKey = text.parse().unwrap();
         bundle.check(&[believed], None).unwrap();
     }
     let other =
         VerifierKey { key: SigningKey::from_bytes(&[9; 32]).verifying_key(), ..signer.clone() };
-    let stranger = bundle.check(&[Believed::Verifier(other.clone())], None).unwrap_err();
-    assert_eq!(stranger, BundleError::Stranger { signer: signer.to_string() });
+    let stranger = bundle.check(&[TrustedKey::Verifier(other.clone())], None).unwrap_err();
+    assert_eq!(stranger, BundleError::UntrustedSigner { signer: signer.to_string() });
     // A bundle that names a trusted key, but was signed by another one.
     let mut named = bundle.clone();
     named.signer = other.to_string();
-    let refused = named.check(&[Believed::Verifier(other)], None).unwrap_err();
+    let refused = named.check(&[TrustedKey::Verifier(other)], None).unwrap_err();
     assert!(matches!(refused, BundleError::Checkpoint(_)));
     // The same key for another log.
     let mut moved = bundle;
     let elsewhere = VerifierKey { name: "stead/01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..signer };
     moved.signer = elsewhere.to_string();
-    let refused = moved.check(&[Believed::Bare(elsewhere.key)], None).unwrap_err();
+    let refused = moved.check(&[TrustedKey::Bare(elsewhere.key)], None).unwrap_err();
     assert!(matches!(refused, BundleError::OtherLog { .. }));
 }
 
@@ -195,7 +197,7 @@ fn a_verifier_key_that_was_copied_wrongly_is_none() {
         assert!(changed.parse::<VerifierKey>().is_err(), "{changed}");
     }
     for no_key in ["", "+", "a+b", "++", "sha256:12", &text[1..], "12"] {
-        assert!(no_key.parse::<Believed>().is_err(), "{no_key}");
+        assert!(no_key.parse::<TrustedKey>().is_err(), "{no_key}");
     }
 }
 
@@ -205,7 +207,7 @@ fn the_pieces_make_the_bundle() {
     for from in [None, Some(1), Some(7), Some(10)] {
         let subject = if from == Some(10) { Subject::Stream("job/2".into()) } else { acme() };
         let bundle = log().bundle(subject, Some(3), from);
-        let mut pieces = Text::default();
+        let mut pieces = BundleEncoder::default();
         let mut text = pieces.head(&bundle).unwrap();
         for event in &bundle.events {
             text += &pieces.event(event).unwrap();

@@ -5,9 +5,9 @@ use crate::log;
 
 use log::{Log, key, signer};
 use proof::{
-    bundle::{BundleError, Wrong},
+    bundle::{BundleError, PositionError},
     checkpoint::Checkpoint,
-    key::Believed,
+    key::TrustedKey,
     range::{Head, Range},
 };
 use proptest::prelude::*;
@@ -26,8 +26,8 @@ fn log() -> Log {
     ])
 }
 
-fn keys() -> Vec<Believed> {
-    vec![Believed::Verifier(signer(&key()))]
+fn keys() -> Vec<TrustedKey> {
+    vec![TrustedKey::Verifier(signer(&key()))]
 }
 
 fn whole(log: &Log, from: u64, to: u64) -> Result<(), BundleError> {
@@ -52,7 +52,7 @@ fn every_range_of_a_log_is_proven_and_one_with_a_hole_is_not() {
     let mut range = Range::begin(log.head(3, 7), &keys(), None).unwrap();
     let leaf = log.leaf(4);
     let skipped = range.take(&leaf, &leaf.hash(), &[0; 32]).unwrap_err();
-    assert_eq!(skipped, BundleError::At { position: 3, wrong: Wrong::Missing(4) });
+    assert_eq!(skipped, BundleError::At { position: 3, wrong: PositionError::Missing(4) });
     let short = Range::begin(log.head(3, 7), &keys(), None).unwrap().end().unwrap_err();
     assert!(matches!(short, BundleError::Count { expected: 5, found: 0, .. }));
     // Events of another log with its own chain.

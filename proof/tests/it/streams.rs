@@ -5,8 +5,8 @@ use crate::log;
 
 use log::{Log, key, signer};
 use proof::{
-    bundle::{Annotations, Base64, Bundle, BundleError, Complete, Subject, Wrong},
-    key::Believed,
+    bundle::{Annotations, Base64, Bundle, BundleError, Complete, PositionError, Subject},
+    key::TrustedKey,
 };
 use proptest::prelude::*;
 
@@ -25,8 +25,8 @@ fn history() -> Subject {
     subject(&[ACME, "run/1"])
 }
 
-fn keys() -> Vec<Believed> {
-    vec![Believed::Verifier(signer(&key()))]
+fn keys() -> Vec<TrustedKey> {
+    vec![TrustedKey::Verifier(signer(&key()))]
 }
 
 fn check(bundle: &Bundle) -> Result<Vec<(String, u64, Complete)>, BundleError> {
@@ -63,7 +63,7 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
     for from in [None, Some(1), Some(6)] {
         let mut bundle = log.bundle(history(), None, from);
         bundle.events.retain(|event| event.position != 3);
-        let wrong = Wrong::Sequence { expected: 1, found: 2 };
+        let wrong = PositionError::Sequence { expected: 1, found: 2 };
         assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
     }
     // The last event of the run, presented as an entry of another stream.
@@ -71,7 +71,7 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
     bundle.events.retain(|event| event.position != 5);
     let entry = Base64(log.leaf(5).canonical());
     bundle.others.as_mut().unwrap().entries.insert(0, entry);
-    let wrong = Wrong::LeftOut("run/1".into());
+    let wrong = PositionError::LeftOut("run/1".into());
     assert_eq!(check(&bundle), Err(BundleError::At { position: 5, wrong }));
     // A named stream without events, and events of a stream that is not named.
     let mut bundle = log.bundle(history(), None, None);
@@ -79,9 +79,12 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
     assert_eq!(check(&bundle), Err(BundleError::Empty("run/2".into())));
     bundle.subject = subject(&[ACME]);
     let found = check(&bundle).unwrap_err();
-    assert!(matches!(found, BundleError::At { position: 3, wrong: Wrong::Subject(_) }), "{found}");
+    assert!(
+        matches!(found, BundleError::At { position: 3, wrong: PositionError::Subject(_) }),
+        "{found}"
+    );
     let gap = check(&log.bundle(history(), None, Some(9))).unwrap_err();
-    assert!(matches!(gap, BundleError::At { position: 9, wrong: Wrong::Gap(7) }), "{gap}");
+    assert!(matches!(gap, BundleError::At { position: 9, wrong: PositionError::Gap(7) }), "{gap}");
 }
 
 #[test]

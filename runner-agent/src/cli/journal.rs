@@ -17,7 +17,7 @@ use super::Output;
 use crate::{
     data::{self, Data},
     enrol, host,
-    journal::{self, Examined, Fact, Heads, Journal},
+    journal::{self, Examined, Heads, Journal, JournalEvent},
     keys::Keys,
     show,
 };
@@ -156,7 +156,7 @@ fn examined(
 fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
     let mut keys = vec![Keys::open(data)?.identity.now().key.verifying_key()];
     for line in journal::read_all(data)? {
-        if let Fact::Rekeyed { identity_key, former_key } = line.entry.fact {
+        if let JournalEvent::Rekeyed { identity_key, former_key } = line.entry.fact {
             let all = [Some(identity_key), former_key].into_iter().flatten();
             keys.extend(all.filter_map(|key| public_key(&key).ok()));
         }

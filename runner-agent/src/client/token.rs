@@ -10,7 +10,7 @@ use reqwest::Method;
 use schemas::{
     problem::Problem,
     runner::{SessionOpened, TokenRequest, TokenResponse},
-    token::{AUD_TOKEN, Assertion},
+    token::{AUD_TOKEN, TokenAssertion},
 };
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
@@ -97,7 +97,7 @@ impl Tokens {
 
     async fn ask(&self, client: &Client, backoff: &mut Backoff) -> Result<TokenResponse, Refused> {
         let now = host::server_now().timestamp();
-        let assertion = Assertion {
+        let assertion = TokenAssertion {
             sub: self.runner,
             aud: AUD_TOKEN.into(),
             jti: ulid::Ulid::new().to_string(),

@@ -6,7 +6,7 @@ use proof::Hash;
 use schemas::runner::JournalHead;
 use sha2::{Digest as _, Sha256};
 
-use super::{Entry, Fact, Link, frame, read};
+use super::{Entry, JournalEvent, Link, frame, read};
 use crate::data::Data;
 
 /// Hash chain of one journal.
@@ -150,8 +150,8 @@ pub(super) fn unlinked(
 }
 
 /// Returns the entry that begins or continues a chain after such lines.
-pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> Fact {
-    Fact::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
+pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
+    JournalEvent::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
 
 fn says_something(line: &[u8]) -> bool {
@@ -256,7 +256,7 @@ fn each<L: AsRef<[u8]>>(
             return Err(if again() { Wrong::Twice { number } } else { Wrong::Changed { number } });
         }
         match &fact {
-            Some(Fact::ChainStarted { lines, sha256, .. }) => {
+            Some(JournalEvent::ChainStarted { lines, sha256, .. }) => {
                 if *lines != before.lines || *sha256 != before.digest() {
                     return Err(Wrong::BeforeChanged { number });
                 }
@@ -278,11 +278,11 @@ fn each<L: AsRef<[u8]>>(
 
 /// Returns a chain that begins after files that are not read. The hash of its first entry depends
 /// on the link before it, and a digest of older lines depends on the other files. Both are trusted.
-fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong> {
+fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, Wrong> {
     let number = link.number;
     match fact {
         None => return Err(Wrong::Changed { number }),
-        Some(Fact::ChainStarted { .. }) => {}
+        Some(JournalEvent::ChainStarted { .. }) => {}
         Some(_) if before > 0 => return Err(Wrong::Inserted { number }),
         Some(_) => {}
     }
@@ -291,11 +291,11 @@ fn believed(fact: Option<&Fact>, link: Link, before: u64) -> Result<Chain, Wrong
 }
 
 /// Returns the journal id, if this entry can be the first one of a journal.
-fn begins(fact: Option<&Fact>) -> Option<&String> {
+fn begins(fact: Option<&JournalEvent>) -> Option<&String> {
     match fact {
-        Some(Fact::Opened { journal_id } | Fact::ChainStarted { journal_id, .. }) => {
-            Some(journal_id)
-        }
+        Some(
+            JournalEvent::Opened { journal_id } | JournalEvent::ChainStarted { journal_id, .. },
+        ) => Some(journal_id),
         Some(_) | None => None,
     }
 }

@@ -79,7 +79,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::journal::Fact;
+    use crate::journal::JournalEvent;
 
     /// Compares with lines that another implementation of the specification wrote.
     #[test]
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_line_that_was_cut_short_has_no_link() {
-        let entry = Entry { at: crate::host::now(), fact: Fact::Enabled {} };
+        let entry = Entry { at: crate::host::now(), fact: JournalEvent::Enabled {} };
         let (line, _) = seal(&entry, &Link::genesis("J")).unwrap();
         for cut in 0..line.len() {
             assert_eq!(open(&line[..cut]), None, "{cut}");

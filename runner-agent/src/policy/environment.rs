@@ -1,5 +1,5 @@
 //! Variables that a manifest sets.
-use domain::environment::OF_SERVER;
+use domain::environment::SERVER_VARIABLES;
 use schemas::manifest::Manifest;
 use serde_json::Value;
 
@@ -10,5 +10,5 @@ pub(super) fn of(manifest: &Manifest) -> impl Iterator<Item = &str> {
     let of_steps = steps.filter_map(|step| step.get("env_vars")?.as_object());
     let of_steps = of_steps.flat_map(|vars| vars.keys().map(String::as_str));
     let all = manifest.env.keys().map(String::as_str).chain(of_steps);
-    all.filter(|name| !OF_SERVER.contains(name))
+    all.filter(|name| !SERVER_VARIABLES.contains(name))
 }

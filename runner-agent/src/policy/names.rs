@@ -1,9 +1,9 @@
 //! Names that the policy compares. A malformed name is refused: it could mean one thing to the
 //! policy and another to a URL, a path or a screen.
 use schemas::{
-    harmless::harmless,
     manifest::Manifest,
     runner::{JobKind, RefusedBy},
+    sanitize::sanitize,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
     let well = |is_well: bool, what: &str, name: &str| match is_well {
         true => Ok(()),
         false => {
-            let detail = format!("{:?} is not a valid name of {what}", harmless(name));
+            let detail = format!("{:?} is not a valid name of {what}", sanitize(name));
             let rule = "malformed_name".into();
             Err(Refusal { by: RefusedBy::Verification, rule, detail })
         }
@@ -64,7 +64,7 @@ fn is_role(name: &str) -> bool {
 /// Returns whether a screen shows the name unchanged.
 fn is_printed(name: &str) -> bool {
     let short = (1..=LONGEST).contains(&name.len());
-    short && name.trim() == name && !name.contains('\t') && harmless(name) == name
+    short && name.trim() == name && !name.contains('\t') && sanitize(name) == name
 }
 
 /// Refuses a name that matches no pattern of a list.

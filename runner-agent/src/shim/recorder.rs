@@ -23,7 +23,7 @@ use super::{
 use crate::{
     data::{self, JobDir},
     host::Process,
-    journal::{Fact, Journal, Stop},
+    journal::{Journal, JournalEvent, Stop},
     plugins::{PlanRecord, Sink, Stream},
     processes,
     state::StateMark,
@@ -258,12 +258,12 @@ impl Pen {
         // the journal.
         let reported = self.report(ReportBody::Finished(last));
         let (job, execution) = (self.job, self.execution);
-        self.journal.write(Fact::Exited { job, execution, exit })?;
+        self.journal.write(JournalEvent::Exited { job, execution, exit })?;
         reported
     }
 
     /// Writes an entry to the journal.
-    pub fn journal(&self, fact: Fact) -> io::Result<()> {
+    pub fn journal(&self, fact: JournalEvent) -> io::Result<()> {
         self.journal.write(fact)
     }
 }
@@ -292,7 +292,7 @@ impl Sink for Recorder {
         let pen = self.pen();
         match Process::of(pid) {
             Ok(process) => {
-                pen.journal(Fact::ChildStarted { execution: pen.execution, process, stop })
+                pen.journal(JournalEvent::ChildStarted { execution: pen.execution, process, stop })
             }
             Err(_) if !processes::exists(pid) => Ok(()),
             // The child runs and cannot be journalled, so it must not execute the program.
@@ -323,7 +323,12 @@ impl Sink for Recorder {
         let mut pen = self.pen();
         let (execution, component) = (pen.execution, component.to_owned());
         let (lineage, serial) = (mark.lineage.clone(), mark.serial);
-        pen.journal(Fact::StateSeen { execution, component, lineage: lineage.clone(), serial })?;
+        pen.journal(JournalEvent::StateSeen {
+            execution,
+            component,
+            lineage: lineage.clone(),
+            serial,
+        })?;
         match lineage {
             Some(lineage) => pen.report(ReportBody::State(StateVersion { lineage, serial })),
             None => Ok(()),
@@ -335,7 +340,7 @@ impl Sink for Recorder {
         let (execution, component) = (pen.execution, component.to_owned());
         let AcceptedState { version: StateVersion { lineage, serial }, decision } =
             accepted.clone();
-        pen.journal(Fact::StateAccepted { execution, component, lineage, serial, decision })
+        pen.journal(JournalEvent::StateAccepted { execution, component, lineage, serial, decision })
     }
 
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {

@@ -2,13 +2,13 @@
 use std::io;
 
 use proof::checkpoint::Checkpoint;
-use schemas::{harmless::harmless, moment};
+use schemas::{moment, sanitize::sanitize};
 
 use crate::{
     budgets::{Budgets, Usage},
     data::Data,
     host,
-    journal::{self, Fact},
+    journal::{self, JournalEvent},
     policy::Choice,
     witness::Witness,
 };
@@ -106,9 +106,11 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
 pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
-        let believed =
-            matches!(line.entry.fact, Fact::Checkpoint { .. } | Fact::EpochAccepted { .. });
-        if let Fact::LogRejected { rule, evidence, .. } = line.entry.fact {
+        let believed = matches!(
+            line.entry.fact,
+            JournalEvent::Checkpoint { .. } | JournalEvent::EpochAccepted { .. }
+        );
+        if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.fact {
             last = Some((line.entry.at, rule, evidence));
         } else if believed {
             last = None;
@@ -118,7 +120,7 @@ pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let kept = Witness::of(data).evidence()?;
     let kept = kept.into_iter().find(|kept| kept.path.ends_with(&evidence));
     let why = kept.map_or_else(|| format!("rule {rule}"), |kept| kept.evidence.explanation);
-    let why = harmless(&why);
+    let why = sanitize(&why);
     let at = moment::text(&at);
     Ok(Some(format!(
         "the vendor's log is REJECTED since {at}: {why}. The runner refuses all jobs until you resolve this; see \

@@ -5,11 +5,11 @@ use chrono::SecondsFormat;
 use domain::ids::{ExecutionId, JobId};
 use proof::checkpoint::Checkpoint;
 use schemas::{
-    harmless::harmless,
     runner::{Exit, FailureReason, Outcome, RefusedBy},
+    sanitize::sanitize,
 };
 
-use crate::journal::{Fact, Line};
+use crate::journal::{JournalEvent, Line};
 
 /// Entry, and the job that it is about.
 pub struct Told {
@@ -21,10 +21,11 @@ pub struct Told {
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told> {
     let mut jobs = BTreeMap::new();
     // Copies are left out, because their originals are in the history.
-    let lines =
-        lines.into_iter().filter(|line| !matches!(line.entry.fact, Fact::CarriedOver { .. }));
+    let lines = lines
+        .into_iter()
+        .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
     let told = lines.map(|line| {
-        if let Fact::Claimed { job, execution, .. } = &line.entry.fact {
+        if let JournalEvent::Claimed { job, execution, .. } = &line.entry.fact {
             jobs.insert(*execution, *job);
         }
         let job = job_of(&line.entry.fact, &jobs);
@@ -36,40 +37,40 @@ pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<Told
     told
 }
 
-fn job_of(fact: &Fact, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
+fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
     match fact {
-        Fact::Claiming { job, .. }
-        | Fact::ClaimRejected { job, .. }
-        | Fact::Claimed { job, .. }
-        | Fact::Refused { job, .. }
-        | Fact::Spawning { job, .. }
-        | Fact::Spawned { job, .. }
-        | Fact::Exited { job, .. }
-        | Fact::StatementSigned { job, .. }
-        | Fact::StatementRejected { job, .. }
-        | Fact::LogRejected { job, .. }
-        | Fact::Reported { job, .. }
-        | Fact::ApprovalRequested { job, .. }
-        | Fact::Abandoned { job, .. } => Some(*job),
-        Fact::Verified { execution, .. }
-        | Fact::ChildStarted { execution, .. }
-        | Fact::StateSeen { execution, .. }
-        | Fact::StateAccepted { execution, .. }
-        | Fact::Cancelling { execution, .. }
-        | Fact::ApprovalDecided { execution, .. } => jobs.get(execution).copied(),
-        Fact::Opened { .. }
-        | Fact::ChainStarted { .. }
-        | Fact::SessionOpened { .. }
-        | Fact::Checkpoint { .. }
-        | Fact::EpochAccepted { .. }
-        | Fact::Rekeyed { .. }
-        | Fact::StateResolving { .. }
-        | Fact::StateResolved { .. }
-        | Fact::Disabled { .. }
-        | Fact::Enabled {}
-        | Fact::PolicyChosen { .. }
-        | Fact::CarriedOver { .. }
-        | Fact::Unknown => None,
+        JournalEvent::Claiming { job, .. }
+        | JournalEvent::ClaimRejected { job, .. }
+        | JournalEvent::Claimed { job, .. }
+        | JournalEvent::Refused { job, .. }
+        | JournalEvent::Spawning { job, .. }
+        | JournalEvent::Spawned { job, .. }
+        | JournalEvent::Exited { job, .. }
+        | JournalEvent::StatementSigned { job, .. }
+        | JournalEvent::StatementRejected { job, .. }
+        | JournalEvent::LogRejected { job, .. }
+        | JournalEvent::Reported { job, .. }
+        | JournalEvent::ApprovalRequested { job, .. }
+        | JournalEvent::Abandoned { job, .. } => Some(*job),
+        JournalEvent::Verified { execution, .. }
+        | JournalEvent::ChildStarted { execution, .. }
+        | JournalEvent::StateSeen { execution, .. }
+        | JournalEvent::StateAccepted { execution, .. }
+        | JournalEvent::Cancelling { execution, .. }
+        | JournalEvent::ApprovalDecided { execution, .. } => jobs.get(execution).copied(),
+        JournalEvent::Opened { .. }
+        | JournalEvent::ChainStarted { .. }
+        | JournalEvent::SessionOpened { .. }
+        | JournalEvent::Checkpoint { .. }
+        | JournalEvent::EpochAccepted { .. }
+        | JournalEvent::Rekeyed { .. }
+        | JournalEvent::StateResolving { .. }
+        | JournalEvent::StateResolved { .. }
+        | JournalEvent::Disabled { .. }
+        | JournalEvent::Enabled {}
+        | JournalEvent::PolicyChosen { .. }
+        | JournalEvent::CarriedOver { .. }
+        | JournalEvent::Unknown => None,
     }
 }
 
@@ -79,86 +80,98 @@ pub fn table(lines: &[Told]) -> String {
     let told = |told: &Told| {
         let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
         let job = told.job.map_or("-".into(), |job| job.to_string());
-        row(&at, &job, &harmless(&what(&told.line.entry.fact)))
+        row(&at, &job, &sanitize(&what(&told.line.entry.fact)))
     };
     row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
 }
 
-fn what(fact: &Fact) -> String {
+fn what(fact: &JournalEvent) -> String {
     match fact {
-        Fact::Opened { .. } => "began the journal".into(),
-        Fact::ChainStarted { lines, .. } => {
+        JournalEvent::Opened { .. } => "began the journal".into(),
+        JournalEvent::ChainStarted { lines, .. } => {
             format!("began the hash chain; {lines} older lines are not in it")
         }
-        Fact::SessionOpened { generation, .. } => {
+        JournalEvent::SessionOpened { generation, .. } => {
             format!("opened session {generation} with the server")
         }
-        Fact::Claiming { .. } => "requested the job".into(),
-        Fact::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
-        Fact::Claimed { attempt: 1, .. } => "claimed the job".into(),
-        Fact::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
-        Fact::Verified { kind, plugin, .. } => {
+        JournalEvent::Claiming { .. } => "requested the job".into(),
+        JournalEvent::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
+        JournalEvent::Claimed { attempt: 1, .. } => "claimed the job".into(),
+        JournalEvent::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
+        JournalEvent::Verified { kind, plugin, .. } => {
             format!("verified the signatures and proofs: {} with {plugin}", kind.as_str())
         }
-        Fact::Refused { refused_by: by, rule, detail, .. } => {
+        JournalEvent::Refused { refused_by: by, rule, detail, .. } => {
             format!("refused by {} (rule {rule}): {detail}", who(*by))
         }
-        Fact::Spawning { .. } => "starting the job".into(),
-        Fact::Spawned { process, .. } => format!("started the job as process {}", process.pid),
-        Fact::ChildStarted { process, .. } => {
+        JournalEvent::Spawning { .. } => "starting the job".into(),
+        JournalEvent::Spawned { process, .. } => {
+            format!("started the job as process {}", process.pid)
+        }
+        JournalEvent::ChildStarted { process, .. } => {
             format!("started a program as process {}", process.pid)
         }
-        Fact::Cancelling { reason, force: false, .. } => format!("stop requested: {reason}"),
-        Fact::Cancelling { reason, force: true, .. } => format!("earlier stop requested: {reason}"),
-        Fact::Exited { exit, .. } => ended(exit),
-        Fact::StatementSigned { statement, .. } => format!("signed the result: {statement}"),
-        Fact::StatementRejected { reason: why, .. } => {
+        JournalEvent::Cancelling { reason, force: false, .. } => {
+            format!("stop requested: {reason}")
+        }
+        JournalEvent::Cancelling { reason, force: true, .. } => {
+            format!("earlier stop requested: {reason}")
+        }
+        JournalEvent::Exited { exit, .. } => ended(exit),
+        JournalEvent::StatementSigned { statement, .. } => {
+            format!("signed the result: {statement}")
+        }
+        JournalEvent::StatementRejected { reason: why, .. } => {
             format!("the server rejected the signed result, so it is sent unsigned: {why}")
         }
-        Fact::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
+        JournalEvent::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
             "rejected the vendor's log (rule {rule}); no evidence stored, because the limit is reached"
         ),
-        Fact::LogRejected { rule, evidence, .. } => {
+        JournalEvent::LogRejected { rule, evidence, .. } => {
             format!("rejected the vendor's log (rule {rule}); both heads are in {evidence}")
         }
-        Fact::Reported { .. } => "the server has the result".into(),
-        Fact::ApprovalRequested { .. } => "waits for your approval".into(),
-        Fact::ApprovalDecided { approved: true, reason, .. } => {
+        JournalEvent::Reported { .. } => "the server has the result".into(),
+        JournalEvent::ApprovalRequested { .. } => "waits for your approval".into(),
+        JournalEvent::ApprovalDecided { approved: true, reason, .. } => {
             format!("you approved it: {reason}")
         }
-        Fact::ApprovalDecided { approved: false, reason, .. } => format!("you denied it: {reason}"),
-        Fact::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
-        Fact::Checkpoint { note } => match Checkpoint::read_unverified(note) {
+        JournalEvent::ApprovalDecided { approved: false, reason, .. } => {
+            format!("you denied it: {reason}")
+        }
+        JournalEvent::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
+        JournalEvent::Checkpoint { note } => match Checkpoint::read_unverified(note) {
             Ok(seen) => format!("verified the server's log up to event {}", seen.size),
             Err(_) => "verified a head of the server's log".into(),
         },
-        Fact::EpochAccepted { epoch } => format!("you accepted the restored log of epoch {epoch}"),
-        Fact::Rekeyed { .. } => "replaced its identity key".into(),
-        Fact::StateSeen { component, lineage: None, .. } => {
+        JournalEvent::EpochAccepted { epoch } => {
+            format!("you accepted the restored log of epoch {epoch}")
+        }
+        JournalEvent::Rekeyed { .. } => "replaced its identity key".into(),
+        JournalEvent::StateSeen { component, lineage: None, .. } => {
             format!("the state of {component} was removed with the component")
         }
-        Fact::StateSeen { component, lineage: Some(lineage), serial, .. } => {
+        JournalEvent::StateSeen { component, lineage: Some(lineage), serial, .. } => {
             format!("the state of {component} has serial {serial} of lineage {lineage}")
         }
-        Fact::StateAccepted { component, lineage, serial, .. } => format!(
+        JournalEvent::StateAccepted { component, lineage, serial, .. } => format!(
             "the vendor accepted serial {serial} of lineage {lineage} as the state of {component}"
         ),
-        Fact::StateResolving { component, reason, .. } => {
+        JournalEvent::StateResolving { component, reason, .. } => {
             format!("you began to resolve the state of {component}: {reason}")
         }
-        Fact::StateResolved { component, lineage: None, reason, .. } => {
+        JournalEvent::StateResolved { component, lineage: None, reason, .. } => {
             format!("you decided that {component} has no resources: {reason}")
         }
-        Fact::StateResolved { component, lineage: Some(lineage), serial, reason } => {
+        JournalEvent::StateResolved { component, lineage: Some(lineage), serial, reason } => {
             format!(
                 "you decided that serial {serial} of lineage {lineage} is the state of {component}: {reason}"
             )
         }
-        Fact::Disabled { reason } => format!("you disabled the runner: {reason}"),
-        Fact::Enabled {} => "you enabled the runner".into(),
-        Fact::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        Fact::CarriedOver { original } => what(&original.fact),
-        Fact::Unknown => "entry of a later version: see --output json".into(),
+        JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
+        JournalEvent::Enabled {} => "you enabled the runner".into(),
+        JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
+        JournalEvent::CarriedOver { original } => what(&original.fact),
+        JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }
 }
 

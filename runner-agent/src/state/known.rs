@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemas::manifest;
 
 use super::{StateMark, StateStore};
-use crate::journal::{Entry, Fact};
+use crate::journal::{Entry, JournalEvent};
 
 /// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,11 +44,13 @@ impl KnownState {
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { fact, .. } in entries {
-        if let Fact::StateSeen { component, lineage, serial, .. } = fact {
+        if let JournalEvent::StateSeen { component, lineage, serial, .. } = fact {
             all.entry(component.clone()).or_default().see(lineage.as_ref(), *serial);
-        } else if let Fact::StateResolved { component, lineage, serial, .. } = fact {
+        } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = fact {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
-        } else if let Fact::StateAccepted { component, lineage, serial, decision, .. } = fact {
+        } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
+            fact
+        {
             let known = all.entry(component.clone()).or_default();
             known.decide(Some(lineage), *serial);
             known.decision = *decision;
@@ -68,23 +70,23 @@ enum Reason {
 
 /// Returns the entries with which a new journal file must begin. The new file then gives the same
 /// known states as the old one.
-pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
-    let mut all: BTreeMap<String, BTreeMap<Reason, (usize, Fact)>> = BTreeMap::new();
+pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
+    let mut all: BTreeMap<String, BTreeMap<Reason, (usize, JournalEvent)>> = BTreeMap::new();
     for (place, Entry { fact, .. }) in entries.into_iter().enumerate() {
-        if let Fact::StateAccepted { component, .. } = &fact {
+        if let JournalEvent::StateAccepted { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.clear();
             kept.insert(Reason::LastAccepted, (place, fact));
-        } else if let Fact::StateResolved { component, .. } = &fact {
+        } else if let JournalEvent::StateResolved { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.retain(|reason, _| *reason == Reason::LastAccepted);
             kept.insert(Reason::LastResolved, (place, fact));
-        } else if let Fact::StateSeen { component, lineage, serial, .. } = &fact {
+        } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             if let Some(lineage) = lineage {
                 let highest = Reason::HighestOf(lineage.clone());
                 let is_higher = kept.get(&highest).is_none_or(|(_, kept)| {
-                    !matches!(kept, Fact::StateSeen { serial: kept, .. } if kept > serial)
+                    !matches!(kept, JournalEvent::StateSeen { serial: kept, .. } if kept > serial)
                 });
                 if is_higher {
                     kept.insert(highest, (place, fact.clone()));
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_newest_serial_decreases_only_by_a_decision() {
-        let newest = |facts: &[Fact]| {
+        let newest = |facts: &[JournalEvent]| {
             let entries: Vec<_> = facts.iter().cloned().map(entry).collect();
             let now = known(&entries).remove("web").unwrap();
             let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
@@ -256,8 +258,12 @@ mod tests {
         assert_eq!(newest(&facts), mark("l", 5));
         // given a decision that was not carried out
         let reason = String::new();
-        let resolving =
-            Fact::StateResolving { component: "web".into(), lineage: None, serial: 0, reason };
+        let resolving = JournalEvent::StateResolving {
+            component: "web".into(),
+            lineage: None,
+            serial: 0,
+            reason,
+        };
         assert_eq!(newest(&[seen("web", 8), resolving]), mark("l", 8));
     }
 
@@ -280,7 +286,7 @@ mod tests {
         assert_eq!((carried.len(), known(&carried)), (3, before));
     }
 
-    fn entry(fact: Fact) -> Entry {
+    fn entry(fact: JournalEvent) -> Entry {
         Entry { at: crate::host::now(), fact }
     }
 
@@ -288,28 +294,28 @@ mod tests {
         domain::ids::ExecutionId(ulid::Ulid::nil())
     }
 
-    fn seen(component: &str, serial: u64) -> Fact {
+    fn seen(component: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = (component.into(), Some("l".into()));
-        Fact::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
     }
 
-    fn of_lineage(lineage: &str, serial: u64) -> Fact {
+    fn of_lineage(lineage: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), Some(lineage.into()));
-        Fact::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
     }
 
-    fn gone() -> Fact {
+    fn gone() -> JournalEvent {
         let component = "web".into();
-        Fact::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
+        JournalEvent::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
     }
 
-    fn accepted(serial: u64, decision: u64) -> Fact {
+    fn accepted(serial: u64, decision: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), "l".into());
-        Fact::StateAccepted { execution: execution(), component, lineage, serial, decision }
+        JournalEvent::StateAccepted { execution: execution(), component, lineage, serial, decision }
     }
 
-    fn resolved(lineage: Option<&str>, serial: u64) -> Fact {
+    fn resolved(lineage: Option<&str>, serial: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), lineage.map(String::from));
-        Fact::StateResolved { component, lineage, serial, reason: "why".into() }
+        JournalEvent::StateResolved { component, lineage, serial, reason: "why".into() }
     }
 }

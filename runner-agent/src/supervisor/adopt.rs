@@ -17,7 +17,7 @@ use super::{Agent, orphans};
 use crate::{
     data::Data,
     host::{self, Process},
-    journal::{Entry, Fact, Stop},
+    journal::{Entry, JournalEvent, Stop},
 };
 
 /// Time after its `spawning` entry during which the shim of an abandoned claim may still start.
@@ -61,61 +61,62 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
             open.values_mut().filter(|known| known.execution == Some(wanted)).for_each(change);
         };
         match fact {
-            Fact::Claiming { job, claim_id } => {
+            JournalEvent::Claiming { job, claim_id } => {
                 let (execution, stage, children) = (None, Stage::Claiming, Vec::new());
                 let known = Known { job, execution, claim_id: claim_id.clone(), stage, children };
                 open.insert(claim_id, known);
             }
-            Fact::Claimed { execution, claim_id, .. } => {
+            JournalEvent::Claimed { execution, claim_id, .. } => {
                 if let Some(known) = open.get_mut(&claim_id) {
                     (known.execution, known.stage) = (Some(execution), Stage::Claimed);
                 }
             }
-            Fact::Refused { execution, refused_by: by, rule, detail, .. } => {
+            JournalEvent::Refused { execution, refused_by: by, rule, detail, .. } => {
                 let stage = Stage::Refused { by, rule, detail };
                 of(execution, &mut |known| known.stage = stage.clone());
             }
-            Fact::Spawning { execution, .. } => {
+            JournalEvent::Spawning { execution, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Spawning);
             }
-            Fact::Spawned { execution, process, .. } => {
+            JournalEvent::Spawned { execution, process, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Spawned(process.clone()));
             }
-            Fact::ChildStarted { execution, process, stop } => {
+            JournalEvent::ChildStarted { execution, process, stop } => {
                 let child = (process, stop);
                 of(execution, &mut |known| known.children.push(child.clone()));
             }
-            Fact::Exited { execution, exit, .. } => {
+            JournalEvent::Exited { execution, exit, .. } => {
                 of(execution, &mut |known| known.stage = Stage::Exited(exit.clone()));
             }
-            Fact::ClaimRejected { claim_id, .. } | Fact::Abandoned { claim_id, .. } => {
+            JournalEvent::ClaimRejected { claim_id, .. }
+            | JournalEvent::Abandoned { claim_id, .. } => {
                 open.remove(&claim_id);
             }
-            Fact::Reported { execution, .. } => {
+            JournalEvent::Reported { execution, .. } => {
                 open.retain(|_, known| known.execution != Some(execution));
             }
-            Fact::Opened { .. }
-            | Fact::ChainStarted { .. }
-            | Fact::SessionOpened { .. }
-            | Fact::Verified { .. }
-            | Fact::StatementSigned { .. }
-            | Fact::StatementRejected { .. }
-            | Fact::LogRejected { .. }
-            | Fact::ApprovalRequested { .. }
-            | Fact::ApprovalDecided { .. }
-            | Fact::Cancelling { .. }
-            | Fact::Checkpoint { .. }
-            | Fact::EpochAccepted { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::StateSeen { .. }
-            | Fact::StateAccepted { .. }
-            | Fact::StateResolving { .. }
-            | Fact::StateResolved { .. }
-            | Fact::Disabled { .. }
-            | Fact::Enabled {}
-            | Fact::PolicyChosen { .. }
-            | Fact::CarriedOver { .. }
-            | Fact::Unknown => {}
+            JournalEvent::Opened { .. }
+            | JournalEvent::ChainStarted { .. }
+            | JournalEvent::SessionOpened { .. }
+            | JournalEvent::Verified { .. }
+            | JournalEvent::StatementSigned { .. }
+            | JournalEvent::StatementRejected { .. }
+            | JournalEvent::LogRejected { .. }
+            | JournalEvent::ApprovalRequested { .. }
+            | JournalEvent::ApprovalDecided { .. }
+            | JournalEvent::Cancelling { .. }
+            | JournalEvent::Checkpoint { .. }
+            | JournalEvent::EpochAccepted { .. }
+            | JournalEvent::Rekeyed { .. }
+            | JournalEvent::StateSeen { .. }
+            | JournalEvent::StateAccepted { .. }
+            | JournalEvent::StateResolving { .. }
+            | JournalEvent::StateResolved { .. }
+            | JournalEvent::Disabled { .. }
+            | JournalEvent::Enabled {}
+            | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::CarriedOver { .. }
+            | JournalEvent::Unknown => {}
         }
     }
     // Claim ids are ULIDs, so the map is in the order of the claims.
@@ -218,14 +219,14 @@ impl Known {
 pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
-        let Fact::Spawned { execution, process, .. } = entry.fact else { return false };
+        let JournalEvent::Spawned { execution, process, .. } = entry.fact else { return false };
         execution == wanted && process.may_be_alive()
     })
 }
 
 /// Returns the abandoned claims, each in its last state before that.
 fn given_up(entries: Vec<Entry>) -> Vec<Known> {
-    let is_abandoned = |entry: &Entry| matches!(entry.fact, Fact::Abandoned { .. });
+    let is_abandoned = |entry: &Entry| matches!(entry.fact, JournalEvent::Abandoned { .. });
     let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
     let given_up: BTreeSet<_> =
         abandoned.iter().filter_map(|entry| entry.fact.claim_id()).collect();
@@ -254,7 +255,7 @@ pub(super) fn needed(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec
     let may_begin = host::now() - LATE;
     let late: BTreeSet<_> = entries
         .iter()
-        .filter(|entry| matches!(entry.fact, Fact::Spawning { .. }) && entry.at > may_begin)
+        .filter(|entry| matches!(entry.fact, JournalEvent::Spawning { .. }) && entry.at > may_begin)
         .filter_map(|entry| entry.fact.execution())
         .collect();
     let is_ending = |known: &Known| known.execution.is_some_and(|of| ending.contains(&of));

@@ -22,7 +22,7 @@ use crate::{
     client::Refused,
     data::JobDir,
     host::Process,
-    journal::Fact,
+    journal::JournalEvent,
     shim::order::{CancelOrder, Cause},
 };
 
@@ -307,7 +307,7 @@ impl Attendance {
         let fact = match over {
             Over::Reported => {
                 info!(job.id = %job, execution.id = %execution, "Reported the result");
-                Fact::Reported { job, execution }
+                JournalEvent::Reported { job, execution }
             }
             Over::Refused(refused) => {
                 let why = refused.to_string();
@@ -320,7 +320,7 @@ impl Attendance {
                 let reason = "the job no longer belongs to this runner".into();
                 let cause = Cause::AgentStop;
                 self.agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
-                Fact::Abandoned { job, claim_id, reason: why }
+                JournalEvent::Abandoned { job, claim_id, reason: why }
             }
             Over::Vanished => {
                 // Only a session request can report an unknown outcome.

@@ -17,13 +17,12 @@ use super::{
     attend, session, spawn,
 };
 use crate::{
-    ask::{self, Asked, Question},
+    approval::{self, ApprovalRequest, Asked},
     client::Ask,
-    host,
-    journal::Fact,
+    disable, host,
+    journal::JournalEvent,
     policy::{Policy, Refusal},
     shim::order::CancelOrder,
-    switch,
     witness::{Doubt, Expected, Verified},
 };
 
@@ -95,11 +94,11 @@ async fn take(
 ) -> anyhow::Result<Option<Known>> {
     let one_after_the_other = agent.claims.lock().await;
     // The runner may have been disabled or stopped while this task waited for the lock.
-    let stays = switch::off(&agent.data).is_none() && *agent.stopping.borrow() == Stopping::No;
+    let stays = disable::off(&agent.data).is_none() && *agent.stopping.borrow() == Stopping::No;
     let held = agent.state().session.clone();
     let Some(session) = held.filter(|_| stays) else { return Ok(None) };
     let claim_id = ulid::Ulid::new().to_string();
-    agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() })?;
+    agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() })?;
     let body = Claim {
         session_id: session.session_id,
         generation: session.generation,
@@ -112,7 +111,7 @@ async fn take(
         Err(refused) => {
             info!(job.id = %job, error = %refused, "The server did not grant the claim");
             let why = refused.to_string();
-            agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
+            agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason: why })?;
             if refused.is_superseded() {
                 agent.end(Ended::Superseded);
             }
@@ -132,10 +131,15 @@ async fn take(
             "Ignoring the replayed response to an earlier claim"
         );
         let why = "execution_known: this runner has claimed the execution before".into();
-        agent.journal.write(Fact::ClaimRejected { job, claim_id, reason: why })?;
+        agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason: why })?;
         return Ok(None);
     }
-    agent.journal.write(Fact::Claimed { job, execution, claim_id: claim_id.clone(), attempt })?;
+    agent.journal.write(JournalEvent::Claimed {
+        job,
+        execution,
+        claim_id: claim_id.clone(),
+        attempt,
+    })?;
     agent.note(job, None, |attended| attended.execution = Some(execution));
     *granted = Some(execution);
     let (execution, children) = (Some(execution), Vec::new());
@@ -148,9 +152,9 @@ async fn take(
         let phase = Some("waiting for the customer's approval".into());
         agent.note(job, execution, |attended| attended.phase = phase);
         let patience = spawn::patience(&claimed, verified, policy, received);
-        let question = Question::new(&agent.data, verified, claimed.execution, patience);
+        let question = ApprovalRequest::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
-        match ask::wait(&agent.data, &agent.journal, &question, patience).await {
+        match approval::wait(&agent.data, &agent.journal, &question, patience).await {
             // An approval is one of several rules, and the others may have changed.
             Ok(Asked::Approved) => {
                 if let Ok((verified, _)) = allowed {
@@ -177,8 +181,13 @@ async fn take(
             let execution = claimed.execution;
             warn!(job.id = %job, execution.id = %execution, rule, detail, "Refused the job");
             let (rule_of, told) = (rule.clone(), detail.clone());
-            let fact =
-                Fact::Refused { job, execution, refused_by: by, rule: rule_of, detail: told };
+            let fact = JournalEvent::Refused {
+                job,
+                execution,
+                refused_by: by,
+                rule: rule_of,
+                detail: told,
+            };
             agent.journal.write(fact)?;
             Stage::Refused { by, rule, detail }
         }
@@ -196,7 +205,7 @@ async fn allowed(
     let digest = &verified.digest;
     agent.claim_index(|index| index.starts().check(digest)).map_err(unwritten)??;
     let manifest = &verified.manifest;
-    let believed = Fact::Verified {
+    let believed = JournalEvent::Verified {
         execution: claimed.execution,
         manifest: verified.digest.clone(),
         grant: Some(proof::sha256(&verified.grant_bytes).into()),
@@ -206,7 +215,7 @@ async fn allowed(
         fence: verified.grant.fence,
     };
     let note = claimed.checkpoint.clone();
-    let journalled = agent.journal.write(Fact::Checkpoint { note });
+    let journalled = agent.journal.write(JournalEvent::Checkpoint { note });
     journalled.and_then(|()| agent.journal.write(believed)).map_err(unwritten)?;
     let policy = policy(agent)?;
     policy.allows(manifest, host::now())?;
@@ -230,7 +239,7 @@ pub(super) async fn still_allowed(
     agent: &Agent,
     verified: Verified,
 ) -> Result<(Verified, Policy), Refusal> {
-    if let Some(off) = switch::off(&agent.data) {
+    if let Some(off) = disable::off(&agent.data) {
         return Err(Refusal::policy("disabled", format!("the runner is disabled: {}", off.reason)));
     }
     let policy = policy(agent)?;
@@ -267,7 +276,7 @@ async fn verified(
 fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
     let kept = agent.witness.keep(job, claimed, refusal, host::now()).and_then(|name| {
         let evidence = name.unwrap_or_default();
-        agent.journal.write(Fact::LogRejected { job, rule: refusal.rule.clone(), evidence })
+        agent.journal.write(JournalEvent::LogRejected { job, rule: refusal.rule.clone(), evidence })
     });
     match kept {
         Ok(()) => {

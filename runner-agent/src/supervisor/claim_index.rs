@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io};
 use domain::ids::ExecutionId;
 
 use super::quarantine::Starts;
-use crate::journal::{Fact, Journal, Position};
+use crate::journal::{Journal, JournalEvent, Position};
 
 /// Largest number of granted executions in the index, including those of rotated journal files.
 const REMEMBERED: usize = 100_000;
@@ -22,7 +22,7 @@ impl ClaimIndex {
     pub(super) fn refresh(&mut self, journal: &Journal) -> io::Result<()> {
         for entry in journal.read_on(&mut self.read)? {
             self.starts.take(&entry.fact);
-            if let Fact::Claimed { execution, .. } = entry.fact {
+            if let JournalEvent::Claimed { execution, .. } = entry.fact {
                 self.granted.insert(execution);
             }
         }

@@ -2,16 +2,16 @@
 use std::{sync::Arc, time::Duration};
 
 use reqwest::Method;
-use schemas::runner::{Directive, Poll, PollResponse, Pressure, SentDirective, SessionOpened};
+use schemas::runner::{Directive, DiskUsage, Poll, PollResponse, SentDirective, SessionOpened};
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, info, warn};
 
 use super::{Agent, Ended, Stopping, claim, rekey, session, tidy};
 use crate::{
     client::{Ask, Refused},
+    disable,
     host::{self, Process},
     shim::order::CancelOrder,
-    switch,
 };
 
 /// Shortest interval between two polls.
@@ -160,7 +160,7 @@ fn stop_what_has_to(agent: &Agent) {
     if *agent.stopping.borrow() == Stopping::StopJobs {
         agent.stop_all("the agent received a signal to stop all jobs");
     }
-    if switch::off(&agent.data).is_some_and(|off| off.stop_jobs) {
+    if disable::off(&agent.data).is_some_and(|off| off.stop_jobs) {
         agent.stop_all("the customer disabled the runner");
     }
 }
@@ -194,7 +194,7 @@ async fn must_end(agent: &Agent, seen: &Seen) {
 }
 
 fn reason_off(agent: &Agent) -> Option<String> {
-    switch::off(&agent.data).map(|off| off.reason)
+    disable::off(&agent.data).map(|off| off.reason)
 }
 
 fn ask(
@@ -219,7 +219,7 @@ fn ask(
         free_slots: agent.free_slots(),
         ack: ack.clone(),
         running,
-        pressure: Some(Pressure { spool_bytes, disk_free: host::disk_free(agent.data.root()) }),
+        pressure: Some(DiskUsage { spool_bytes, disk_free: host::disk_free(agent.data.root()) }),
         disabled: reason_off(agent),
     };
     let ask = Ask::json(Method::POST, format!("/runner/v1/poll?wait={wait}"), &body)?

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use domain::{digest::Digest, ids::ExecutionId};
 use schemas::runner::RefusedBy;
 
-use crate::{journal::Fact, policy::Refusal};
+use crate::{journal::JournalEvent, policy::Refusal};
 
 /// Number of crashes after which a manifest is refused.
 const CRASHES: usize = 2;
@@ -18,45 +18,45 @@ pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
 
 impl Starts {
     /// Applies the next journal entry.
-    pub(super) fn take(&mut self, fact: &Fact) {
+    pub(super) fn take(&mut self, fact: &JournalEvent) {
         match fact {
-            Fact::Verified { execution, manifest, .. } => {
+            JournalEvent::Verified { execution, manifest, .. } => {
                 self.0.insert(*execution, manifest.clone());
             }
             // An approval can be pending for a day and across agent restarts.
-            Fact::Spawning { execution, .. }
-            | Fact::Refused { execution, .. }
-            | Fact::Exited { execution, .. }
-            | Fact::ApprovalRequested { execution, .. } => {
+            JournalEvent::Spawning { execution, .. }
+            | JournalEvent::Refused { execution, .. }
+            | JournalEvent::Exited { execution, .. }
+            | JournalEvent::ApprovalRequested { execution, .. } => {
                 self.0.remove(execution);
             }
-            Fact::Opened { .. }
-            | Fact::ChainStarted { .. }
-            | Fact::StatementSigned { .. }
-            | Fact::StatementRejected { .. }
-            | Fact::LogRejected { .. }
-            | Fact::SessionOpened { .. }
-            | Fact::Claiming { .. }
-            | Fact::ClaimRejected { .. }
-            | Fact::Claimed { .. }
-            | Fact::Spawned { .. }
-            | Fact::ChildStarted { .. }
-            | Fact::Cancelling { .. }
-            | Fact::Reported { .. }
-            | Fact::ApprovalDecided { .. }
-            | Fact::Abandoned { .. }
-            | Fact::Checkpoint { .. }
-            | Fact::EpochAccepted { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::StateSeen { .. }
-            | Fact::StateAccepted { .. }
-            | Fact::StateResolving { .. }
-            | Fact::StateResolved { .. }
-            | Fact::Disabled { .. }
-            | Fact::Enabled {}
-            | Fact::PolicyChosen { .. }
-            | Fact::CarriedOver { .. }
-            | Fact::Unknown => {}
+            JournalEvent::Opened { .. }
+            | JournalEvent::ChainStarted { .. }
+            | JournalEvent::StatementSigned { .. }
+            | JournalEvent::StatementRejected { .. }
+            | JournalEvent::LogRejected { .. }
+            | JournalEvent::SessionOpened { .. }
+            | JournalEvent::Claiming { .. }
+            | JournalEvent::ClaimRejected { .. }
+            | JournalEvent::Claimed { .. }
+            | JournalEvent::Spawned { .. }
+            | JournalEvent::ChildStarted { .. }
+            | JournalEvent::Cancelling { .. }
+            | JournalEvent::Reported { .. }
+            | JournalEvent::ApprovalDecided { .. }
+            | JournalEvent::Abandoned { .. }
+            | JournalEvent::Checkpoint { .. }
+            | JournalEvent::EpochAccepted { .. }
+            | JournalEvent::Rekeyed { .. }
+            | JournalEvent::StateSeen { .. }
+            | JournalEvent::StateAccepted { .. }
+            | JournalEvent::StateResolving { .. }
+            | JournalEvent::StateResolved { .. }
+            | JournalEvent::Disabled { .. }
+            | JournalEvent::Enabled {}
+            | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::CarriedOver { .. }
+            | JournalEvent::Unknown => {}
         }
     }
 
@@ -95,14 +95,14 @@ mod tests {
         format!("sha256:{number:064}").parse().unwrap()
     }
 
-    fn verified(number: u8, manifest: Digest) -> Fact {
+    fn verified(number: u8, manifest: Digest) -> JournalEvent {
         let (kind, class) = (JobKind::Apply, JobClass::Mutating);
         let fence = Fence { epoch: 1, position: 4 };
         let (execution, plugin) = (execution(number), "odd".into());
-        Fact::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
+        JournalEvent::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
     }
 
-    fn refused(facts: Vec<Fact>) -> bool {
+    fn refused(facts: Vec<JournalEvent>) -> bool {
         let mut starts = Starts::default();
         facts.iter().for_each(|fact| starts.take(fact));
         starts.check(&manifest(1)).is_err()
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_ended_the_agent_twice_is_not_begun_a_third_time() {
         let job = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        let began = Fact::Spawning { job, execution: execution(1) };
+        let began = JournalEvent::Spawning { job, execution: execution(1) };
         assert!(refused(vec![verified(1, manifest(1)), verified(2, manifest(1))]));
         assert!(!refused(vec![verified(1, manifest(1)), verified(2, manifest(2))]));
         assert!(!refused(vec![verified(1, manifest(1)), began, verified(2, manifest(1))]));

@@ -9,12 +9,12 @@ use chrono::TimeDelta;
 use reqwest::Method;
 use schemas::{
     runner::{RekeyRequest, Rekeyed},
-    token::{self, AUD_REKEY, Rekey},
+    token::{self, AUD_REKEY, RekeyAssertion},
 };
 use tracing::{info, warn};
 
 use super::Agent;
-use crate::{client::Ask, host, journal::Fact, keys::Keys};
+use crate::{client::Ask, host, journal::JournalEvent, keys::Keys};
 
 /// Age at which a key is replaced.
 const AGE: TimeDelta = TimeDelta::days(30);
@@ -55,7 +55,9 @@ async fn replace(agent: &Agent) {
         Ok(identity_key) => {
             agent.state().rekey_wanted = false;
             info!(identity_key, "Replaced the identity key");
-            if let Err(error) = agent.journal.write(Fact::Rekeyed { identity_key, former_key }) {
+            if let Err(error) =
+                agent.journal.write(JournalEvent::Rekeyed { identity_key, former_key })
+            {
                 warn!(%error, "Cannot write the journal");
             }
             // A head under the new key covers all entries, so the new key alone can verify those of
@@ -71,7 +73,7 @@ async fn replaced(agent: &Agent) -> anyhow::Result<String> {
     let identity_key = next.public_hex();
     let ask = || {
         let now = host::server_now().timestamp();
-        let rekey = Rekey {
+        let rekey = RekeyAssertion {
             sub: agent.identity.runner,
             aud: AUD_REKEY.into(),
             iat: now,

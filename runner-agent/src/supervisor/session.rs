@@ -10,7 +10,7 @@ use schemas::{
         ExecutionState, JournalEntry, OpenSession, PROTOCOL, ProtocolRange, Resume, ResumeAction,
         SessionOpened,
     },
-    token::{AUD_SESSION, Opening},
+    token::{AUD_SESSION, SessionAssertion},
 };
 use tracing::{info, warn};
 
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     client::{Ask, Refused},
     data, enrol, host,
-    journal::Fact,
+    journal::JournalEvent,
     shim::order::{CancelOrder, Cause},
 };
 
@@ -77,7 +77,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     agent.client.opened(&opened).await;
     let (session, generation) = (opened.session_id, opened.generation);
     info!(session.id = %session, "Opened a session");
-    if let Err(error) = agent.journal.write(Fact::SessionOpened { session, generation }) {
+    if let Err(error) = agent.journal.write(JournalEvent::SessionOpened { session, generation }) {
         warn!(%error, "Cannot write the journal");
     }
     let resume = opened.resume.clone();
@@ -137,7 +137,7 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
     let new = || SessionId(ulid::Ulid::new());
     let session = *agent.state().opening.get_or_insert_with(new);
     let now = host::server_now().timestamp();
-    let opening = Opening {
+    let opening = SessionAssertion {
         sub: agent.identity.runner,
         aud: AUD_SESSION.into(),
         iat: now,
@@ -192,7 +192,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
     let Some(execution) = known.execution else {
         return abandon(
             agent,
-            Fact::Abandoned { job, claim_id, reason: "the claim was not granted".into() },
+            JournalEvent::Abandoned { job, claim_id, reason: "the claim was not granted".into() },
         );
     };
     let held = agent.state().running.get(&job).and_then(|held| held.execution);
@@ -204,7 +204,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
             abandon(
                 agent,
-                Fact::Abandoned {
+                JournalEvent::Abandoned {
                     job,
                     claim_id,
                     reason: "the server reported that the job no longer belongs to this runner"
@@ -231,7 +231,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             // The approval request of the earlier agent is void.
             let _best_effort = data::remove(&agent.data.job(execution).question());
             let why = format!("the runner reported the execution to the server as {}", word(state));
-            abandon(agent, Fact::Abandoned { job, claim_id, reason: why });
+            abandon(agent, JournalEvent::Abandoned { job, claim_id, reason: why });
             if adopt::began_late(agent, execution) {
                 let reason = "the job no longer belongs to this runner".into();
                 let cause = Cause::AgentStop;
@@ -251,8 +251,8 @@ fn word(state: ExecutionState) -> &'static str {
     }
 }
 
-fn abandon(agent: &Agent, fact: Fact) {
-    if let Fact::Abandoned { job, reason: why, .. } = &fact {
+fn abandon(agent: &Agent, fact: JournalEvent) {
+    if let JournalEvent::Abandoned { job, reason: why, .. } = &fact {
         info!(job.id = %job, reason = %why, "Abandoned the claim");
     }
     if let Err(error) = agent.journal.write(fact) {

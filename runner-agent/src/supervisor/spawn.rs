@@ -23,7 +23,7 @@ use super::{Agent, adopt::Stage};
 use crate::{
     data,
     host::{self, Process},
-    journal::{Fact, Position},
+    journal::{JournalEvent, Position},
     policy::{Policy, Refusal},
     processes,
     shim::{
@@ -102,7 +102,7 @@ fn prepare(
     data::keep_reserve(&dir.cancel())?;
     let order = order(agent, claimed, verified, policy, deadline_uptime_ms)?;
     let order = Zeroizing::new(serde_json::to_vec(&order)?);
-    agent.journal.write(Fact::Spawning { job, execution })?;
+    agent.journal.write(JournalEvent::Spawning { job, execution })?;
     Ok(order)
 }
 
@@ -257,8 +257,8 @@ async fn says_who_it_is(
     }
 }
 
-fn is_spawned(fact: &Fact, wanted: ExecutionId) -> bool {
-    matches!(fact, Fact::Spawned { execution, .. } if *execution == wanted)
+fn is_spawned(fact: &JournalEvent, wanted: ExecutionId) -> bool {
+    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == wanted)
 }
 
 /// Ends a job that was cancelled before its shim was started.
@@ -299,7 +299,7 @@ fn ended(
     let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
-    agent.journal.write(Fact::Exited { job, execution, exit: exit.clone() })?;
+    agent.journal.write(JournalEvent::Exited { job, execution, exit: exit.clone() })?;
     Ok(Stage::Exited(exit))
 }
 

@@ -67,8 +67,8 @@ pub(super) async fn agent_with_signals(
 
 pub(super) fn claimed(agent: &Agent) {
     let (job, execution, claim_id) = (job(), execution(), CLAIM.to_owned());
-    agent.journal.write(Fact::Claiming { job, claim_id: claim_id.clone() }).unwrap();
-    agent.journal.write(Fact::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
+    agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() }).unwrap();
+    agent.journal.write(JournalEvent::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
 }
 
 pub(super) fn known(stage: Stage) -> Known {
@@ -132,9 +132,9 @@ async fn a_persons_yes_does_not_overrule_what_was_forbidden_while_they_thought()
     let rule =
         async |agent: &Agent| claim::still_allowed(agent, verified()).await.err().map(|no| no.rule);
     assert_eq!(rule(&agent).await, None);
-    crate::switch::disable(&agent.data, "freeze", false).unwrap();
+    crate::disable::disable(&agent.data, "freeze", false).unwrap();
     assert_eq!(rule(&agent).await.as_deref(), Some("disabled"));
-    crate::switch::enable(&agent.data).unwrap();
+    crate::disable::enable(&agent.data).unwrap();
     let policy = dir.path().join("policy.toml");
     std::fs::write(&policy, "version = 1\nkinds = [\"plan\"]").unwrap();
     crate::policy::Choice::File(policy).record(&agent.data).unwrap();
@@ -195,7 +195,9 @@ async fn an_opening_that_is_called_superseded_is_tried_once_under_another_name()
         let body: serde_json::Value =
             serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap();
         let said = body["assertion"].as_str().unwrap().to_owned();
-        schemas::token::peek::<schemas::token::Opening>(&said).unwrap().session
+        schemas::token::claims_unverified::<schemas::token::SessionAssertion>(&said)
+            .unwrap()
+            .session
     };
     let names: Vec<_> = asked.lock().unwrap().iter().take(3).map(named).collect();
     assert!(names[0] == names[1] && names[1] != names[2], "{names:?}");

@@ -14,7 +14,7 @@ use super::{Agent, adopt, quarantine::Starts};
 use crate::{
     artifacts::Layout,
     data::Data,
-    journal::{Entry, Fact},
+    journal::{Entry, JournalEvent},
     state::{self, executions_in_progress},
 };
 
@@ -119,29 +119,32 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
 
 /// Returns the first entries of the next journal file: everything that claims, sessions, recovery
 /// and state checks look up in the current file.
-fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Fact> {
+fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<JournalEvent> {
     let needed = adopt::needed(entries.clone(), ending);
     let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
     let open: BTreeSet<_> = needed.iter().filter_map(|known| known.execution).collect();
     let mut starts = Starts::default();
     entries.iter().for_each(|entry| starts.take(&entry.fact));
     let crashed: BTreeSet<_> = starts.executions().rev().take(CRASHED).collect();
-    let is_of_state = |fact: &Fact| {
+    let is_of_state = |fact: &JournalEvent| {
         matches!(
             fact,
-            Fact::StateSeen { .. } | Fact::StateAccepted { .. } | Fact::StateResolved { .. }
+            JournalEvent::StateSeen { .. }
+                | JournalEvent::StateAccepted { .. }
+                | JournalEvent::StateResolved { .. }
         )
     };
     let is_needed = |entry: &Entry| {
         let execution = entry.fact.execution();
         let of_claim = entry.fact.claim_id().is_some_and(|claim| claims.contains(claim));
-        let crash = matches!(entry.fact, Fact::Verified { .. });
+        let crash = matches!(entry.fact, JournalEvent::Verified { .. });
         let of_execution = execution.is_some_and(|execution| open.contains(&execution));
         let of_crash = crash && execution.is_some_and(|execution| crashed.contains(&execution));
         !is_of_state(&entry.fact) && (of_claim || of_execution || of_crash)
     };
     let jobs = entries.iter().filter(|entry| is_needed(entry)).cloned();
-    let jobs: Vec<_> = jobs.map(|entry| Fact::CarriedOver { original: Box::new(entry) }).collect();
+    let jobs: Vec<_> =
+        jobs.map(|entry| JournalEvent::CarriedOver { original: Box::new(entry) }).collect();
     state::carried(entries).into_iter().chain(jobs).collect()
 }
 
@@ -163,10 +166,13 @@ mod tests {
         // given a running job, an ended job, and a long journal
         let (_dir, agent, _) = agent(vec![]).await;
         claimed(&agent);
-        agent.journal.write(Fact::Spawning { job: job(), execution: execution() }).unwrap();
+        agent.journal.write(JournalEvent::Spawning { job: job(), execution: execution() }).unwrap();
         let process = host::Process::of(std::process::id()).unwrap();
-        agent.journal.write(Fact::Spawned { job: job(), execution: execution(), process }).unwrap();
-        let seen = Fact::StateSeen {
+        agent
+            .journal
+            .write(JournalEvent::Spawned { job: job(), execution: execution(), process })
+            .unwrap();
+        let seen = JournalEvent::StateSeen {
             execution: execution(),
             component: "web".into(),
             lineage: Some("l".into()),
@@ -174,12 +180,16 @@ mod tests {
         };
         agent.journal.write(seen).unwrap();
         let claim = "01ARZ3NDEKTSV4RRFFQ69G5FB0";
-        let over =
-            Fact::Claimed { job: job(), execution: another(), claim_id: claim.into(), attempt: 1 };
-        agent.journal.write(Fact::Claiming { job: job(), claim_id: claim.into() }).unwrap();
+        let over = JournalEvent::Claimed {
+            job: job(),
+            execution: another(),
+            claim_id: claim.into(),
+            attempt: 1,
+        };
+        agent.journal.write(JournalEvent::Claiming { job: job(), claim_id: claim.into() }).unwrap();
         agent.journal.write(over).unwrap();
-        agent.journal.write(Fact::Reported { job: job(), execution: another() }).unwrap();
-        agent.journal.write(Fact::Disabled { reason: "x".repeat(5 << 20) }).unwrap();
+        agent.journal.write(JournalEvent::Reported { job: job(), execution: another() }).unwrap();
+        agent.journal.write(JournalEvent::Disabled { reason: "x".repeat(5 << 20) }).unwrap();
         let running = Attended { execution: Some(execution()), ..Attended::default() };
         agent.state().running.insert(job(), running);
         let history = journal::read_all(&agent.data).unwrap().len();

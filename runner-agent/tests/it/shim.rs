@@ -11,7 +11,7 @@ use domain::ids::{ExecutionId, JobId};
 use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
-    journal::{self, Fact},
+    journal::{self, JournalEvent},
     shim::order::{CancelOrder, Cause, Order},
     tls::Trust,
 };
@@ -233,7 +233,9 @@ fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
         .unwrap();
     assert!(!shim.wait().unwrap().success());
     let facts = journal::read(&data.path("journal.ndjson")).unwrap();
-    let Fact::Exited { exit, .. } = &facts.last().unwrap().fact else { panic!("{facts:?}") };
+    let JournalEvent::Exited { exit, .. } = &facts.last().unwrap().fact else {
+        panic!("{facts:?}")
+    };
     assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
     assert!(!files.reports().exists());
 }
@@ -258,11 +260,12 @@ fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     assert_eq!(session, run.shim.id().to_string());
     run.end();
     let facts: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.fact).collect();
-    let is = |wanted: &dyn Fn(&Fact) -> bool| facts.iter().position(wanted).unwrap();
-    let spawned =
-        is(&|fact| matches!(fact, Fact::Spawned { process, .. } if process.pid == run.shim.id()));
-    let child = is(&|fact| matches!(fact, Fact::ChildStarted { .. }));
-    let exited = is(&|fact| matches!(fact, Fact::Exited { .. }));
+    let is = |wanted: &dyn Fn(&JournalEvent) -> bool| facts.iter().position(wanted).unwrap();
+    let spawned = is(
+        &|fact| matches!(fact, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
+    );
+    let child = is(&|fact| matches!(fact, JournalEvent::ChildStarted { .. }));
+    let exited = is(&|fact| matches!(fact, JournalEvent::Exited { .. }));
     assert!(spawned < child && child < exited);
 }
 

@@ -90,7 +90,7 @@ pub struct SyncQuery {
 
 /// Result of a sync or of a dry run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Synced {
+pub struct SyncReport {
     /// Id of the app. Absent in a dry run of a new app.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -187,7 +187,7 @@ pub struct Impact {
     pub provisioned: bool,
     /// Planned operations, in order. Empty: no changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub plans: Vec<Planned>,
+    pub plans: Vec<PlannedOperation>,
     /// Reason why the install cannot follow that version with its current inputs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -212,7 +212,7 @@ pub struct InputDifference {
 
 /// Planned operation on a component or on the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct Planned {
+pub struct PlannedOperation {
     /// Name of the component. `sandbox` for the sandbox.
     pub name: String,
     /// Operation, `apply` or `destroy`.

@@ -183,7 +183,7 @@ pub struct AsOf {
 
 /// Notification of an event, without its payload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Changed {
+pub struct EventNotification {
     /// Position of the event. Also the id of the server-sent event, for `Last-Event-ID`.
     pub position: u64,
     /// Stream, `<aggregate type>/<aggregate id>`.

@@ -126,7 +126,7 @@ pub struct Attempt {
     /// Statement that the runner signed at the end. Absent if the runner did not report the end, or
     /// does not sign statements.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signed: Option<Signed>,
+    pub signed: Option<SignedResult>,
     /// Anomalies that changed nothing: `cancel_too_late` (the job had succeeded), `log_diverged` (the runner sent
     /// different bytes for a stored range), `late_result: …` (result that arrived after the end).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -136,7 +136,7 @@ pub struct Attempt {
 /// Signed statement of the runner about the end of an execution. A reader can verify it without
 /// trust in the server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Signed {
+pub struct SignedResult {
     /// Signed JSON ([`crate::runner::Statement`]), byte for byte. It is the payload of a DSSE
     /// envelope of type `application/vnd.stead.execution.v1+json`.
     pub statement: String,

@@ -185,7 +185,7 @@ pub struct Poll {
     pub running: Vec<Running>,
     /// Disk usage of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressure: Option<Pressure>,
+    pub pressure: Option<DiskUsage>,
     /// Reason why the customer disabled the runner locally. Absent while it is enabled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disabled: Option<String>,
@@ -209,7 +209,7 @@ pub struct Running {
 
 /// Disk usage of a host.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Pressure {
+pub struct DiskUsage {
     /// Bytes that are waiting to be sent.
     pub spool_bytes: u64,
     /// Free bytes on the data disk.
@@ -230,7 +230,7 @@ pub struct PollResponse {
     pub leases: Vec<Lease>,
     /// Timing of the next poll.
     #[serde(default)]
-    pub next: Next,
+    pub next: PollTiming,
 }
 
 /// Directive with its id.
@@ -323,7 +323,7 @@ pub struct Lease {
 
 /// Timing of the next poll.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct Next {
+pub struct PollTiming {
     /// Duration of the next long poll in seconds. Default: the session's `wait_s`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_s: Option<u64>,

@@ -77,7 +77,7 @@ pub struct Statement {
     pub grant: Option<Digest>,
     /// Complete log, as the runner sends it. Absent if the execution did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log: Option<StatedLog>,
+    pub log: Option<SignedLog>,
     /// Digest of the RFC 8785 JSON of all reported outputs, by name. Absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
@@ -105,7 +105,7 @@ impl Statement {
 
 /// Length and digest of a log, as its runner has it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct StatedLog {
+pub struct SignedLog {
     /// Length in bytes.
     pub length_bytes: u64,
     /// SHA-256 of all bytes.

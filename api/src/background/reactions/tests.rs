@@ -2,7 +2,7 @@
 use std::sync::Arc;
 
 use domain::ids::{InstallId, RunnerId};
-use event_log::{Commit, NewEvent, StreamId, Write, consumer::Held};
+use event_log::{Commit, NewEvent, StreamId, Write, consumer::ConsumerLease};
 use serde_json::json;
 use ulid::Ulid;
 
@@ -37,12 +37,12 @@ async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
     let at = app.log().append(Commit::of(meta, vec![write])).await.unwrap().last;
     let event = app.log().read(at - 1, 1).await.unwrap().remove(0);
     let (name, version, shard) = CONSUMER;
-    let held = Held { name: name.into(), version, shard, position: at, owner_epoch: 1 };
-    let place = Place::of(held);
+    let held = ConsumerLease { name: name.into(), version, shard, position: at, owner_epoch: 1 };
+    let place = PolicyConsumer::of(held);
     // when its reaction panics
     let panicked = BROKEN.scope((), to(app, &place, &event)).await.unwrap_err();
     // then it becomes a dead letter and is retried like any other internal error
-    assert_eq!(weigh(panicked.code), Weight::Broken);
+    assert_eq!(classify(panicked.code), FailureClass::Internal);
     to(app, &place, &event).await.unwrap();
     started.server.stop().await;
 }

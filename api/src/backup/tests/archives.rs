@@ -9,9 +9,9 @@ async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
-    app.views.wait_for(300, std::time::Duration::from_secs(30)).await.unwrap();
-    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
+    app.projections.wait_for(300, std::time::Duration::from_secs(30)).await.unwrap();
+    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let archives = app.log().archives().clone();

@@ -73,7 +73,7 @@ async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is
             }
         }
         let error = create(places(&data), &access, &out, now, &quiet).await.unwrap_err();
-        assert!(matches!(error, BackupError::NotOurs { .. }), "{kind}: {error}");
+        assert!(matches!(error, BackupError::NotPrivate { .. }), "{kind}: {error}");
         assert!(error.to_string().contains("backup.partial already exists"), "{kind}: {error}");
         if kind == "open" {
             assert!(partial.join("kept").exists());

@@ -8,7 +8,7 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
     for _ in 0..20 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
     let out = place.path().join("backup");
     let acknowledged = app.log().position();
     // Appends continue until the backup is complete.
@@ -43,12 +43,12 @@ async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go
         .map(|(name, checkpoint)| {
             let path = place.path().join(name);
             fs::write(&path, checkpoint.sign(key.checkpoints())).unwrap();
-            (*name, Kept::read(&path, &source).unwrap())
+            (*name, WitnessCheckpoint::read(&path, &source).unwrap())
         })
         .collect();
     let strange = place.path().join("strange");
     fs::write(&strange, end.sign(&ed25519_dalek::SigningKey::from_bytes(&[1; 32]))).unwrap();
-    let unsigned = Kept::read(&strange, &source).unwrap_err().to_string();
+    let unsigned = WitnessCheckpoint::read(&strange, &source).unwrap_err().to_string();
     assert!(unsigned.contains("not signed by a known key"), "{unsigned}");
 
     let target = fresh_empty_database().await.unwrap();

@@ -12,11 +12,12 @@ use axum::{
 };
 use bytes::Bytes;
 use domain::{decider::Decider as _, ids::EventId, install::Install};
-use event_log::{Stored, StreamId};
+use event_log::{StoredEvent, StreamId};
 use proof::{
     Hash,
     bundle::{
-        Annotations, Base64, Bundle, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE, Subject, Text,
+        Annotations, Base64, Bundle, BundleEncoder, Content, Event, FORMAT, MAX_OTHERS, MEDIA_TYPE,
+        Subject,
     },
     checkpoint::Checkpoint,
     key::VerifierKey,
@@ -26,18 +27,18 @@ use schemas::control::bundles::{BundleQuery, OtherEntries};
 use self::asked::{found, last, named, rest, since};
 use super::broken;
 use crate::{
-    auth::Who,
+    auth::Caller,
     extract::Query,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Number of events of the stream that are read with their proofs at a time.
-const EVENTS: u32 = 200;
+const EVENT_PAGE: u32 = 200;
 /// Number of entries of other streams that are read at a time.
-const ENTRIES: u32 = 1000;
+const ENTRY_PAGE: u32 = 1000;
 /// Maximum distance between events of a history that are read in one query.
-const SPAN: u64 = 1000;
+const MAX_GAP: u64 = 1000;
 
 /// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
 ///
@@ -49,15 +50,15 @@ const SPAN: u64 = 1000;
 pub async fn bundle(
     State(app): State<App>,
     Query(which): Query<BundleQuery>,
-    who: Who,
+    who: Caller,
 ) -> Result<Response, Problem> {
-    let made = Made::of(&app, &which, &who).await?;
-    let (mut text, head) = (Text::default(), made.head.size);
+    let made = BundleWriter::of(&app, &which, &who).await?;
+    let (mut text, head) = (BundleEncoder::default(), made.head.size);
     let text = async_stream::try_stream! {
         yield Bytes::from(text.head(&made.bundle)?);
         let mut after = 0;
         loop {
-            who.still(&app).map_err(broken)?;
+            who.recheck(&app).map_err(broken)?;
             let (page, last) = made.events(&app, after).await.map_err(broken)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
@@ -69,7 +70,7 @@ pub async fn bundle(
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
-                who.still(&app).map_err(broken)?;
+                who.recheck(&app).map_err(broken)?;
                 let (entries, last) = made.entries(&app, position).await.map_err(broken)?;
                 position = last;
                 let mut page = String::new();
@@ -86,18 +87,18 @@ pub async fn bundle(
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], Body::from_stream(text)).into_response())
 }
 
-type Others = (u64, Vec<Base64<Hash>>);
-type Chosen = Result<(Source, Subject, Option<Others>, Option<Annotations>), Problem>;
+type OtherRange = (u64, Vec<Base64<Hash>>);
+type Selected = Result<(Source, Subject, Option<OtherRange>, Option<Annotations>), Problem>;
 
 /// Parts of a bundle that are known before its first byte is sent.
-struct Made {
+struct BundleWriter {
     head: Checkpoint,
     /// Bundle without events.
     bundle: Bundle,
     source: Source,
     hashes: bool,
     /// First position of the other entries, and the tree edge before it.
-    others: Option<Others>,
+    others: Option<OtherRange>,
 }
 
 /// Events of a bundle.
@@ -112,7 +113,7 @@ enum Source {
 }
 
 impl Source {
-    fn has(&self, stored: &Stored) -> bool {
+    fn has(&self, stored: &StoredEvent) -> bool {
         match self {
             Source::Event(position) => stored.position == *position,
             Source::Stream(stream) => stored.stream == *stream,
@@ -121,8 +122,8 @@ impl Source {
     }
 }
 
-impl Made {
-    async fn of(app: &App, which: &BundleQuery, who: &Who) -> Result<Made, Problem> {
+impl BundleWriter {
+    async fn of(app: &App, which: &BundleQuery, who: &Caller) -> Result<BundleWriter, Problem> {
         let log = app.log();
         let head = log.head();
         let since = match &which.prior_checkpoint {
@@ -137,17 +138,17 @@ impl Made {
         let (source, subject, others, annotations) =
             match (&which.install, &which.stream, which.position, which.event) {
                 (Some(install), None, None, None) => {
-                    Made::history(app, (which, who), install, head.size).await?
+                    BundleWriter::history(app, (which, who), install, head.size).await?
                 }
                 (None, Some(stream), None, None) => {
-                    Made::stream(app, which, stream, head.size).await?
+                    BundleWriter::stream(app, which, stream, head.size).await?
                 }
                 (None, None, Some(position), None) => {
-                    Made::event(app, which, position, head.size).await?
+                    BundleWriter::event(app, which, position, head.size).await?
                 }
                 (None, None, None, Some(event)) => {
                     let position = found(app, event).await?;
-                    Made::event(app, which, position, head.size).await?
+                    BundleWriter::event(app, which, position, head.size).await?
                 }
                 _ => {
                     let detail = "send exactly one of install, stream, position and event";
@@ -167,10 +168,10 @@ impl Made {
             others: None,
         };
         let hashes = which.hashes_only.unwrap_or(false);
-        Ok(Made { head, bundle, source, hashes, others })
+        Ok(BundleWriter { head, bundle, source, hashes, others })
     }
 
-    async fn event(app: &App, which: &BundleQuery, position: u64, size: u64) -> Chosen {
+    async fn event(app: &App, which: &BundleQuery, position: u64, size: u64) -> Selected {
         if !(1..=size).contains(&position) {
             let there = format!("position {position} (the log has positions 1 to {size})");
             return Err(Problem::not_found(there));
@@ -179,7 +180,7 @@ impl Made {
         Ok((Source::Event(position), Subject::Position(position), None, annotations))
     }
 
-    async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Chosen {
+    async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Selected {
         let stream = named(app, stream).await?;
         let last = last(app, &stream, size).await?;
         let others = match which.other_entries.unwrap_or_default() {
@@ -197,10 +198,10 @@ impl Made {
 
     async fn history(
         app: &App,
-        (which, who): (&BundleQuery, &Who),
+        (which, who): (&BundleQuery, &Caller),
         install: &str,
         size: u64,
-    ) -> Chosen {
+    ) -> Selected {
         let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
@@ -229,7 +230,7 @@ impl Made {
         let (page, last) = match &self.source {
             Source::Event(position) => (log.read(position - 1, 1).await?, None),
             Source::Stream(stream) => {
-                let page = log.read_page(stream, (after, self.head.size), EVENTS).await?;
+                let page = log.read_page(stream, (after, self.head.size), EVENT_PAGE).await?;
                 let last = page.last().map(|event| event.sequence);
                 (page, last)
             }
@@ -237,8 +238,8 @@ impl Made {
                 let left = &positions[positions.partition_point(|position| *position <= after)..];
                 let Some(first) = left.first() else { return Ok((vec![], None)) };
                 // One query reads the events that are close together, including those between them.
-                let near = left.iter().take_while(|position| **position - first < SPAN);
-                let Some(last) = near.take(EVENTS as usize).last() else {
+                let near = left.iter().take_while(|position| **position - first < MAX_GAP);
+                let Some(last) = near.take(EVENT_PAGE as usize).last() else {
                     return Ok((vec![], None));
                 };
                 let span = u32::try_from(last - first + 1).map_err(Problem::internal)?;
@@ -256,7 +257,7 @@ impl Made {
 
     /// Returns the next entries of other streams, and the position that the search reached.
     async fn entries(&self, app: &App, after: u64) -> Result<(Vec<Vec<u8>>, u64), Problem> {
-        let page = app.log().read(after, ENTRIES).await?;
+        let page = app.log().read(after, ENTRY_PAGE).await?;
         let page = page.iter().take_while(|event| event.position <= self.head.size);
         let (mut entries, mut last) = (Vec::new(), self.head.size);
         for stored in page {
@@ -270,7 +271,7 @@ impl Made {
     }
 }
 
-fn event(stored: &Stored, path: Vec<Hash>, hashes: bool) -> Result<Event, Problem> {
+fn event(stored: &StoredEvent, path: Vec<Hash>, hashes: bool) -> Result<Event, Problem> {
     let leaf = stored.computed_leaf().ok_or_else(|| unread(stored))?;
     let content = if hashes {
         let (payload, metadata) = (Base64(leaf.payload_hash), Base64(leaf.metadata_hash));
@@ -296,7 +297,7 @@ fn event(stored: &Stored, path: Vec<Hash>, hashes: bool) -> Result<Event, Proble
     })
 }
 
-fn unread(stored: &Stored) -> Problem {
+fn unread(stored: &StoredEvent) -> Problem {
     Problem::internal(format!(
         "the event at position {} has a version that is not a number",
         stored.position

@@ -17,32 +17,32 @@ use schemas::control::history::{InstallsDiff, InstallsDiffQuery};
 use sqlx::Row as _;
 
 use super::{
-    between::{of_stream, range},
+    diff::{of_stream, range},
     point,
 };
 use crate::{
     extract::Query,
-    problem::{Answer, Code, Problem},
+    problem::{ApiResult, Code, Problem},
     state::App,
 };
 
 /// Default limit.
-const USUAL: u32 = 20;
+const DEFAULT_LIMIT: u32 = 20;
 /// Maximum limit. Each install is read as of two positions.
-const MOST: u32 = 50;
+const MAX_LIMIT: u32 = 50;
 /// Number of archived events that are read at a time.
-const ARCHIVED: u32 = 2_000;
+const ARCHIVE_PAGE: u32 = 2_000;
 /// Number of cached ranges.
-const KEPT: usize = 8;
+const MAX_CACHED: usize = 8;
 
 type Range = (u64, u64);
 
 /// Cache of the installs that changed in recently requested ranges. A range of the log never
 /// changes, so only the first page reads its events.
 #[derive(Debug, Default)]
-pub struct Ranges(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
+pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
 
-impl Ranges {
+impl ChangedInstallsCache {
     fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
@@ -51,7 +51,7 @@ impl Ranges {
     pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|(known, _)| *known != range);
-        kept.truncate(KEPT - 1);
+        kept.truncate(MAX_CACHED - 1);
         kept.push_front((range, installs));
     }
 }
@@ -67,10 +67,13 @@ impl Ranges {
 pub async fn installs_diff(
     State(app): State<App>,
     Query(which): Query<InstallsDiffQuery>,
-) -> Answer<InstallsDiff> {
-    let limit = which.limit.unwrap_or(USUAL);
-    if limit == 0 || limit > MOST {
-        return Err(Problem::new(Code::BadRequest, format!("limit must be between 1 and {MOST}")));
+) -> ApiResult<InstallsDiff> {
+    let limit = which.limit.unwrap_or(DEFAULT_LIMIT);
+    if limit == 0 || limit > MAX_LIMIT {
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("limit must be between 1 and {MAX_LIMIT}"),
+        ));
     }
     let bad = |_| {
         Problem::new(
@@ -82,11 +85,11 @@ pub async fn installs_diff(
         which.cursor.as_deref().map(str::parse).transpose().map_err(bad)?;
     let from = (which.from_position, which.from_time);
     let range = range(&app, from, (which.to_position, which.to_time)).await?;
-    let changed = match app.changed.find(range) {
+    let changed = match app.changed_installs.find(range) {
         Some(changed) => changed,
         None => {
             let changed = Arc::new(changed(&app, range).await?);
-            app.changed.keep(range, Arc::clone(&changed));
+            app.changed_installs.keep(range, Arc::clone(&changed));
             changed
         }
     };
@@ -130,7 +133,7 @@ async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Pr
     let (mut at, floor) = (from, floor_of(&mut connection, &rows).await?.min(to));
     while at < floor {
         let archives = app.log().archives();
-        let page = archives.events(&mut connection, (at, floor), ARCHIVED).await?;
+        let page = archives.events(&mut connection, (at, floor), ARCHIVE_PAGE).await?;
         let Some(last) = page.last() else { break };
         at = last.position;
         page.iter()

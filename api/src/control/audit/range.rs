@@ -18,9 +18,9 @@ use schemas::control::{
     bundles::RangeQuery,
 };
 
-use super::{PAGE, broken, records};
+use super::{EXPORT_PAGE, broken, records};
 use crate::{
-    auth::Who,
+    auth::Caller,
     extract::Query,
     problem::{Code, Problem},
     state::App,
@@ -37,11 +37,11 @@ use crate::{
 pub async fn range(
     State(app): State<App>,
     Query(which): Query<RangeQuery>,
-    who: Who,
+    who: Caller,
 ) -> Result<Response, Problem> {
     let head = head(&app, &which).await?;
     let all = EventsQuery { after: Some(head.from - 1), ..EventsQuery::default() };
-    let mut wanted = records::Wanted::of(&app, &all).await?;
+    let mut wanted = records::EventSelection::of(&app, &all).await?;
     wanted.until = head.to;
     let lines = async_stream::try_stream! {
         let mut first = serde_json::to_vec(&head)?;
@@ -49,8 +49,8 @@ pub async fn range(
         yield Bytes::from(first);
         let mut after = wanted.after;
         while after < wanted.until {
-            who.still(&app).map_err(broken)?;
-            let (page, searched) = wanted.next(&app, after, PAGE).await.map_err(broken)?;
+            who.recheck(&app).map_err(broken)?;
+            let (page, searched) = wanted.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
             let mut text = Vec::new();
             for event in &page {
                 serde_json::to_writer(&mut text, event)?;
@@ -72,7 +72,7 @@ async fn head(app: &App, which: &RangeQuery) -> Result<Head, Problem> {
     let (since, until) = (which.since, which.until);
     let moments = EventsQuery { since, until, ..EventsQuery::default() };
     // Times are converted to positions as for the filters of events.
-    let within = records::Wanted::of(app, &moments).await?;
+    let within = records::EventSelection::of(app, &moments).await?;
     let from = which.from.unwrap_or(1).max(within.after + 1);
     let to = which.to.unwrap_or(checkpoint.size).min(within.until).min(checkpoint.size);
     if from > to || which.from == Some(0) || which.to.is_some_and(|to| to > checkpoint.size) {

@@ -6,7 +6,7 @@ use domain::{
     decider::Timestamp,
     ids::{EventId, PrincipalId},
 };
-use event_log::{StreamId, archive::FLOOR, read::floor_of, sealed::Which};
+use event_log::{StreamId, archive::FLOOR, encryption::EventContext, read::floor_of};
 use schemas::control::audit::{EventRecord, EventsQuery};
 use serde_json::value::RawValue;
 use sqlx::{Row, postgres::PgRow};
@@ -24,9 +24,9 @@ mod archived;
 
 /// Number of positions that one statement scans without an index. Bounds the work of a filter that
 /// matches few events.
-const WINDOW: u64 = 100_000;
+const SCAN_WINDOW: u64 = 100_000;
 /// Maximum length of a filter, in bytes.
-const FILTER_BYTES: usize = 200;
+const MAX_FILTER_BYTES: usize = 200;
 
 const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_id, \
     aggregate_type || '/' || aggregate_id as stream, sequence, event_type, event_version, \
@@ -41,11 +41,11 @@ const SQL: &str = "select position, encode(uuid_send(event_id), 'hex') as event_
 /// Conditions for one stream and for all streams. A stream has an index, so its statement needs no
 /// window. The two statements are separate because a generic plan for an optional condition cannot
 /// use the index.
-const OF_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
-const OF_ANY: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
+const ONE_STREAM: &str = "aggregate_type = $3 and aggregate_id = $4";
+const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text is null";
 
 /// Filters and range of positions of a query.
-pub struct Wanted {
+pub struct EventSelection {
     /// Exclusive start.
     pub after: u64,
     /// Inclusive end.
@@ -59,19 +59,19 @@ pub struct Wanted {
 
 /// Checks an aggregate type. A misspelled filter would return an empty list that looks valid.
 fn known(filter: &str, kind: &str) -> Result<(), Problem> {
-    if states::KINDS.contains(&kind) {
+    if states::AGGREGATE_TYPES.contains(&kind) {
         return Ok(());
     }
-    let kinds = states::KINDS.join(", ");
+    let kinds = states::AGGREGATE_TYPES.join(", ");
     let detail = format!("`{filter}`: {kind:?} is not an aggregate type; allowed: {kinds}");
     Err(Problem::new(Code::BadRequest, detail))
 }
 
-impl Wanted {
+impl EventSelection {
     /// Validates the query and converts times to positions. Times never decrease along the log.
-    pub async fn of(app: &App, query: &EventsQuery) -> Result<Wanted, Problem> {
+    pub async fn of(app: &App, query: &EventsQuery) -> Result<EventSelection, Problem> {
         let texts = [&query.stream, &query.event_type, &query.actor];
-        if texts.into_iter().flatten().any(|text| text.len() > FILTER_BYTES) {
+        if texts.into_iter().flatten().any(|text| text.len() > MAX_FILTER_BYTES) {
             return Err(Problem::new(
                 Code::BadRequest,
                 "a filter is longer than 200 bytes; shorten it",
@@ -122,7 +122,15 @@ impl Wanted {
             exact => (None, exact),
         };
         let actor = query.actor.clone();
-        Ok(Wanted { after, until, aggregate_type, aggregate_id, event_type, event_prefix, actor })
+        Ok(EventSelection {
+            after,
+            until,
+            aggregate_type,
+            aggregate_id,
+            event_type,
+            event_prefix,
+            actor,
+        })
     }
 
     /// Returns the next events after a position, and the position up to which the log was scanned.
@@ -133,8 +141,8 @@ impl Wanted {
         limit: u32,
     ) -> Result<(Vec<EventRecord>, u64), Problem> {
         let (of, end) = match &self.aggregate_id {
-            Some(_) => (OF_STREAM, self.until),
-            None => (OF_ANY, self.until.min(after.saturating_add(WINDOW))),
+            Some(_) => (ONE_STREAM, self.until),
+            None => (ANY_STREAM, self.until.min(after.saturating_add(SCAN_WINDOW))),
         };
         if end <= after {
             return Ok((Vec::new(), after.min(self.until)));
@@ -173,7 +181,7 @@ impl Wanted {
 pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
-    let names = names::of(&app.pool, principals).await?;
+    let names = names::get(&app.pool, principals).await?;
     for record in records {
         record.actor_name = record.actor.parse().ok().and_then(|id| names.get(&id).cloned());
     }
@@ -185,11 +193,11 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
 pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());
-    let keys = app.log().ring().to_open(&mut connection, payloads).await?;
+    let keys = app.log().key_ring().decryption_keys(&mut connection, payloads).await?;
     for record in records {
         let Some((aggregate_type, aggregate_id)) = record.stream.split_once('/') else { continue };
         let (sequence, event_type) = (record.sequence, &*record.event_type);
-        let which = Which { aggregate_type, aggregate_id, sequence, event_type };
+        let which = EventContext { aggregate_type, aggregate_id, sequence, event_type };
         // A payload that cannot be decrypted is shown as it is stored; the doctor reports the reason.
         let readable = keys.open(record.payload.get(), which).ok().flatten();
         record.readable_payload =

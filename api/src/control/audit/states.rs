@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Aggregate types that have streams.
-pub const KINDS: [&str; 11] = [
+pub const AGGREGATE_TYPES: [&str; 11] = [
     AppState::NAME,
     Install::NAME,
     Component::NAME,
@@ -135,6 +135,6 @@ mod tests {
         let names = events.unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let kinds: BTreeSet<_> =
             names.filter_map(|name| Some(name.split_once('.')?.0.to_owned())).collect();
-        assert_eq!(kinds, KINDS.map(str::to_owned).into());
+        assert_eq!(kinds, AGGREGATE_TYPES.map(str::to_owned).into());
     }
 }

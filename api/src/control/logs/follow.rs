@@ -13,14 +13,14 @@ use domain::{
 use serde::Deserialize;
 
 use super::CHUNK;
-use crate::{auth::Who, problem::Problem, state::App};
+use crate::{auth::Caller, problem::Problem, state::App};
 
 /// Interval at which the state of an idle log is checked.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
+const IDLE_CHECK: Duration = Duration::from_secs(1);
 
 /// Record number. The rest of a record is passed on unparsed.
 #[derive(Deserialize)]
-struct Numbered {
+struct RecordNumber {
     n: u64,
 }
 
@@ -34,10 +34,10 @@ pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u
             break;
         }
         at += chunk.len() as u64;
-        lines.held.extend_from_slice(&chunk);
+        lines.buffer.extend_from_slice(&chunk);
         while let Some((number, line)) = lines.next() {
             if number > n {
-                let unread = lines.held.len() as u64 + line.len() as u64 + 1;
+                let unread = lines.buffer.len() as u64 + line.len() as u64 + 1;
                 return Ok(at - unread);
             }
         }
@@ -48,18 +48,18 @@ pub async fn offset_after(app: &App, execution: ExecutionId, n: u64) -> Result<u
 /// Streams the records after number `after`, as they arrive.
 pub async fn follow(
     app: App,
-    who: Who,
+    who: Caller,
     (job, execution): (JobId, ExecutionId),
     after: u64,
 ) -> Result<Response, Problem> {
     let mut have = app.logs.follow(execution);
     let mut at = if after == 0 { 0 } else { offset_after(&app, execution, after).await? };
-    let tailed = Tailed::of(&app, job);
+    let tailed = TailGuard::of(&app, job);
     let events = async_stream::stream! {
         let _tailed = tailed;
         let mut lines = Lines::default();
         loop {
-            if let Err(refused) = who.still(&app) {
+            if let Err(refused) = who.recheck(&app) {
                 let code = refused.code.as_str();
                 yield Ok::<_, Infallible>(Event::default().event("end").data(code));
                 break;
@@ -75,7 +75,7 @@ pub async fn follow(
                     break;
                 }
                 at += chunk.len() as u64;
-                lines.held.extend_from_slice(&chunk);
+                lines.buffer.extend_from_slice(&chunk);
                 while let Some((n, line)) = lines.next() {
                     let text = String::from_utf8_lossy(&line).into_owned();
                     let event = Event::default().id(n.to_string()).event("record");
@@ -89,10 +89,10 @@ pub async fn follow(
             tokio::select! {
                 moved = have.changed() => {
                     if moved.is_err() {
-                        tokio::time::sleep(LOOK_AGAIN).await;
+                        tokio::time::sleep(IDLE_CHECK).await;
                     }
                 }
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = tokio::time::sleep(IDLE_CHECK) => {}
                 () = app.stopping.cancelled() => break,
             }
         }
@@ -102,19 +102,19 @@ pub async fn follow(
 }
 
 /// Registers a reader of the job's log while it lives. The runner then sends log bytes more often.
-struct Tailed {
+struct TailGuard {
     app: App,
     job: JobId,
 }
 
-impl Tailed {
-    fn of(app: &App, job: JobId) -> Tailed {
+impl TailGuard {
+    fn of(app: &App, job: JobId) -> TailGuard {
         app.dispatch.tail(job, true);
-        Tailed { app: app.clone(), job }
+        TailGuard { app: app.clone(), job }
     }
 }
 
-impl Drop for Tailed {
+impl Drop for TailGuard {
     fn drop(&mut self) {
         self.app.dispatch.tail(self.job, false);
     }
@@ -129,17 +129,17 @@ async fn sealed(app: &App, job: JobId, execution: ExecutionId) -> bool {
 /// Splits chunks of arbitrary size into lines.
 #[derive(Default)]
 struct Lines {
-    held: BytesMut,
+    buffer: BytesMut,
 }
 
 impl Lines {
     fn next(&mut self) -> Option<(u64, Bytes)> {
         loop {
-            let end = self.held.iter().position(|byte| *byte == b'\n')?;
-            let line = self.held.split_to(end).freeze();
-            self.held.advance(1);
+            let end = self.buffer.iter().position(|byte| *byte == b'\n')?;
+            let line = self.buffer.split_to(end).freeze();
+            self.buffer.advance(1);
             // Skips lines without a record number: Stead did not write them.
-            if let Ok(Numbered { n }) = serde_json::from_slice(&line) {
+            if let Ok(RecordNumber { n }) = serde_json::from_slice(&line) {
                 return Some((n, line));
             }
         }
@@ -155,7 +155,7 @@ mod tests {
         let mut lines = Lines::default();
         let mut numbers = Vec::new();
         for chunk in ["{\"n\":1,\"m\":\"a\"}\n{\"n\"", ":2,\"m\":\"", "b\"}\n", "{\"n\":3"] {
-            lines.held.extend_from_slice(chunk.as_bytes());
+            lines.buffer.extend_from_slice(chunk.as_bytes());
             while let Some((n, _)) = lines.next() {
                 numbers.push(n);
             }

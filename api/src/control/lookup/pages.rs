@@ -16,26 +16,27 @@ use projections::{
 };
 use sqlx::PgPool;
 
-use super::{Known, Lookup, principal};
+use super::{Lookup, RowCache, principal};
 use crate::auth::names;
 
-type Read = Result<(), sqlx::Error>;
+type PrefetchResult = Result<(), sqlx::Error>;
 
 impl Lookup<'_> {
     /// Prefetches the rows for a page of builds.
-    pub async fn for_builds(&mut self, rows: &[builds::Row]) -> Read {
+    pub async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
         fill::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app)).await?;
         let jobs = rows.iter().filter_map(|row| match row.state {
             State::Building { job } => Some(job),
-            State::Unborn | State::Requested | State::Succeeded { .. } | State::Failed { .. } => {
-                None
-            }
+            State::NotCreated
+            | State::Requested
+            | State::Succeeded { .. }
+            | State::Failed { .. } => None,
         });
         fill::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
     }
 
     /// Prefetches the rows for a page of runs.
-    pub async fn for_runs(&mut self, rows: &[runs::Row]) -> Read {
+    pub async fn for_runs(&mut self, rows: &[runs::Row]) -> PrefetchResult {
         let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
         let installs = requests().map(|request| request.install);
         fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
@@ -43,7 +44,7 @@ impl Lookup<'_> {
     }
 
     /// Prefetches the rows for the steps of a run.
-    pub async fn for_run(&mut self, row: &runs::Row) -> Read {
+    pub async fn for_run(&mut self, row: &runs::Row) -> PrefetchResult {
         let builds = row.state.steps.iter().filter_map(|step| match &step.spec.target {
             Target::Sandbox { build } | Target::Component { build, .. } => Some(*build),
             Target::Action { .. } => None,
@@ -56,7 +57,7 @@ impl Lookup<'_> {
     }
 
     /// Prefetches the rows for a page of installs.
-    pub async fn for_installs(&mut self, rows: &[installs::Row]) -> Read {
+    pub async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
         let apps = rows.iter().filter_map(|row| row.state.app);
         fill::<Apps, _>(self.pool, &mut self.apps, apps).await?;
         let versions =
@@ -68,21 +69,24 @@ impl Lookup<'_> {
     }
 
     /// Prefetches the names of actors.
-    pub async fn for_actors<'r>(&mut self, actors: impl IntoIterator<Item = &'r Actor>) -> Read {
+    pub async fn for_actors<'r>(
+        &mut self,
+        actors: impl IntoIterator<Item = &'r Actor>,
+    ) -> PrefetchResult {
         let principals: HashSet<_> = actors.into_iter().filter_map(principal).collect();
-        self.names.extend(names::of(self.pool, principals).await?);
+        self.names.extend(names::get(self.pool, principals).await?);
         Ok(())
     }
 
     /// Prefetches the rows for a page of runners.
-    pub async fn for_runners(&mut self, rows: &[runners::Row]) -> Read {
+    pub async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
         let installs = rows.iter().filter_map(runners::Row::install);
         fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.read_held(rows.iter().map(|row| row.runner).collect()).await
     }
 
     /// Prefetches the rows for a page of jobs.
-    pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> Read {
+    pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
         let builds = rows.iter().filter_map(jobs::Row::build);
         fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
@@ -101,9 +105,9 @@ impl Lookup<'_> {
 /// Reads the rows that the cache does not have yet.
 async fn fill<P: Projection, Id: Copy + Eq + Hash + Display>(
     pool: &PgPool,
-    known: &mut Known<Id, P::Row>,
+    known: &mut RowCache<Id, P::Row>,
     ids: impl IntoIterator<Item = Id>,
-) -> Read {
+) -> PrefetchResult {
     let wanted: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
     if wanted.is_empty() {
         return Ok(());

@@ -19,7 +19,7 @@ pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sq
         kind: order.kind.clone(),
         config_version: order.config_version,
         source: order.source.clone(),
-        state: row.word().into(),
+        state: row.state_name().into(),
         job: row.job,
         artifact: None,
         reason: None,
@@ -29,7 +29,7 @@ pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sq
         ended_at: row.ended_at,
     };
     match &row.state {
-        State::Unborn | State::Requested => {}
+        State::NotCreated | State::Requested => {}
         State::Building { job } => {
             if let Some(job) = look.job(*job).await? {
                 if job.held().is_some() {

@@ -1,13 +1,13 @@
 //! Converts the differences between two config versions.
 use app_config::{
     AppConfig,
-    diff::{Change as Was, PartChange, Why},
+    diff::{Change as Was, ChangeReason, PartChange},
 };
 use domain::run::Operation;
-use schemas::control::apps::{Change, Diff, FieldChange, Impact, Planned};
+use schemas::control::apps::{Change, Diff, FieldChange, Impact, PlannedOperation};
 use serde_json::Value;
 
-use crate::usecases::reach::Reached;
+use crate::usecases::impact::InstallImpact;
 
 /// Lists the inputs, sandbox, components and actions that differ.
 pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfig) -> Diff {
@@ -24,13 +24,14 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
 }
 
 /// Adds the impact on installs to a diff.
-pub fn reached(diff: Diff, (reached, more): (Vec<Reached>, u64)) -> Diff {
+pub fn reached(diff: Diff, (reached, more): (Vec<InstallImpact>, u64)) -> Diff {
     let remaining_installs = Some(more).filter(|more| *more > 0);
     Diff { impact: reached.into_iter().map(reach).collect(), remaining_installs, ..diff }
 }
 
-fn reach(reached: Reached) -> Impact {
-    let Reached { install, name, config_version, is_there, plans, inputs } = reached;
+fn reach(reached: InstallImpact) -> Impact {
+    let InstallImpact { install, name, config_version, is_provisioned: is_there, plans, inputs } =
+        reached;
     let (plans, problem) = match plans {
         Ok(plans) => (plans, None),
         Err(problem) => (vec![], Some(problem)),
@@ -41,7 +42,7 @@ fn reach(reached: Reached) -> Impact {
             Operation::Destroy => "destroy",
             Operation::Execute => "execute",
         };
-        Planned { name, operation: operation.into() }
+        PlannedOperation { name, operation: operation.into() }
     };
     let plans = plans.into_iter().map(planned).collect();
     Impact { install, name, config_version, provisioned: is_there, plans, problem, inputs }
@@ -58,21 +59,21 @@ fn change(what: &str, part: &PartChange) -> Option<Change> {
     Some(Change { change: change.into(), what: what.into(), name: part.name.clone(), fields })
 }
 
-fn field(why: &Why) -> FieldChange {
+fn field(why: &ChangeReason) -> FieldChange {
     // Changed content without readable values.
     let other = |field: String| FieldChange { field, before: None, after: None };
     match why {
-        Why::Source => other("source".into()),
-        Why::Text { key } => other(key.clone()),
-        Why::File { path } => other(path.clone()),
-        Why::Plugin { name } => other(format!("plugin {name}")),
-        Why::RunnerEnv => other("runner env_vars".into()),
-        Why::Setting { key, before, after } => FieldChange {
+        ChangeReason::Source => other("source".into()),
+        ChangeReason::Text { key } => other(key.clone()),
+        ChangeReason::File { path } => other(path.clone()),
+        ChangeReason::Plugin { name } => other(format!("plugin {name}")),
+        ChangeReason::RunnerEnv => other("runner env_vars".into()),
+        ChangeReason::Setting { key, before, after } => FieldChange {
             field: key.clone(),
             before: before.as_ref().map(text),
             after: after.as_ref().map(text),
         },
-        Why::InputDefault { input, before, after } => FieldChange {
+        ChangeReason::InputDefault { input, before, after } => FieldChange {
             field: format!("default of the input {input}"),
             before: before.clone(),
             after: after.clone(),

@@ -2,7 +2,9 @@
 use std::collections::HashMap;
 
 use domain::{actor::Actor, ids::PrincipalId};
-use projections::history::{ComponentHistory, Happened, JobHistory, RunHistory, Version, Word};
+use projections::history::{
+    ComponentHistory, EventSummary, Intervention, JobHistory, RunHistory, Version,
+};
 use schemas::control::history::{
     ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
@@ -10,12 +12,12 @@ use schemas::control::history::{
 use super::word;
 
 /// Converter that knows the names of the principals.
-pub struct History<'a> {
+pub struct HistoryConverter<'a> {
     /// Current names.
     pub names: &'a HashMap<PrincipalId, String>,
 }
 
-impl History<'_> {
+impl HistoryConverter<'_> {
     /// Converts the history of a run.
     pub fn run(&self, run: RunHistory) -> RunActivity {
         let request = run.request;
@@ -30,7 +32,7 @@ impl History<'_> {
             requested_at: run.requested_at,
             outcome: run.outcome.as_ref().map(word),
             ended_at: run.ended_at,
-            interventions: run.words.into_iter().map(|said| self.word(said)).collect(),
+            interventions: run.interventions.into_iter().map(|said| self.word(said)).collect(),
             jobs: run.jobs.into_iter().map(job).collect(),
             components: run.components.into_iter().map(component).collect(),
             events: run.events.into_iter().map(|event| self.event(event)).collect(),
@@ -38,7 +40,7 @@ impl History<'_> {
     }
 
     /// Converts one event.
-    pub fn event(&self, event: Happened) -> EventSummary {
+    pub fn event(&self, event: EventSummary) -> EventSummary {
         EventSummary {
             position: event.position,
             recorded_at: event.at,
@@ -50,7 +52,7 @@ impl History<'_> {
         }
     }
 
-    fn word(&self, said: Word) -> Intervention {
+    fn word(&self, said: Intervention) -> Intervention {
         Intervention {
             kind: said.said.as_str().into(),
             step_name: said.of,
@@ -75,7 +77,7 @@ fn job(told: JobHistory) -> JobActivity {
     JobActivity {
         job: told.job,
         kind: told.kind.map(|kind| kind.as_str().to_owned()).unwrap_or_default(),
-        name: told.of,
+        name: told.target,
         runner: told.runner,
         attempts: told.attempts,
         outcome: told.outcome.map(|outcome| outcome.to_string()),

@@ -13,15 +13,15 @@ use schemas::control::{
 use serde_json::Value;
 
 use crate::{
-    compose::{config, toggles::is_enabled},
     control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
+    render::{config, toggles::is_enabled},
     state::{App, Config},
-    usecases::{enrolments::Issued, installs::passed},
+    usecases::{enrolments::NewEnrolment, installs::passed},
 };
 
 /// Type of a deployed component that the config version no longer declares.
-const LEFT: &str = "no longer in the config";
+const NOT_IN_CONFIG: &str = "no longer in the config";
 
 /// Converts an install with the components of its config version.
 pub async fn install(
@@ -36,7 +36,7 @@ pub async fn install(
     let inputs = passed(&config, &state.inputs).unwrap_or_else(|_| state.inputs.clone());
     let held = |name: &str| state.holders.get(name).map(|holder| holder.run);
     let declared = config.app.sandbox.as_ref().map(|sandbox| sandbox.module.kind.as_str());
-    let left = state.sandbox.as_ref().map(|_| LEFT);
+    let left = state.sandbox.as_ref().map(|_| NOT_IN_CONFIG);
     let sandbox = declared.or(left).map(|kind| InstallComponent {
         name: "sandbox".into(),
         kind: kind.into(),
@@ -53,7 +53,7 @@ pub async fn install(
     });
     let mut components: BTreeMap<&str, InstallComponent> = BTreeMap::new();
     let declared = config.app.components.iter().map(|c| (c.name.as_str(), c.module.kind.as_str()));
-    let left = state.components.keys().map(|name| (name.as_str(), LEFT));
+    let left = state.components.keys().map(|name| (name.as_str(), NOT_IN_CONFIG));
     let choices = state.component_choices();
     for (name, kind) in declared.chain(left) {
         let gone = row.torn_down.contains(name);
@@ -82,7 +82,7 @@ pub async fn install(
         inputs: inputs.into_iter().map(|(name, text)| (name, Value::String(text))).collect(),
         stack_outputs: state.stack_outputs().into(),
         runner: row.runner(),
-        runner_state: runner.as_ref().map(|runner| match (runner.word(), contact) {
+        runner_state: runner.as_ref().map(|runner| match (runner.state_name(), contact) {
             ("active", Some(Contact { online: false, .. })) => "disconnected".into(),
             (state, _) => state.into(),
         }),
@@ -94,7 +94,7 @@ pub async fn install(
         not_acted_on: vec![],
         runs: state.runs.keys().copied().collect(),
         created_at: row.created_at,
-        position: app.views.position(),
+        position: app.projections.position(),
     }))
 }
 
@@ -144,8 +144,8 @@ fn component(
 }
 
 /// Converts a new enrolment token, with the command that uses it.
-pub fn enrolment(app: &App, issued: Issued, mode: &str) -> Enrolment {
-    let Issued { id, token, expires_at } = issued;
+pub fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolment {
+    let NewEnrolment { id, token, expires_at } = issued;
     let (server_key, runner_url) = (app.keys.fingerprint(), app.config.runner_url.clone());
     let command = command(mode, &app.config, &server_key);
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }

@@ -2,7 +2,7 @@
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
-    jobs::{Attempt, FinalizedLog, Job, Resolution, Signed},
+    jobs::{Attempt, FinalizedLog, Job, Resolution, SignedResult},
 };
 
 use super::{waiting, word};
@@ -115,13 +115,13 @@ async fn awaited(
 async fn signed(
     look: &mut Lookup<'_>,
     row: &jobs::Attempt,
-    said: &domain::job::Signed,
-) -> Result<Signed, sqlx::Error> {
+    said: &domain::job::SignedResult,
+) -> Result<SignedResult, sqlx::Error> {
     let runner = look.runner(row.runner).await?;
     let key_matches_runner = runner.is_some_and(|runner| {
         runner.state.key() == Some(&said.key) || runner.state.former_keys.contains(&said.key)
     });
-    Ok(Signed {
+    Ok(SignedResult {
         statement: said.statement.clone(),
         digest: proof::sha256(said.statement.as_bytes()).into(),
         key: said.key.clone(),

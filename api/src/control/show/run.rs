@@ -7,7 +7,7 @@ use domain::{
 };
 use projections::views::{
     installs, jobs, runs,
-    waiting::{self, Around},
+    waiting::{self, WaitContext},
 };
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 
@@ -27,7 +27,7 @@ pub async fn summary(
         install_name: install.map(|install| install.state.name.clone()).unwrap_or_default(),
         kind: word(&request.kind),
         action: action(row).filter(|_| request.kind == RunKind::Action),
-        state: row.word().into(),
+        state: row.state_name().into(),
         requested_by: request.by.to_string(),
         requested_by_name: look.name(&request.by),
         reason: request.reason.clone(),
@@ -110,7 +110,7 @@ async fn waits(
         None => None,
     };
     let runner = runner.as_deref().map(|row| look.awaited(row));
-    let around = Around { run: row, install, jobs, builds: &builds, runner };
+    let around = WaitContext { run: row, install, jobs, builds: &builds, runner };
     let step = |at: &StepOf| Some((at.spec.step, waiting(waiting::of_step(at, around)?)));
     Ok(row.state.steps.iter().filter_map(step).collect())
 }

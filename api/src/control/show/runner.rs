@@ -23,7 +23,7 @@ pub async fn runner(
         mode: word(&identity.mode),
         install: row.install(),
         install_name: install.map(|install| install.state.name.clone()),
-        state: row.word().into(),
+        state: row.state_name().into(),
         disabled_by: row.state.disabled.iter().map(word).collect(),
         reason: row.reason.clone(),
         identity_key: identity.identity_key.clone(),

@@ -11,7 +11,7 @@ use domain::{
 use event_log::{Commit, NewEvent, StreamId, Write, testing::in_partitions_of, verify::verify};
 use futures::StreamExt as _;
 use proof::{
-    key::Believed,
+    key::TrustedKey,
     range::{Head, Range},
 };
 use schemas::control::{audit::DoctorProgress, bundles::RangeQuery};
@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     archives,
-    auth::People,
-    background::parked,
+    auth::PrincipalCache,
+    background::dead_letters,
     server::{
         Server,
         testing::{Started, options},
@@ -85,9 +85,9 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     while app.log().position() < 600 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
-    app.views.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
-    while crate::background::parked::progress(&app.pool).await.unwrap().position < 600 {
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
+    app.projections.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
+    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 600 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let questions = questions(acme.id);
@@ -105,7 +105,8 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
         assert_eq!(before, after, "{question}");
     }
     // A range across archives and rows verifies.
-    let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
+    let keys: Vec<TrustedKey> =
+        vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
     let which = RangeQuery { from: Some(200), to: Some(550), ..RangeQuery::default() };
     let text = owner.range(&which).await.unwrap().text().await.unwrap();
     let mut lines = text.lines();
@@ -123,7 +124,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
         proof::bundle::Bundle::read(&bytes).unwrap().check(&keys, None).unwrap();
     }
     // A server that starts now loads the revocation.
-    let people = People::default();
+    let people = PrincipalCache::default();
     people.load(app.log(), &app.pool).await.unwrap();
     assert!(people.is_revoked(gone));
     // Rebuilt projections equal the live ones, and the log verifies.
@@ -183,9 +184,9 @@ async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_pol
     let beta = owner.create_install(&super::new_install("beta")).await.unwrap().id;
     fill(&started, 600).await;
     let app = started.app().clone();
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
-    app.views.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
-    while parked::progress(&app.pool).await.unwrap().position < 600 {
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
+    app.projections.wait_for(600, std::time::Duration::from_secs(30)).await.unwrap();
+    while dead_letters::progress(&app.pool).await.unwrap().position < 600 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let gamma = owner.create_install(&super::new_install("gamma")).await.unwrap().id;
@@ -208,7 +209,8 @@ async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_pol
     // Then the install that needs no archive has its run. The event of the other one is a dead
     // letter.
     run_of(&app, gamma).await;
-    let dead_letters = async |app: &App| parked::progress(&app.pool).await.unwrap().parked;
+    let dead_letters =
+        async |app: &App| dead_letters::progress(&app.pool).await.unwrap().dead_letters;
     until(async || (dead_letters(&app).await == 2).then_some(())).await;
     let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();

@@ -2,10 +2,10 @@
 use cli::client::{Client, take};
 use domain::{decider::Decider, install::Install};
 use proof::{
-    bundle::{Bundle, BundleError, Complete, Content, Subject, Wrong},
-    key::Believed,
+    bundle::{Bundle, BundleError, Complete, Content, PositionError, Subject},
+    key::TrustedKey,
     leaf::Leaf,
-    range::{Head, Proven, Range},
+    range::{Head, Range, VerifiedRange},
     tree,
 };
 use schemas::control::{
@@ -25,7 +25,7 @@ async fn bundle(client: &Client, which: &BundleQuery) -> Bundle {
     Bundle::read(&bytes).unwrap()
 }
 
-async fn keys(client: &Client) -> Vec<Believed> {
+async fn keys(client: &Client) -> Vec<TrustedKey> {
     vec![client.checkpoint().await.unwrap().verifier_key.parse().unwrap()]
 }
 
@@ -34,7 +34,11 @@ async fn lines(client: &Client, which: &RangeQuery) -> Vec<String> {
     text.lines().map(Into::into).collect()
 }
 
-fn checked(lines: &[String], keys: &[Believed], kept: Option<&str>) -> Result<Proven, BundleError> {
+fn checked(
+    lines: &[String],
+    keys: &[TrustedKey],
+    kept: Option<&str>,
+) -> Result<VerifiedRange, BundleError> {
     let mut range = Range::begin(Head::read(lines[0].as_bytes())?, keys, kept)?;
     lines[1..].iter().try_for_each(|line| take(&mut range, line.as_bytes()))?;
     range.end()
@@ -80,7 +84,7 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
     let by_position = BundleQuery { position: Some(some.position), ..BundleQuery::default() };
     for which in [by_id, by_position] {
         let found = bundle(&owner, &which).await;
-        assert_eq!(found.check(&keys, None).unwrap().complete, Complete::NotAsked);
+        assert_eq!(found.check(&keys, None).unwrap().complete, Complete::NotApplicable);
         assert_eq!(found.events[0].position, some.position);
         let Content::Open { payload, .. } = &found.events[0].content else { panic!("{found:?}") };
         assert_eq!(payload, some.payload.get());
@@ -150,9 +154,9 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
     assert_eq!(sqlx::query(spoil).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
     let spoilt = lines(&owner, &RangeQuery::default()).await;
     let found = checked(&spoilt, &keys, None).unwrap_err();
-    assert!(matches!(found, BundleError::At { wrong: Wrong::Leaf, .. }), "{found}");
+    assert!(matches!(found, BundleError::At { wrong: PositionError::Leaf, .. }), "{found}");
     let found = bundle(&owner, &stream("install/acme")).await.check(&keys, None).unwrap_err();
-    assert!(matches!(found, BundleError::At { wrong: Wrong::Included(_), .. }), "{found}");
+    assert!(matches!(found, BundleError::At { wrong: PositionError::Included(_), .. }), "{found}");
 }
 
 /// Verifies the server's signature, keys and proofs with third-party libraries.

@@ -73,7 +73,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
         Box::pin(async move {
             let outputs = Outputs::from([("account".to_owned(), json!({"id": STACK}))]);
             let report = InstallCommand::ReportStackOutputs { runner, outputs, replaces: None };
-            unit.tell::<Install>(install, report).await?;
+            unit.handle::<Install>(install, report).await?;
             let (run, step) = (RunId(Ulid::new()), StepId(Ulid::new()));
             let work = Work {
                 kind: JobKind::Action,
@@ -101,7 +101,7 @@ async fn of_ada(app: &App, owner: &Client) -> (InstallId, JobId) {
                 report(2, Report::Outputs { outputs }),
                 report(3, Report::Finished(failed)),
             ] {
-                unit.tell::<Job>(job, command).await?;
+                unit.handle::<Job>(job, command).await?;
             }
             Ok(())
         })
@@ -128,7 +128,7 @@ async fn deprovisioned(app: &App, owner: &Client, install: InstallId) {
     }
     let call = call();
     let done = app.engine.transact(&call, move |unit| {
-        Box::pin(async move { unit.tell::<Install>(install, InstallCommand::Deprovision).await })
+        Box::pin(async move { unit.handle::<Install>(install, InstallCommand::Deprovision).await })
     });
     done.await.unwrap();
 }
@@ -191,7 +191,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
     assert_eq!(found(&log, &ALL), Vec::<&str>::new());
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state.to_string();
     assert!(state.contains(INPUT) && state.contains(STACK), "{state}");
-    app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+    app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     let there = found(&dump(&started.database).await, &ALL);
     assert!(
         there.contains(&OUTPUT) && there.contains(&DETAIL) && there.contains(&MANIFEST),
@@ -316,14 +316,14 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
     let other = of_first.create_install(&made).await.unwrap().id;
     let call = call();
     let done = first.app.engine.transact(&call, move |unit| {
-        Box::pin(async move { unit.tell::<Install>(other, InstallCommand::Deprovision).await })
+        Box::pin(async move { unit.handle::<Install>(other, InstallCommand::Deprovision).await })
     });
     done.await.unwrap();
-    second.app.log().reached(first.app.log().position()).await.unwrap();
+    second.app.log().wait_for(first.app.log().position()).await.unwrap();
     let there = second.app.engine.load::<Install>(other).await.unwrap();
     assert_eq!(there.inputs["size"], INPUT);
     let done = of_first.shred(SubjectId::Install(other), &why()).await.unwrap();
-    second.app.log().reached(done.position).await.unwrap();
+    second.app.log().wait_for(done.position).await.unwrap();
     let there = second.app.engine.load::<Install>(other).await.unwrap();
     assert_eq!(there.inputs["size"], "[erased]");
     first.stop().await;

@@ -6,7 +6,7 @@ use domain::{decider::Decider, install::Install, job::Job, run::Run, run::StepSt
 use event_log::StreamId;
 use proof::{
     bundle::{Bundle, Complete, Subject},
-    key::Believed,
+    key::TrustedKey,
 };
 use schemas::control::{
     audit::AsOfQuery,
@@ -53,7 +53,8 @@ async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reaso
     let approved = owner.approve(run, &word).await.unwrap().position;
     // The apply job is queued. From here on, nothing is added to the history.
     first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
-    let keys: Vec<Believed> = vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
+    let keys: Vec<TrustedKey> =
+        vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];
 
     let (found, text) = bundle(&owner, &of_install("acme")).await;
     let Subject::Streams(streams) = &found.subject else { panic!("{}", found.subject) };
@@ -133,7 +134,7 @@ async fn what_changed_in_every_install_is_listed_by_page() {
         ..from(start)
     };
     let known = BTreeSet::from([acme.id, globex.id]);
-    started.app().changed.keep((start, page_end), known.into());
+    started.app().changed_installs.keep((start, page_end), known.into());
     assert_eq!(ids(&owner.installs_between(&which).await.unwrap()), names[1..2]);
     // Lists only installs with events in the range.
     let which = InstallsDiffQuery { to_position: Some(globex.position), ..from(start) };

@@ -15,12 +15,12 @@ use super::{new_install, refused, with_install};
 
 /// Counts the statements of this thread that read projections or the log.
 #[derive(Clone, Default)]
-struct Statements(Arc<AtomicUsize>);
+struct StatementCounter(Arc<AtomicUsize>);
 
 /// Visitor for the statement in an event of `sqlx`.
-struct IsRead(bool);
+struct ReadVisitor(bool);
 
-impl Visit for IsRead {
+impl Visit for ReadVisitor {
     fn record_debug(&mut self, _: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let said = format!("{value:?}");
         let reads =
@@ -29,7 +29,7 @@ impl Visit for IsRead {
     }
 }
 
-impl Subscriber for Statements {
+impl Subscriber for StatementCounter {
     fn enabled(&self, what: &Metadata<'_>) -> bool {
         what.target() == "sqlx::query"
     }
@@ -39,7 +39,7 @@ impl Subscriber for Statements {
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
     fn event(&self, event: &Event<'_>) {
-        let mut is = IsRead(false);
+        let mut is = ReadVisitor(false);
         event.record(&mut is);
         self.0.fetch_add(usize::from(is.0), Relaxed);
     }
@@ -53,7 +53,7 @@ async fn a_page_costs_as_many_statements_as_a_row() {
     for name in ["beta", "gamma", "delta"] {
         owner.create_install(&new_install(name)).await.unwrap();
     }
-    let statements = Statements::default();
+    let statements = StatementCounter::default();
     let _heard = tracing::subscriber::set_default(statements.clone());
     // Background tasks may add to the counts, so the minimum of several attempts is taken.
     let least = async |limit: u32| {

@@ -6,7 +6,7 @@ use domain::{
     actor::Actor,
     digest::Digest,
     ids::{BuildId, ComponentId, InstallId, JobId, RunId, RunnerId, StepId},
-    install::{Changing, Install, InstallCommand, Outputs, Resource, StepResult},
+    install::{Install, InstallCommand, Outputs, Resource, ResourceChange, StepResult},
     job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
     run::{
         Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
@@ -50,12 +50,12 @@ async fn is_there(started: &Started, install: InstallId) {
                     outputs: Outputs::new(),
                 };
                 commands.push(InstallCommand::Reserve { resource, run, step });
-                commands.push(InstallCommand::Record { run, step, result });
+                commands.push(InstallCommand::RecordResult { run, step, result });
                 commands.push(InstallCommand::Release { run, step });
             }
             commands.push(InstallCommand::FinishRun { run, outcome: Outcome::Succeeded });
             for command in commands {
-                unit.tell::<Install>(install, command).await?;
+                unit.handle::<Install>(install, command).await?;
             }
             Ok(())
         })
@@ -169,7 +169,7 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
             let (run, names) = (RunId(Ulid::new()), BTreeSet::new());
             let admit =
                 InstallCommand::AdmitRun { run, kind: RunKind::Teardown, components: names };
-            unit.tell::<Install>(install, admit).await?;
+            unit.handle::<Install>(install, admit).await?;
             for name in ["base", "shop"] {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.into()));
                 let result = StepResult::ComponentDestroyed {
@@ -178,18 +178,18 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
                 };
                 for command in [
                     InstallCommand::Reserve { resource, run, step },
-                    InstallCommand::Record { run, step, result },
+                    InstallCommand::RecordResult { run, step, result },
                     InstallCommand::Release { run, step },
                 ] {
-                    unit.tell::<Install>(install, command).await?;
+                    unit.handle::<Install>(install, command).await?;
                 }
             }
             let close = InstallCommand::FinishRun { run, outcome: Outcome::Succeeded };
-            unit.tell::<Install>(install, close).await?;
+            unit.handle::<Install>(install, close).await?;
             let before = unit.load::<Install>(install).await?.stack.as_ref().map(|has| has.runner);
             let (runner, outputs) = (RunnerId(Ulid::new()), Outputs::new());
             let report = InstallCommand::ReportStackOutputs { runner, outputs, replaces: before };
-            unit.tell::<Install>(install, report).await
+            unit.handle::<Install>(install, report).await
         })
     });
     done.await.unwrap();
@@ -251,7 +251,7 @@ async fn half_done(started: &Started, install: InstallId, name: &'static str) {
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
             let (outputs, step) = (Outputs::new(), StepId(Ulid::new()));
-            let changing = Changing::Component {
+            let changing = ResourceChange::Component {
                 name: name.into(),
                 component: ComponentId(Ulid::new()),
                 build: BuildId(Ulid::new()),
@@ -266,11 +266,11 @@ async fn half_done(started: &Started, install: InstallId, name: &'static str) {
                     components: BTreeSet::new(),
                 },
                 InstallCommand::Reserve { resource: Resource::Component(name.into()), run, step },
-                InstallCommand::StartApply { run, step, changing },
+                InstallCommand::StartApply { run, step, change: changing },
                 InstallCommand::Release { run, step },
                 InstallCommand::FinishRun { run, outcome: Outcome::Failed },
             ] {
-                unit.tell::<Install>(install, command).await?;
+                unit.handle::<Install>(install, command).await?;
             }
             Ok(())
         })
@@ -322,10 +322,10 @@ async fn fail(started: &Started, install: InstallId, run: RunId) {
                 let (reason, detail) = (StepFailure::JobLost, "lost".into());
                 let may_retry = false;
                 let failed = RunCommand::FailStep { step, job: None, reason, detail, may_retry };
-                unit.tell::<Run>(run, failed).await?;
+                unit.handle::<Run>(run, failed).await?;
             }
             let outcome = Outcome::Failed;
-            unit.tell::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
+            unit.handle::<Install>(install, InstallCommand::FinishRun { run, outcome }).await?;
             Ok(())
         })
     });
@@ -424,11 +424,11 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 InstallCommand::AdmitRun { run, kind, components: names },
                 InstallCommand::Reserve { resource, run, step },
             ] {
-                unit.tell::<Install>(install, command).await?;
+                unit.handle::<Install>(install, command).await?;
             }
             let (component, build) = (ComponentId(Ulid::new()), BuildId(Ulid::new()));
             let (name, depends_on, config_version) = (name.to_owned(), BTreeSet::new(), 2);
-            let changing = Changing::Component {
+            let changing = ResourceChange::Component {
                 name: name.clone(),
                 component,
                 build,
@@ -463,7 +463,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 RunCommand::RecordPlan { job: plan_job, plan, approval: Approval::Automatic },
                 RunCommand::StartApply { step, job },
             ] {
-                unit.tell::<Run>(run, command).await?;
+                unit.handle::<Run>(run, command).await?;
             }
             let work = Work {
                 kind: JobKind::Apply,
@@ -474,9 +474,9 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 deadline_ms: 60_000,
                 queue_ttl_ms: 60_000,
             };
-            unit.tell::<Job>(job, JobCommand::Queue(work)).await?;
-            let begin = InstallCommand::StartApply { run, step, changing };
-            unit.tell::<Install>(install, begin).await.map(drop)
+            unit.handle::<Job>(job, JobCommand::Queue(work)).await?;
+            let begin = InstallCommand::StartApply { run, step, change: changing };
+            unit.handle::<Install>(install, begin).await.map(drop)
         })
     });
     done.await.unwrap();
@@ -496,7 +496,7 @@ async fn an_apply_that_nobody_took_leaves_what_was_there_as_it_was() {
     let cancel =
         || JobCommand::RequestCancel { by: Actor::System, reason: "wrong".into(), force: false };
     let done = started.app().engine.transact(&call, move |unit| {
-        Box::pin(async move { unit.tell::<Job>(job, cancel()).await.map(drop) })
+        Box::pin(async move { unit.handle::<Job>(job, cancel()).await.map(drop) })
     });
     done.await.unwrap();
     for _ in 0..250 {

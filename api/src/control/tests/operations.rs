@@ -144,7 +144,7 @@ async fn tell(app: &App, runner: RunnerId, told: Vec<RunnerCommand>) {
         let told = told.clone();
         Box::pin(async move {
             for command in told {
-                unit.tell::<Runner>(runner, command).await?;
+                unit.handle::<Runner>(runner, command).await?;
             }
             Ok(())
         })

@@ -13,7 +13,7 @@ use domain::{
 };
 use event_log::Meta;
 use schemas::control::{
-    Listing,
+    PageQuery,
     audit::EventsQuery,
     runs::{ApproveRun, DenyRun, RunsQuery},
     tokens::{CreateToken, RenamePrincipal, Role},
@@ -46,7 +46,7 @@ async fn plan_that_waits(
                 InstallCommand::AdmitRun { run, kind, components },
                 InstallCommand::Reserve { resource, run, step },
             ] {
-                unit.tell::<Install>(install, command).await?;
+                unit.handle::<Install>(install, command).await?;
             }
             let (cause, by) = (Cause::Requested, Actor::Principal(by));
             let request = Request { install, kind, cause, by, config_version: 2, reason: None };
@@ -75,7 +75,7 @@ async fn plan_that_waits(
                 RunCommand::StartStep { step, job },
                 RunCommand::RecordPlan { job, plan, approval },
             ] {
-                unit.tell::<Run>(run, command).await?;
+                unit.handle::<Run>(run, command).await?;
             }
             Ok(())
         })
@@ -83,7 +83,7 @@ async fn plan_that_waits(
     done.await.unwrap();
     // No client knows this position, so none would request it.
     let app = started.app();
-    app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+    app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     (run, step)
 }
 
@@ -101,7 +101,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     assert_eq!(me.name.as_deref(), Some("owner"), "name of the first owner");
     let (ann, as_ann) = approver(&started, &owner, "Ann Lee").await;
     assert_eq!(as_ann.whoami().await.unwrap().name.as_deref(), Some("Ann Lee"));
-    let all = owner.tokens(&Listing::default()).await.unwrap().items;
+    let all = owner.tokens(&PageQuery::default()).await.unwrap().items;
     assert!(all.iter().any(|t| t.principal == ann && t.name.as_deref() == Some("Ann Lee")));
 
     let (run, step) = plan_that_waits(&started, made.id, me.principal).await;
@@ -114,7 +114,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     assert_eq!((said.by.as_str(), said.by_name.as_deref()), (&*ann.to_string(), Some("Ann Lee")));
     let listed = owner.runs(&RunsQuery::default()).await.unwrap().items;
     assert_eq!(listed[0].requested_by_name.as_deref(), Some("owner"));
-    let versions = owner.versions("shop", &Listing::default()).await.unwrap().items;
+    let versions = owner.versions("shop", &PageQuery::default()).await.unwrap().items;
     assert_eq!(versions[0].published_by_name.as_deref(), Some("owner"));
 
     // An auditor sees the name next to the id. Exports and proofs have only the id.
@@ -136,7 +136,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     let nobody = PrincipalId(Ulid::new());
     assert_eq!(refused(owner.name_principal(nobody, &name(Some("x"))).await).0, 404);
     // The name of a principal that was never created can be removed.
-    names::keep(&started.app().pool, nobody, "Bo", started.app().now()).await.unwrap();
+    names::set(&started.app().pool, nobody, "Bo", started.app().now()).await.unwrap();
     assert!(owner.name_principal(nobody, &name(None)).await.unwrap().changed);
     assert_eq!(refused(owner.name_principal(nobody, &name(None)).await).0, 404);
     let actor =

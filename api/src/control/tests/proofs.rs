@@ -196,7 +196,7 @@ async fn an_examination_sees_what_only_the_server_can_see() {
 #[tokio::test]
 async fn one_examination_goes_on_at_a_time() {
     let (started, owner, _) = with_install().await;
-    let going_on = started.app().examining.clone().try_acquire_owned().unwrap();
+    let going_on = started.app().doctor_permit.clone().try_acquire_owned().unwrap();
     assert_eq!(refused(owner.examine().await.map(drop)), (409, "rejected".into()));
     drop(going_on);
     assert_eq!(examined(&owner).await, [""; 0]);
@@ -227,10 +227,10 @@ async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_a
     }
     // When the client disconnects, no second check can start.
     drop(listener);
-    assert_eq!(app.examining.available_permits(), 0);
+    assert_eq!(app.doctor_permit.available_permits(), 0);
     // When the verification task finishes, another check can start.
     long.rollback().await.unwrap();
-    let free = async || i64::try_from(app.examining.available_permits()).unwrap();
+    let free = async || i64::try_from(app.doctor_permit.available_permits()).unwrap();
     until(free, 1).await;
 }
 

@@ -15,8 +15,8 @@ use ulid::Ulid;
 
 use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
 use crate::{
-    compose::{config::published, wanted},
     execute::Call,
+    render::{config::published, desired},
     server::testing::Started,
 };
 
@@ -28,12 +28,12 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
     let version = published(&of, install.config_version).unwrap().clone();
     let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
     let inputs = crate::usecases::installs::passed(&config, &install.inputs).unwrap();
-    let given = wanted::Given {
+    let given = desired::InstallValues {
         inputs: &inputs,
         stack: &install.stack_outputs(),
         toggles: &install.toggles,
     };
-    let wanted = wanted::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
+    let wanted = desired::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
         let wanted = wanted.clone();
@@ -61,12 +61,12 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
                     outputs: Default::default(),
                 };
                 commands.push(InstallCommand::Reserve { resource, run, step });
-                commands.push(InstallCommand::Record { run, step, result });
+                commands.push(InstallCommand::RecordResult { run, step, result });
                 commands.push(InstallCommand::Release { run, step });
             }
             commands.push(InstallCommand::FinishRun { run, outcome: Outcome::Succeeded });
             for command in commands {
-                unit.tell::<Install>(id, command).await?;
+                unit.handle::<Install>(id, command).await?;
             }
             Ok(())
         })

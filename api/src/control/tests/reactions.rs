@@ -19,7 +19,7 @@ use ulid::Ulid;
 
 use super::{bundle, new_install, owner, with_install};
 use crate::{
-    background::parked,
+    background::dead_letters,
     execute::Call,
     server::{
         Server,
@@ -104,9 +104,9 @@ async fn built_of(started: &Started, component: &str) {
     let done = app.engine.transact(&call, move |unit| {
         let (repository, digest) = (format!("shop/{component}"), digest(1));
         let artifact = Artifact { repository, digest, size_bytes: 1 };
-        Box::pin(unit.tell::<Build>(build, BuildCommand::Succeed { artifact }))
+        Box::pin(unit.handle::<Build>(build, BuildCommand::Succeed { artifact }))
     });
-    assert_eq!(done.await.unwrap().answer, 1);
+    assert_eq!(done.await.unwrap().value, 1);
 }
 
 /// Claims the job, sends this report and completes the job.
@@ -189,7 +189,7 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
         let run = run_of(app, install).await;
         first(app, run, StepState::job).await;
     }
-    assert_eq!(parked::progress(&app.pool).await.unwrap().parked, 0);
+    assert_eq!(dead_letters::progress(&app.pool).await.unwrap().dead_letters, 0);
     started.server.stop().await;
 }
 
@@ -229,8 +229,8 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
     let started = Started { server, data, http, database };
     let app = started.app();
     until(async || {
-        let progress = parked::progress(&app.pool).await.unwrap();
-        assert_eq!(progress.parked, 0);
+        let progress = dead_letters::progress(&app.pool).await.unwrap();
+        assert_eq!(progress.dead_letters, 0);
         (progress.position == app.log().position()).then_some(())
     })
     .await;
@@ -289,7 +289,7 @@ async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_m
     let started = start(data).await;
     first(started.app(), spoiled, StepState::job).await;
     until(async || {
-        let left = parked::progress(&started.app().pool).await.unwrap().parked;
+        let left = dead_letters::progress(&started.app().pool).await.unwrap().dead_letters;
         (left == 0).then_some(())
     })
     .await;
@@ -402,7 +402,7 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
         (jobs.len() == 4).then_some(())
     })
     .await;
-    assert_eq!(parked::progress(&app.pool).await.unwrap().parked, 1);
+    assert_eq!(dead_letters::progress(&app.pool).await.unwrap().dead_letters, 1);
     let all = owner(&started).projections().await.unwrap().items;
     let policies = all.iter().find(|one| one.name == "policies").unwrap();
     assert_eq!((policies.class.as_str(), policies.dead_letters), ("policy", Some(1)));
@@ -421,7 +421,7 @@ async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
     let started = start(started.data).await;
     run_of(started.app(), acme.id).await;
     until(async || {
-        let left = parked::progress(&started.app().pool).await.unwrap().parked;
+        let left = dead_letters::progress(&started.app().pool).await.unwrap().dead_letters;
         (left == 0).then_some(())
     })
     .await;

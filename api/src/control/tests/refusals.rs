@@ -6,7 +6,7 @@ use domain::ids::{PrincipalId, TokenId};
 use ed25519_dalek::SigningKey;
 use futures::StreamExt as _;
 use schemas::control::{
-    Listing, ReasonBody,
+    PageQuery, ReasonBody,
     audit::ChangesQuery,
     installs::UpdateInstall,
     tokens::{CreateToken, Role},
@@ -28,7 +28,7 @@ async fn each_role_may_do_its_part_and_nothing_else() {
         let said = who.create_install(&new_install("beta")).await;
         assert_eq!(refused(said), (403, "forbidden".into()));
         assert_eq!(refused(who.sync("shop", bundle("3"), false).await).0, 403);
-        assert_eq!(refused(who.tokens(&Listing::default()).await).0, 403);
+        assert_eq!(refused(who.tokens(&PageQuery::default()).await).0, 403);
     }
     assert!(auditor.events(&Default::default()).await.is_ok());
     assert_eq!(refused(viewer.events(&Default::default()).await).0, 403);
@@ -47,7 +47,7 @@ async fn a_token_is_useless_from_its_revocation_on() {
     assert_eq!(refused(viewer.whoami().await), (401, "token_revoked".into()));
     assert!(!owner.revoke_token(made.id).await.unwrap().changed);
     assert_eq!(refused(client(&started, "stead_nothing").whoami().await).1, "token_unknown");
-    let states: Vec<_> = owner.tokens(&Listing::default()).await.unwrap().items;
+    let states: Vec<_> = owner.tokens(&PageQuery::default()).await.unwrap().items;
     assert!(states.iter().any(|token| token.id == made.id && token.state == "revoked"));
 }
 
@@ -69,7 +69,7 @@ async fn what_is_open_ends_when_its_token_is_revoked() {
 async fn the_last_token_of_an_owner_is_not_revoked() {
     let started = Started::new().await;
     let first = owner(&started);
-    let list = async |who: &Client| who.tokens(&Listing::default()).await.unwrap().items;
+    let list = async |who: &Client| who.tokens(&PageQuery::default()).await.unwrap().items;
     let id = list(&first).await[0].id;
     assert_eq!(refused(first.revoke_token(id).await), (409, "rejected".into()));
     let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };

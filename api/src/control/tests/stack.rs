@@ -127,7 +127,7 @@ async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
     assert_eq!(said["errors"][0]["field"], "stack_outputs.region", "{said}");
     // Nothing is recorded, and the token can still be used.
     let install = started.app().engine.load::<Install>(made.id).await.unwrap();
-    assert_eq!((install.stack.is_none(), install.was_begun), (true, false));
+    assert_eq!((install.stack.is_none(), install.had_deploy), (true, false));
     owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
     let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
     assert_eq!(status, 200, "{said}");

@@ -2,7 +2,7 @@
 use cli::client::server_events;
 use futures::{StreamExt, pin_mut};
 use schemas::control::{
-    Listing, ReasonBody,
+    PageQuery, ReasonBody,
     apps::DiffQuery,
     audit::ChangesQuery,
     builds::BuildsQuery,
@@ -20,7 +20,7 @@ async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
     let owner = owner(&started);
     let tried = owner.sync("shop", bundle("1"), true).await.unwrap();
     assert_eq!((tried.version, tried.dry_run, tried.app), (1, true, None));
-    assert!(owner.apps(&Listing::default()).await.unwrap().items.is_empty());
+    assert!(owner.apps(&PageQuery::default()).await.unwrap().items.is_empty());
 
     let first = owner.sync("shop", bundle("1"), false).await.unwrap();
     assert_eq!((first.version, first.unchanged, first.builds.len()), (1, false, 2));
@@ -38,10 +38,10 @@ async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
 
     let app = owner.app("shop").await.unwrap();
     assert_eq!((Some(app.id), app.version, app.components), (first.app, 2, 2));
-    let part = Listing { limit: Some(1), ..Listing::default() };
+    let part = PageQuery { limit: Some(1), ..PageQuery::default() };
     let newest = owner.versions("shop", &part).await.unwrap();
     assert_eq!((newest.items[0].version, newest.next.as_deref()), (2, Some("2")));
-    let next = Listing { cursor: newest.next, ..part };
+    let next = PageQuery { cursor: newest.next, ..part };
     assert_eq!(owner.versions("shop", &next).await.unwrap().items[0].version, 1);
 
     let of = BuildsQuery { app: Some("shop".into()), ..BuildsQuery::default() };

@@ -208,8 +208,8 @@ async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
 async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_others() {
     let (started, owner, _) = with_install().await;
     let app = started.app();
-    let all = app.looking_back.available_permits();
-    let taken = app.looking_back.clone().try_acquire_many_owned(2).unwrap();
+    let all = app.as_of_permits.available_permits();
+    let taken = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
     let said = owner.look("apps", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(said), (503, "busy".into()));
     drop(taken);
@@ -222,9 +222,9 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
     let looking = tokio::spawn(async move {
         let _ = owner.look("apps", &RowsQuery::default()).await;
     });
-    until(async || (app.looking_back.available_permits() < all).then_some(())).await;
+    until(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
     // When its client disconnects, another query can start without waiting for the log.
     looking.abort();
-    until(async || (app.looking_back.available_permits() == all).then_some(())).await;
+    until(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
     tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();
 }

@@ -1,7 +1,7 @@
 //! Tests that a job is offered to a runner with a free slot until it is claimed.
 use super::*;
 use crate::dispatch::{
-    board::Target,
+    job_table::Target,
     offers::{Offer, Offers},
 };
 
@@ -10,10 +10,12 @@ async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_cla
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
-    let Ok(Polled::News { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+    let Ok(Polled::Directives { directives: first, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
+    else {
         panic!("no offer")
     };
-    let Ok(Polled::News { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await else {
+    let Ok(Polled::Directives { directives: again, .. }) = poll(&dispatch, 1, &ask(1, 2)).await
+    else {
         panic!("no offer")
     };
     assert_eq!(first, again, "it was not acknowledged");
@@ -22,7 +24,7 @@ async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_cla
     settle().await;
     assert!(!waiting.is_finished());
     tokio::time::advance(Duration::from_secs(16)).await;
-    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
+    dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
     let anew = waiting.await.unwrap().unwrap();
     assert_eq!(offered(anew), [job(7)]);
 }
@@ -34,7 +36,7 @@ async fn a_claimed_job_is_not_offered_any_more() {
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     assert_eq!(offered(poll(&dispatch, 1, &ask(1, 2)).await.unwrap()), [job(7)]);
     happens(&dispatch, 7, 2, claimed(1, 1));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Nothing));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 1)).await, Ok(Polled::Empty));
     assert!(dispatch.holds(runner(1), job(7), execution(1)));
 }
 
@@ -82,8 +84,8 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
     happens(&dispatch, had, 2, claimed(7, 7));
     happens(&dispatch, had, 3, succeeded(7));
     assert_eq!(builds(&dispatch, 7).await, [job(1_000 + FLEET)]);
-    dispatch.desk().on_tick(dispatch.moment(), dispatch.timing());
-    assert_eq!(dispatch.desk().board.waiting(Target::Build, JobKind::Build), 9);
+    dispatch.state().on_tick(dispatch.moment(), dispatch.timing());
+    assert_eq!(dispatch.state().board.waiting(Target::Build, JobKind::Build), 9);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +93,7 @@ async fn a_job_of_another_install_is_not_offered() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 2));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Nothing));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Ok(Polled::Empty));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,14 +12,14 @@ async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
     settle().await;
     let change = |sequence, event| {
         let now = dispatch.moment();
-        dispatch.desk().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
+        dispatch.state().on_runner(runner(1), (sequence, 0), event, now, dispatch.timing());
     };
     change(2, RunnerEvent::Drained { by: Actor::System, reason: None });
-    let Ok(Polled::News { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
+    let Ok(Polled::Directives { directives: told, .. }) = waiting.await.unwrap() else { panic!() };
     assert!(matches!(told[0].directive, Directive::Drain { .. }));
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     let heard = Poll { ack: vec![told[0].id.clone()], ..ask(1, 2) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Nothing));
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty));
     change(3, RunnerEvent::Resumed { by: Actor::System, reason: None });
     let told = directives(poll(&dispatch, 1, &ask(1, 2)).await.unwrap());
     assert!(told.contains(&Directive::Resume));
@@ -33,14 +33,14 @@ async fn a_revoked_runner_is_refused_at_once() {
     let waiting = parked(&dispatch, 1, ask(1, 2));
     settle().await;
     let (now, reason) = (dispatch.moment(), "stolen".into());
-    dispatch.desk().on_runner(
+    dispatch.state().on_runner(
         runner(1),
         (2, 0),
         RunnerEvent::Revoked { by: Actor::System, reason },
         now,
         dispatch.timing(),
     );
-    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Revoked));
+    assert_eq!(waiting.await.unwrap(), Err(SessionError::Revoked));
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,9 +50,9 @@ async fn the_newest_session_wins() {
     let waiting = parked(&dispatch, 1, ask(1, 2));
     settle().await;
     arrives(&dispatch, 1, 2, 2);
-    assert_eq!(waiting.await.unwrap(), Err(SessionRefusal::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionRefusal::Superseded));
-    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionRefusal::Unknown));
+    assert_eq!(waiting.await.unwrap(), Err(SessionError::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(1, 2)).await, Err(SessionError::Superseded));
+    assert_eq!(poll(&dispatch, 1, &ask(3, 2)).await, Err(SessionError::Unknown));
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
     assert_eq!(offered(poll(&dispatch, 1, &ask(2, 2)).await.unwrap()), [job(7)]);
 }
@@ -68,7 +68,9 @@ async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
     dispatch.stop();
     let mut delays = vec![];
     for poll in waiting {
-        let Ok(Polled::News { directives, delay_ms, .. }) = poll.await.unwrap() else { panic!() };
+        let Ok(Polled::Directives { directives, delay_ms, .. }) = poll.await.unwrap() else {
+            panic!()
+        };
         assert!(directives.is_empty());
         delays.push(delay_ms);
     }
@@ -84,11 +86,11 @@ async fn a_caller_that_went_away_is_not_counted_as_parked() {
     settle().await;
     waiting.abort();
     settle().await;
-    let mut desk = dispatch.desk();
-    let known = desk.roster.get_mut(runner(1)).unwrap();
+    let mut desk = dispatch.state();
+    let known = desk.runners.get_mut(runner(1)).unwrap();
     let session = known.session.as_mut().unwrap();
     assert!(!session.is_parked());
-    assert!(!session.wake(Wake::News), "nobody heard it");
+    assert!(!session.wake(Wake::Directive), "nobody heard it");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,16 +3,16 @@ use domain::runner as aggregate;
 use ed25519_dalek::VerifyingKey;
 
 use crate::{
-    auth::Runner,
-    execute::Unit,
+    auth::RunnerCaller,
+    execute::UnitOfWork,
     problem::{Code, Problem},
     state::App,
 };
 
 /// Identity keys of one runner.
-pub(super) struct Keys {
+pub(super) struct IdentityKeys {
     /// Current key, or empty if it is unknown.
-    pub now: Vec<VerifyingKey>,
+    pub current: Vec<VerifyingKey>,
     /// Current key in hexadecimal.
     pub hex: String,
     /// Replaced keys.
@@ -20,20 +20,23 @@ pub(super) struct Keys {
 }
 
 /// Keys in this server's cache, which may be outdated.
-pub(super) async fn known(app: &App, runner: &Runner) -> Result<Keys, Problem> {
-    Ok(Keys::of(&app.engine.load::<aggregate::Runner>(runner.id).await?))
+pub(super) async fn known(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
+    Ok(IdentityKeys::of(&app.engine.load::<aggregate::Runner>(runner.id).await?))
 }
 
 /// Keys from the log. Needed before a rejection, because another server may just have recorded a
 /// new key.
-pub(super) async fn of_the_log(app: &App, runner: &Runner) -> Result<Keys, Problem> {
+pub(super) async fn of_the_log(app: &App, runner: &RunnerCaller) -> Result<IdentityKeys, Problem> {
     let loaded = app.engine.log().reload::<aggregate::Runner>(&runner.id.to_string()).await?;
-    Ok(Keys::of(&loaded.state))
+    Ok(IdentityKeys::of(&loaded.state))
 }
 
 /// Keys at the version that this unit of work guards: the commit fails if they have changed.
 /// Rejects a revoked runner.
-pub(super) async fn of_now(unit: &mut Unit, runner: &Runner) -> Result<Keys, Problem> {
+pub(super) async fn of_now(
+    unit: &mut UnitOfWork,
+    runner: &RunnerCaller,
+) -> Result<IdentityKeys, Problem> {
     let loaded = unit.load::<aggregate::Runner>(runner.id).await?;
     if loaded.revoked {
         return Err(Problem::new(
@@ -41,14 +44,18 @@ pub(super) async fn of_now(unit: &mut Unit, runner: &Runner) -> Result<Keys, Pro
             "the runner was revoked; enrol again with a new token",
         ));
     }
-    Ok(Keys::of(loaded))
+    Ok(IdentityKeys::of(loaded))
 }
 
-impl Keys {
-    fn of(runner: &aggregate::Runner) -> Keys {
+impl IdentityKeys {
+    fn of(runner: &aggregate::Runner) -> IdentityKeys {
         let hex = runner.key().cloned().unwrap_or_default();
-        let now = key(&hex).into_iter().collect();
-        Keys { now, hex, former: runner.former_keys.iter().filter_map(|hex| key(hex)).collect() }
+        let current = key(&hex).into_iter().collect();
+        IdentityKeys {
+            current,
+            hex,
+            former: runner.former_keys.iter().filter_map(|hex| key(hex)).collect(),
+        }
     }
 }
 
@@ -59,7 +66,7 @@ fn key(hex: &str) -> Option<VerifyingKey> {
 
 /// Problem for a signature by a replaced key. It is not a forgery, but no longer valid, so the
 /// runner must sign again.
-pub(super) fn is_former(runner: &Runner, what: &str) -> Problem {
+pub(super) fn is_former(runner: &RunnerCaller, what: &str) -> Problem {
     tracing::info!(runner.id = %runner.id, signed = %what, "Rejected a signature by a replaced key of the runner");
     let detail = format!(
         "the {what} is signed by a key that the runner has replaced; sign it again with the current key"

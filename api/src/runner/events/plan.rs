@@ -10,9 +10,9 @@ use event_log::upload;
 use schemas::runner::PlanReport;
 use serde::Deserialize;
 
-use super::keys::{self, Keys};
+use super::keys::{self, IdentityKeys};
 use crate::{
-    auth::Runner,
+    auth::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };
@@ -30,7 +30,7 @@ struct Counts {
 /// counts match. Otherwise a user could approve another plan than the displayed one.
 pub(super) async fn check(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),
     plan: &PlanReport,
 ) -> Result<(), Problem> {
@@ -66,7 +66,7 @@ pub(super) async fn check(
 /// Checks that the plan is signed by the runner, so that its origin can be verified later.
 async fn signed(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),
     plan: &PlanReport,
 ) -> Result<(), Problem> {
@@ -85,8 +85,8 @@ async fn signed(
 }
 
 /// Returns true if the runner's current key signed this plan.
-pub(super) fn is_signed(keys: &Keys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
-    is_by(&keys.now, &said(of, plan), &plan.signature)
+pub(super) fn is_signed(keys: &IdentityKeys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
+    is_by(&keys.current, &said(of, plan), &plan.signature)
 }
 
 fn said((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> Vec<u8> {

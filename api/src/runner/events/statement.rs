@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use domain::{
     digest::Digest,
     ids::{ExecutionId, JobId},
-    job::{Execution, Job, JobEvent, Signed, State},
+    job::{Execution, Job, JobEvent, SignedResult, State},
 };
 use event_log::blob;
 use proof::{
@@ -15,14 +15,14 @@ use proof::{
 use schemas::{
     manifest::Grant,
     runner::{
-        FailureReason, Finished, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, StatedLog,
+        FailureReason, Finished, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, SignedLog,
         Statement,
     },
 };
 
 use super::keys;
 use crate::{
-    auth::Runner,
+    auth::RunnerCaller,
     problem::{Code, Problem},
     runner::grant,
     state::App,
@@ -33,12 +33,12 @@ use crate::{
 /// field.
 pub(super) async fn check(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     job: JobId,
     ask: &Report,
-) -> Result<Option<Signed>, Problem> {
+) -> Result<Option<SignedResult>, Problem> {
     let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
-    let Some(said) = Said::of(&ask.body) else {
+    let Some(said) = StatementFields::of(&ask.body) else {
         return Err(wrong("only a final report may have a statement"));
     };
     let (payload, hex) = opened(app, runner, envelope).await?;
@@ -52,7 +52,7 @@ pub(super) async fn check(
     if of_this != (1, runner.id, job, ask.execution) {
         return Err(wrong("it names another runner, job or execution, or has a later version"));
     }
-    if said != Said::by(&statement) {
+    if said != StatementFields::by(&statement) {
         return Err(wrong(
             "its outcome, reason, exit code, signal, log or processes differ from the report",
         ));
@@ -69,21 +69,21 @@ pub(super) async fn check(
     }
     outputs(app, job, ask, &statement).await?;
     let statement = String::from_utf8(payload).map_err(|_| wrong("its payload is not text"))?;
-    Ok(Some(Signed { statement, key: hex, signature: only.sig.clone() }))
+    Ok(Some(SignedResult { statement, key: hex, signature: only.sig.clone() }))
 }
 
 /// Returns the payload that this runner signed, and the key.
 async fn opened(
     app: &App,
-    runner: &Runner,
+    runner: &RunnerCaller,
     envelope: &Envelope,
 ) -> Result<(Vec<u8>, String), Problem> {
     let known = keys::known(app, runner).await?;
-    if let Ok(payload) = dsse::verify_as(STATEMENT_TYPE, envelope, &known.now) {
+    if let Ok(payload) = dsse::verify_as(STATEMENT_TYPE, envelope, &known.current) {
         return Ok((payload, known.hex));
     }
     let current = keys::of_the_log(app, runner).await?;
-    match dsse::verify_as(STATEMENT_TYPE, envelope, &current.now) {
+    match dsse::verify_as(STATEMENT_TYPE, envelope, &current.current) {
         Ok(payload) => Ok((payload, current.hex)),
         Err(_) if dsse::verify_as(STATEMENT_TYPE, envelope, &current.former).is_ok() => {
             Err(keys::is_former(runner, "statement"))
@@ -94,31 +94,31 @@ async fn opened(
 
 /// Fields that must be equal in the report and the statement.
 #[derive(PartialEq)]
-struct Said {
+struct StatementFields {
     outcome: Outcome,
     reason: Option<FailureReason>,
     exit_code: Option<i32>,
     signal: Option<i32>,
-    log: Option<StatedLog>,
+    log: Option<SignedLog>,
     not_ended: Vec<String>,
 }
 
-impl Said {
-    fn of(body: &ReportBody) -> Option<Said> {
+impl StatementFields {
+    fn of(body: &ReportBody) -> Option<StatementFields> {
         match body {
             ReportBody::Finished(last) => {
                 let Finished { outcome, reason, exit_code, signal, not_ended, .. } = last.clone();
                 let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
                 let (length_bytes, omitted_bytes) = (last.log_len, last.omitted);
                 let sha256 = sha256.parse().ok();
-                let log = sha256.map(|sha256| StatedLog { length_bytes, sha256, omitted_bytes });
-                Some(Said { outcome, reason, exit_code, signal, log, not_ended })
+                let log = sha256.map(|sha256| SignedLog { length_bytes, sha256, omitted_bytes });
+                Some(StatementFields { outcome, reason, exit_code, signal, log, not_ended })
             }
             ReportBody::Refused { .. } => {
                 let reason = Some(FailureReason::Refused);
                 let (outcome, exit_code, signal, log) = (Outcome::Failed, None, None, None);
                 let not_ended = Vec::new();
-                Some(Said { outcome, reason, exit_code, signal, log, not_ended })
+                Some(StatementFields { outcome, reason, exit_code, signal, log, not_ended })
             }
             ReportBody::Started {}
             | ReportBody::Phase { .. }
@@ -130,10 +130,10 @@ impl Said {
         }
     }
 
-    fn by(statement: &Statement) -> Said {
+    fn by(statement: &Statement) -> StatementFields {
         let Statement { outcome, reason, exit_code, signal, log, not_ended, .. } =
             statement.clone();
-        Said { outcome, reason, exit_code, signal, log, not_ended }
+        StatementFields { outcome, reason, exit_code, signal, log, not_ended }
     }
 }
 
@@ -160,7 +160,7 @@ async fn granted(
 fn held(job: &Job, execution: ExecutionId) -> Option<&Execution> {
     let held = match &job.state {
         State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
-        State::Unborn | State::Queued { .. } | State::Ended { .. } => None,
+        State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,
     };
     held.into_iter().chain(&job.lost).find(|held| held.id == execution)
 }
@@ -186,12 +186,12 @@ async fn outputs(
 }
 
 fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem> {
-    let comes_next = ask.seq == job.heard.len() as u64 + 1;
+    let comes_next = ask.seq == job.reports.len() as u64 + 1;
     if !comes_next || held(job, ask.execution).is_none() || job.has_lost(ask.execution) {
         return Ok(true);
     }
     let mut outputs = BTreeMap::new();
-    for said in &job.heard {
+    for said in &job.reports {
         if let JobEvent::OutputsReported { outputs: more, .. } = said {
             outputs.extend(more.clone());
         }

@@ -84,7 +84,7 @@ pub(super) async fn revoke(world: &World, id: RunnerId) {
     let call = &World::system();
     let revoked = world.app.engine.transact(call, move |unit| {
         let revoke = RunnerCommand::Revoke { by: Actor::System, reason: "stolen".into() };
-        Box::pin(unit.tell::<Runner>(id, revoke))
+        Box::pin(unit.handle::<Runner>(id, revoke))
     });
     revoked.await.unwrap();
 }

@@ -97,7 +97,7 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
 #[tokio::test]
 async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
     let seal = Duration::from_millis(300);
-    let world = World::with(Timing { seal, ..fast() }).await;
+    let world = World::with(Timing { log_quiet, ..fast() }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -180,9 +180,9 @@ async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retrie
 /// State of the runner in the projection, once that has reached the last event.
 async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Timestamp>) {
     let position = world.app.engine.log().position();
-    world.app.views.wait_for(position, Duration::from_secs(10)).await.unwrap();
+    world.app.projections.wait_for(position, Duration::from_secs(10)).await.unwrap();
     let row = runners::runner(&world.app.pool, runner).await.unwrap().unwrap();
-    (row.word(), row.state.disconnected_since)
+    (row.state_name(), row.state.disconnected_since)
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use flate2::{Compression, write::GzEncoder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::world::{Agent, Said, World};
+use super::world::{Agent, TestResponse, World};
 use crate::{dispatch::Timing, logs::LogError};
 
 async fn running(world: &World) -> (Agent, JobId, String) {
@@ -25,7 +25,12 @@ async fn running(world: &World) -> (Agent, JobId, String) {
     (agent, job, execution)
 }
 
-async fn chunk(world: &World, of: &(Agent, JobId, String), start: usize, bytes: &[u8]) -> Said {
+async fn chunk(
+    world: &World,
+    of: &(Agent, JobId, String),
+    start: usize,
+    bytes: &[u8],
+) -> TestResponse {
     let body = zstd::bulk::compress(bytes, 1).unwrap();
     chunk_as(world, of, (start, bytes), ("zstd", body)).await
 }
@@ -35,7 +40,7 @@ async fn chunk_as(
     (agent, job, execution): &(Agent, JobId, String),
     (start, bytes): (usize, &[u8]),
     (coding, body): (&str, Vec<u8>),
-) -> Said {
+) -> TestResponse {
     let last = start + bytes.len() - 1;
     let request = Request::patch(format!("/runner/v1/jobs/{job}/log"))
         .header(header::AUTHORIZATION, format!("Bearer {}", agent.token))
@@ -53,7 +58,7 @@ fn finished(log: &[u8]) -> Value {
         {"outcome": "succeeded", "log_len": log.len(), "log_sha256": sha256}})
 }
 
-fn range(said: &Said) -> &str {
+fn range(said: &TestResponse) -> &str {
     said.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
 }
 
@@ -123,7 +128,7 @@ async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
 async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_ended() {
     // given an execution that was declared lost, and whose log was finalized as incomplete
     let seal = std::time::Duration::from_millis(300);
-    let world = World::with(Timing { seal, ..Timing::faster(60) }).await;
+    let world = World::with(Timing { log_quiet, ..Timing::faster(60) }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -189,7 +194,7 @@ async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
     let there = world.beside().await;
     for world in [&world, &there] {
         let late = world.app.logs.append(execution, 6, "world".into()).await;
-        assert!(matches!(late, Err(LogError::Moved)), "{late:?}");
+        assert!(matches!(late, Err(LogError::ConcurrentWrite)), "{late:?}");
         // or a rewind is requested
         world.app.logs.rewind(execution).await.unwrap();
         // then the bytes are unchanged
@@ -210,8 +215,8 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
     let waited_since = || async {
         loop {
             // The dispatch state is updated shortly after the event is written.
-            if let Some(tracked) = world.app.dispatch.desk().board.get(of.1)
-                && let Some(open) = tracked.unsealed.first()
+            if let Some(tracked) = world.app.dispatch.state().board.get(of.1)
+                && let Some(open) = tracked.open_logs.first()
             {
                 return open.quiet_since;
             }
@@ -236,15 +241,15 @@ async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let seal = std::time::Duration::from_secs(3);
-    let there = world.beside_with(Timing { seal, ..Timing::default() }).await;
+    let there = world.beside_with(Timing { log_quiet, ..Timing::default() }).await;
     let of = running(&world).await;
     let log = b"abc";
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await;
     world.until("job", of.1, "job.succeeded").await;
     // when each byte arrives after the other server checked the length in the database
     let known = || {
-        let desk = there.app.dispatch.desk();
-        desk.board.get(of.1).and_then(|tracked| tracked.unsealed.first().map(|open| open.length))
+        let desk = there.app.dispatch.state();
+        desk.board.get(of.1).and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
     };
     for (at, byte) in log.iter().enumerate() {
         chunk(&world, &of, at, &[*byte]).await.ok();

@@ -70,8 +70,8 @@ fn seated(world: &World) -> Agent {
     let runner = Runner { identity: Some(identity), ..Runner::default() };
     let now = world.app.dispatch.moment().instant;
     let session = SessionId(Ulid::new());
-    let mut desk = world.app.dispatch.desk();
-    desk.roster.meet(id, runner, 1, now);
+    let mut desk = world.app.dispatch.state();
+    desk.runners.meet(id, runner, 1, now);
     let capabilities = vec![JobKind::Plan];
     desk.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
     let (mode, moment) = (RunnerMode::Install, world.app.now());
@@ -114,8 +114,8 @@ async fn a_thousand_parked_runners_cost_no_query() {
 }
 
 fn is_parked(world: &World, agent: &Agent) -> bool {
-    let desk = world.app.dispatch.desk();
-    let session = desk.roster.get(agent.id).and_then(|known| known.session.as_ref());
+    let desk = world.app.dispatch.state();
+    let session = desk.runners.get(agent.id).and_then(|known| known.session.as_ref());
     session.is_some_and(Session::is_parked)
 }
 

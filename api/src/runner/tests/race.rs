@@ -10,7 +10,7 @@ use rand::Rng as _;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::world::{Agent, Said, World};
+use super::world::{Agent, TestResponse, World};
 
 const JOBS: usize = 100;
 const RUNNERS: usize = 8;
@@ -31,7 +31,7 @@ async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
 }
 
 /// Retries a call when the server requests it, as agents do.
-async fn patiently<F: Future<Output = Said>>(call: impl Fn() -> F) {
+async fn patiently<F: Future<Output = TestResponse>>(call: impl Fn() -> F) {
     loop {
         let said = call().await;
         match said.status.as_u16() {
@@ -101,14 +101,14 @@ async fn each_job_has_one_winner_whoever_gives_up_half_way() {
     }
 }
 
-const CROWD: usize = 32;
-const PILE: usize = 1_000;
+const MANY_RUNNERS: usize = 32;
+const MANY_JOBS: usize = 1_000;
 
 /// Polls, and claims offered jobs and some others, until none is left.
 async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap<JobId, String>>) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < pile.len() {
-        let said = world.poll(agent, 1, json!({"ack": acks, "free_slots": PILE})).await;
+        let said = world.poll(agent, 1, json!({"ack": acks, "free_slots": MANY_JOBS})).await;
         let directives = said.json()["directives"].as_array().cloned().unwrap_or_default();
         acks = directives.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect();
         let offers = directives.iter().filter(|one| one["type"] == "offer");
@@ -145,12 +145,12 @@ async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap
 async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
     let world = Arc::new(World::new().await);
     let mut agents = vec![];
-    for _ in 0..CROWD {
+    for _ in 0..MANY_RUNNERS {
         let mut agent = world.enrolled(Purpose::Build).await;
         world.open(&mut agent, "j", json!([])).await;
         agents.push(agent);
     }
-    let pile = futures::future::join_all((0..PILE).map(|_| world.queue_build())).await;
+    let pile = futures::future::join_all((0..MANY_JOBS).map(|_| world.queue_build())).await;
     let (pile, won) = (Arc::new(pile), Arc::new(Mutex::new(HashMap::new())));
     let crowd = agents.into_iter().map(|agent| {
         let (world, pile, won) = (Arc::clone(&world), Arc::clone(&pile), Arc::clone(&won));
@@ -167,7 +167,7 @@ async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
     .fetch_all(&world.app.pool)
     .await
     .unwrap();
-    assert_eq!(claims.len(), PILE);
+    assert_eq!(claims.len(), MANY_JOBS);
     let claims: HashMap<JobId, String> =
         claims.into_iter().map(|(job, by)| (job.parse().unwrap(), by)).collect();
     assert_eq!(claims, *won.lock().unwrap());

@@ -7,11 +7,11 @@ use domain::{
     runner::{Runner, RunnerCommand},
 };
 use ed25519_dalek::SigningKey;
-use schemas::token::{AUD_REKEY, AUD_TOKEN, Rekey, sign};
+use schemas::token::{AUD_REKEY, AUD_TOKEN, RekeyAssertion, sign};
 use serde_json::{Value, json};
 use ulid::Ulid;
 
-use super::world::{Agent, Said, World};
+use super::world::{Agent, TestResponse, World};
 
 fn key() -> SigningKey {
     SigningKey::generate(&mut rand::rngs::OsRng)
@@ -21,17 +21,17 @@ fn public(key: &SigningKey) -> String {
     hex::encode(key.verifying_key().as_bytes())
 }
 
-fn claims(world: &World, agent: &Agent, new: &SigningKey) -> Rekey {
+fn claims(world: &World, agent: &Agent, new: &SigningKey) -> RekeyAssertion {
     let iat = world.app.now().timestamp();
     let (sub, aud) = (agent.id, AUD_REKEY.to_string());
-    Rekey { sub, aud, iat, exp: iat + 60, identity_key: public(new) }
+    RekeyAssertion { sub, aud, iat, exp: iat + 60, identity_key: public(new) }
 }
 
-fn ask(claims: &Rekey, former: &SigningKey, new: &SigningKey) -> Value {
+fn ask(claims: &RekeyAssertion, former: &SigningKey, new: &SigningKey) -> Value {
     json!({"assertion": sign(claims, former).unwrap(), "proof": sign(claims, new).unwrap()})
 }
 
-async fn rekey(world: &World, body: &Value) -> Said {
+async fn rekey(world: &World, body: &Value) -> TestResponse {
     world.call(Method::POST, "/runner/v1/rekey", "", body).await
 }
 
@@ -95,13 +95,13 @@ async fn a_new_key_needs_the_word_of_both() {
     let other = claims(&world, &agent, &thief);
     refused(json!({"assertion": sign(&other, &agent.key).unwrap(), "proof": sign(&said, &new).unwrap()}))
         .await;
-    refused(ask(&Rekey { aud: AUD_TOKEN.into(), ..said.clone() }, &agent.key, &new)).await;
+    refused(ask(&RekeyAssertion { aud: AUD_TOKEN.into(), ..said.clone() }, &agent.key, &new)).await;
     refused(json!({"assertion": "rubbish", "proof": "rubbish"})).await;
-    let old = Rekey { iat: said.iat - 3600, exp: said.iat - 3540, ..said.clone() };
+    let old = RekeyAssertion { iat: said.iat - 3600, exp: said.iat - 3540, ..said.clone() };
     rekey(&world, &ask(&old, &agent.key, &new)).await.refused(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
-    refused(ask(&Rekey { sub: another.id, ..said.clone() }, &agent.key, &new)).await;
+    refused(ask(&RekeyAssertion { sub: another.id, ..said.clone() }, &agent.key, &new)).await;
     assert_eq!(keys_of(&world, &agent).await + keys_of(&world, &another).await, 0);
     world.token(agent.id, &agent.key).await;
 }
@@ -125,7 +125,7 @@ async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
     let told = world
         .app
         .engine
-        .transact(call, move |unit| Box::pin(unit.tell::<Runner>(id, command.clone())));
+        .transact(call, move |unit| Box::pin(unit.handle::<Runner>(id, command.clone())));
     told.await.unwrap();
 }
 

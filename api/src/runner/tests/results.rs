@@ -32,7 +32,7 @@ async fn build_for(world: &World, repository: &str) -> JobId {
     let work = Work { kind, class, attempts, manifest, origin, deadline_ms, queue_ttl_ms };
     let call = &World::system();
     let done = world.app.engine.transact(call, move |unit| {
-        Box::pin(unit.tell::<Job>(job, JobCommand::Queue(work.clone())))
+        Box::pin(unit.handle::<Job>(job, JobCommand::Queue(work.clone())))
     });
     done.await.unwrap();
     job

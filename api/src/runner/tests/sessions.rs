@@ -6,7 +6,7 @@ use domain::{
     ids::SessionId,
     job::{JobClass, JobKind},
 };
-use event_log::Stored;
+use event_log::StoredEvent;
 use serde_json::{Value, json};
 use ulid::Ulid;
 
@@ -134,7 +134,7 @@ async fn a_copy_of_the_data_directory_on_the_same_host_raises_the_same_alert() {
         polled.refused(409, "session_superseded");
         agent = other;
         let events = world.events("runner", agent.id).await;
-        let is_alert = |event: &&Stored| event.event_type == "runner.clone_suspected";
+        let is_alert = |event: &&StoredEvent| event.event_type == "runner.clone_suspected";
         alerts.push(events.iter().filter(is_alert).count());
     }
     // then one alert is recorded
@@ -325,7 +325,7 @@ async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
         "log_len": 0}]);
     world.open(&mut agent, "j", entry).await;
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
-    let superseded = |said: super::world::Said| {
+    let superseded = |said: super::world::TestResponse| {
         said.refused(409, "session_superseded");
     };
     superseded(world.report(&stolen, job, &execution, 2, phase.clone()).await);

@@ -3,7 +3,7 @@ use axum::http::Method;
 use domain::{
     decider::Decider as _,
     ids::JobId,
-    job::{Job, JobClass, JobKind, Signed},
+    job::{Job, JobClass, JobKind, SignedResult},
     runner::Runner,
 };
 use ed25519_dalek::SigningKey;
@@ -203,7 +203,7 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
     revoke(&world, agent.id).await;
     let before = world.story(job).await;
     let envelope = signed(&statement, &agent.key);
-    let kept = Signed {
+    let kept = SignedResult {
         statement: String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap(),
         key: hex::encode(agent.key.verifying_key().as_bytes()),
         signature: envelope.signatures[0].sig.clone(),
@@ -215,7 +215,7 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
     let ask = serde_json::from_value(ask).unwrap();
     let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
-    let runner = auth::Runner { id: agent.id, mode, install, generation: 1 };
+    let runner = auth::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
     for signed in [Some(kept), None] {
         let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::Digest as _;
 use ulid::Ulid;
 
-use super::world::{Agent, Said, World};
+use super::world::{Agent, TestResponse, World};
 
 async fn chunk(
     world: &World,
@@ -17,7 +17,7 @@ async fn chunk(
     job: impl ToString,
     execution: &str,
     text: &str,
-) -> Said {
+) -> TestResponse {
     let digest = sha2::Sha256::digest(text);
     let digest = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, digest);
     let request = Request::patch(format!("/runner/v1/jobs/{}/log", job.to_string()))

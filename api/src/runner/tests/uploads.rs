@@ -27,7 +27,7 @@ mod pentest {
     use serde_json::json;
     use sqlx::PgPool;
 
-    use super::super::world::{Agent, Said, World};
+    use super::super::world::{Agent, TestResponse, World};
 
     /// Minimum charge of an upload, in bytes.
     const LEAST: usize = 4096;
@@ -47,7 +47,7 @@ mod pentest {
         Clock::of(move || Clock::system().now() + TimeDelta::days(days))
     }
 
-    async fn send(world: &World, agent: &Agent, execution: &str, bytes: Vec<u8>) -> Said {
+    async fn send(world: &World, agent: &Agent, execution: &str, bytes: Vec<u8>) -> TestResponse {
         let path = format!("/runner/v1/blobs/{}", blob::digest(&bytes).unwrap());
         let request = Request::builder().method(Method::PUT).uri(path);
         let token = format!("Bearer {}", agent.token);

@@ -14,9 +14,9 @@ use domain::{
     job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
 };
 use ed25519_dalek::SigningKey;
-use event_log::{EventLog, Meta, Options, Stored, blob, testing::Database};
+use event_log::{EventLog, Meta, Options, StoredEvent, blob, testing::Database};
 use projections::Projections;
-use schemas::token::{AUD_SESSION, AUD_TOKEN, Assertion, Opening, sign};
+use schemas::token::{AUD_SESSION, AUD_TOKEN, SessionAssertion, TokenAssertion, sign};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -26,8 +26,8 @@ use ulid::Ulid;
 
 use crate::{
     artifacts::{Manifests, Registry},
-    auth::{self, Assertions, People, Tokens},
-    background::{answers, evidence, liveness, unhurried},
+    auth::{self, Assertions, PrincipalCache, Tokens},
+    background::{grants, idempotent_responses, liveness, write_behind},
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
@@ -49,13 +49,13 @@ pub struct World {
 }
 
 /// Response to a call.
-pub struct Said {
+pub struct TestResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub bytes: Bytes,
 }
 
-impl Said {
+impl TestResponse {
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.bytes).unwrap_or(Value::Null)
     }
@@ -123,27 +123,28 @@ impl World {
         server: &str,
     ) -> World {
         let (pool, clock) = (database.pool.clone(), system_clock());
-        let options = Options { sync_views: projections::sync_views(), ..Options::default() };
+        let options =
+            Options { inline_projections: projections::inline_projections(), ..Options::default() };
         let log = EventLog::open(pool.clone(), options).await.unwrap();
-        let (people, tail) = (People::default(), log.tail());
+        let (people, tail) = (PrincipalCache::default(), log.tail());
         people.load(&log, &pool).await.unwrap();
         let keys = Keys::open(&data.path().join("keys"), clock()).unwrap();
         let views = Projections::start(&log).await.unwrap();
         let tokens = Tokens::new(&keys.current(), log.log_id());
-        let (evidence, grants) = unhurried::channel();
-        let (answers, answered) = unhurried::channel();
+        let (evidence, grants) = write_behind::channel();
+        let (answers, answered) = write_behind::channel();
         let app = App::new(Inner {
             owner: None,
             engine: Engine::new(log, Arc::clone(&clock)),
             configs: Default::default(),
             keys,
-            views,
-            people,
+            projections: views,
+            principals: people,
             tokens,
             assertions: Assertions::default(),
             dispatch: Dispatch::new(server, timing, Arc::clone(&clock)),
-            evidence,
-            answers,
+            grants: evidence,
+            responses: answers,
             logs: LogStore::new(pool.clone()),
             registry: Registry::open(data.path(), 1 << 20).unwrap(),
             manifests: Manifests::default(),
@@ -160,16 +161,16 @@ impl World {
             metrics: Metrics::default(),
             tasks: Default::default(),
             clock,
-            examining: Arc::new(tokio::sync::Semaphore::new(1)),
-            looking_back: Arc::new(tokio::sync::Semaphore::new(crate::state::LOOKING_BACK)),
-            changed: Default::default(),
+            doctor_permit: Arc::new(tokio::sync::Semaphore::new(1)),
+            as_of_permits: Arc::new(tokio::sync::Semaphore::new(crate::state::MAX_AS_OF_QUERIES)),
+            changed_installs: Default::default(),
             stopping: CancellationToken::new(),
             pool,
         });
         let mut loops = JoinSet::new();
-        loops.spawn(auth::follow(app.clone(), tail));
-        loops.spawn(evidence::run(app.clone(), grants));
-        loops.spawn(answers::run(app.clone(), answered));
+        loops.spawn(auth::follow_log(app.clone(), tail));
+        loops.spawn(grants::run(app.clone(), grants));
+        loops.spawn(idempotent_responses::run(app.clone(), answered));
         let log = app.engine.log().clone();
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
@@ -181,14 +182,20 @@ impl World {
         World { app, database, router, data, timing, _loops: loops }
     }
 
-    pub async fn send(&self, request: Request<Body>) -> Said {
+    pub async fn send(&self, request: Request<Body>) -> TestResponse {
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
         let bytes = to_bytes(response.into_body(), 1 << 24).await.unwrap();
-        Said { status, headers, bytes }
+        TestResponse { status, headers, bytes }
     }
 
-    pub async fn call(&self, method: Method, path: &str, token: &str, body: &Value) -> Said {
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        token: &str,
+        body: &Value,
+    ) -> TestResponse {
         let request = Request::builder()
             .method(method)
             .uri(path)
@@ -214,14 +221,14 @@ impl World {
                 inputs: BTreeMap::new(),
                 auto_approve: false,
             };
-            Box::pin(unit.tell::<Install>(install, create))
+            Box::pin(unit.handle::<Install>(install, create))
         });
         done.await.unwrap();
         install
     }
 
     pub async fn enrolment(&self, purpose: Purpose) -> String {
-        enrolments::issue(&self.app, &World::system(), purpose).await.unwrap().answer.token
+        enrolments::issue(&self.app, &World::system(), purpose).await.unwrap().value.token
     }
 
     /// Enrols an agent of a new install.
@@ -239,7 +246,7 @@ impl World {
         Agent { id, token, key, process_id: Ulid::new().to_string(), session: None }
     }
 
-    pub async fn enrol(&self, token: &str, key: &SigningKey, purpose: Purpose) -> Said {
+    pub async fn enrol(&self, token: &str, key: &SigningKey, purpose: Purpose) -> TestResponse {
         let mut body = json!({
             "token": token, "mode": "build", "version": "1.0.0",
             "identity_key": hex::encode(key.verifying_key().as_bytes()),
@@ -257,7 +264,7 @@ impl World {
         let iat = self.app.now().timestamp();
         let (aud, jti) = (AUD_TOKEN.to_string(), Ulid::new().to_string());
         let generation = 1;
-        sign(&Assertion { sub: id, aud, jti, iat, exp: iat + 60, generation }, key).unwrap()
+        sign(&TokenAssertion { sub: id, aud, jti, iat, exp: iat + 60, generation }, key).unwrap()
     }
 
     /// Signed assertion that opens a session on a host with a journal.
@@ -270,7 +277,8 @@ impl World {
         let (iat, aud) = (self.app.now().timestamp(), AUD_SESSION.to_string());
         let (boot_id, journal_id) = (boot_id.to_string(), journal_id.to_string());
         let (sub, exp, process_id) = (agent.id, iat + 60, agent.process_id.clone());
-        let opening = Opening { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
+        let opening =
+            SessionAssertion { sub, aud, iat, exp, session, boot_id, journal_id, process_id };
         sign(&opening, &agent.key).unwrap()
     }
 
@@ -290,7 +298,7 @@ impl World {
         said
     }
 
-    pub async fn open_with(&self, assertion: &str, journal: Value) -> Said {
+    pub async fn open_with(&self, assertion: &str, journal: Value) -> TestResponse {
         let body = json!({
             "assertion": assertion, "pid": 1, "version": "1.0.0",
             "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": journal,
@@ -299,7 +307,7 @@ impl World {
         self.call(Method::POST, "/runner/v1/sessions", "", &body).await
     }
 
-    pub async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> Said {
+    pub async fn poll(&self, agent: &Agent, wait: u64, more: Value) -> TestResponse {
         let (session, generation) = agent.session.unwrap();
         let mut body = json!({"session_id": session, "generation": generation, "free_slots": 4});
         for (key, value) in more.as_object().cloned().unwrap_or_default() {
@@ -309,7 +317,7 @@ impl World {
         self.call(Method::POST, &path, &agent.token, &body).await
     }
 
-    pub async fn claim(&self, agent: &Agent, job: JobId, claim_id: &str) -> Said {
+    pub async fn claim(&self, agent: &Agent, job: JobId, claim_id: &str) -> TestResponse {
         let (session, generation) = agent.session.unwrap();
         let body = json!({"session_id": session, "generation": generation, "claim_id": claim_id});
         let path = format!("/runner/v1/jobs/{job}/claim");
@@ -323,7 +331,7 @@ impl World {
         execution: &str,
         seq: u64,
         body: Value,
-    ) -> Said {
+    ) -> TestResponse {
         let mut report = json!({"execution": execution, "seq": seq, "log_len": 0});
         for (key, value) in body.as_object().cloned().unwrap_or_default() {
             report[key] = value;
@@ -357,7 +365,7 @@ impl World {
         let work = Work { kind, class, attempts: 2, manifest, origin, deadline_ms, queue_ttl_ms };
         let call = &World::system();
         let done = self.app.engine.transact(call, move |unit| {
-            Box::pin(unit.tell::<Job>(job, JobCommand::Queue(work.clone())))
+            Box::pin(unit.handle::<Job>(job, JobCommand::Queue(work.clone())))
         });
         done.await.unwrap();
         job
@@ -368,7 +376,7 @@ impl World {
         let done = self
             .app
             .engine
-            .transact(call, move |unit| Box::pin(unit.tell::<Job>(job, command.clone())));
+            .transact(call, move |unit| Box::pin(unit.handle::<Job>(job, command.clone())));
         done.await.unwrap();
     }
 
@@ -383,7 +391,7 @@ impl World {
     }
 
     /// Events of a stream.
-    pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<Stored> {
+    pub async fn events(&self, kind: &str, id: impl ToString) -> Vec<StoredEvent> {
         let stream = event_log::StreamId::new(kind, id.to_string());
         self.app.engine.log().read_stream(&stream, 0).await.unwrap()
     }

@@ -12,7 +12,7 @@ use event_log::StreamId;
 use schemas::{control::apps::InputDifference, problem::FieldProblem};
 use serde_json::Value;
 
-use crate::{compose::config::Config, problem::Problem, state::App};
+use crate::{problem::Problem, render::config::Config, state::App};
 
 /// Returns the inputs that an install had when it last followed a config version, at the end of a
 /// commit.

@@ -12,9 +12,9 @@ use futures::FutureExt as _;
 use self::retry::may_retry;
 use super::{resource, shortened, tidy};
 use crate::{
-    compose,
-    execute::{Call, Done, Unit},
+    execute::{Call, Done, UnitOfWork},
     problem::Problem,
+    render,
     state::App,
 };
 
@@ -43,7 +43,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
                     let reason = StepFailure::RenderFailed;
                     let job = Some(id);
                     let fail = RunCommand::FailStep { step, job, reason, detail, may_retry: false };
-                    unit.tell::<Run>(run, fail).await?;
+                    unit.handle::<Run>(run, fail).await?;
                 }
                 tidy(unit, run).await
             }
@@ -52,7 +52,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
         .await
 }
 
-async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
+async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
     let Origin::Step { install, run, step } = origin else { return Ok(()) };
@@ -67,13 +67,13 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
             JobProduct::Plan => planned(unit, install, run, step, id, &job).await?,
             JobProduct::Outputs => {
                 record(unit, install, run, step, &job).await?;
-                unit.tell::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
+                unit.handle::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
             }
             // Build jobs belong to no step.
             JobProduct::Artifact => {}
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
-            if kind == JobKind::Apply && job.touched_nothing() {
+            if kind == JobKind::Apply && job.changed_nothing() {
                 unchanged(unit, install, run, step).await?;
             }
             let (stale, detail) = why(&job);
@@ -88,21 +88,21 @@ async fn settle_job(unit: &mut Unit, id: JobId) -> Result<(), Problem> {
                 let may_retry = may_retry(&job);
                 RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry }
             };
-            unit.tell::<Run>(run, told).await?;
+            unit.handle::<Run>(run, told).await?;
         }
     }
     tidy(unit, run).await
 }
 
 async fn planned(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: StepId,
     id: JobId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let found = job.heard.iter().find_map(|event| {
+    let found = job.reports.iter().find_map(|event| {
         let JobEvent::PlanProduced { plan, .. } = event else { return None };
         Some(plan.clone())
     });
@@ -110,7 +110,7 @@ async fn planned(
         let (reason, detail) = (StepFailure::JobFailed, "the plan job reported no plan".into());
         let may_retry = false;
         let fail = RunCommand::FailStep { step, job: Some(id), reason, detail, may_retry };
-        unit.tell::<Run>(run, fail).await?;
+        unit.handle::<Run>(run, fail).await?;
         return Ok(());
     };
     let noop = report.noop;
@@ -134,40 +134,40 @@ async fn planned(
     } else {
         Approval::Principal { expires_at: unit.now() + APPROVAL_TTL }
     };
-    unit.tell::<Run>(run, RunCommand::RecordPlan { job: id, plan, approval }).await?;
+    unit.handle::<Run>(run, RunCommand::RecordPlan { job: id, plan, approval }).await?;
     Ok(())
 }
 
 /// Records the state that the job reported, whatever its outcome.
 async fn record_state(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: StepId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let reported = job.heard.iter().find_map(|event| {
+    let reported = job.reports.iter().find_map(|event| {
         let JobEvent::StateReported { state, .. } = event else { return None };
         Some(state.clone())
     });
     let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
-    let name = target.as_ref().and_then(compose::step::component_of).map(str::to_owned);
+    let name = target.as_ref().and_then(render::step::component_of).map(str::to_owned);
     if let (Some(state), Some(name)) = (reported, name) {
         let record = InstallCommand::RecordState { name, run, step, state };
-        unit.tell::<Install>(install, record).await?;
+        unit.handle::<Install>(install, record).await?;
     }
     Ok(())
 }
 
 /// Records the result on the install: deployed or destroyed.
 async fn record(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: StepId,
     job: &Job,
 ) -> Result<(), Problem> {
-    let reported = job.heard.iter().find_map(|event| {
+    let reported = job.reports.iter().find_map(|event| {
         let JobEvent::OutputsReported { outputs, .. } = event else { return None };
         Some(outputs.clone())
     });
@@ -208,20 +208,20 @@ async fn record(
             StepResult::ActionCompleted { name, outputs: reported.unwrap_or_default() }
         }
     };
-    unit.tell::<Install>(install, InstallCommand::Record { run, step, result }).await?;
+    unit.handle::<Install>(install, InstallCommand::RecordResult { run, step, result }).await?;
     Ok(())
 }
 
 /// Records on the install that the apply changed nothing.
 async fn unchanged(
-    unit: &mut Unit,
+    unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
     step: StepId,
 ) -> Result<(), Problem> {
     let target = unit.load::<Run>(run).await?.step(step).map(|step| step.spec.target.clone());
     let Some(resource) = target.as_ref().and_then(resource) else { return Ok(()) };
-    unit.tell::<Install>(install, InstallCommand::RecordApplyNotRun { run, step, resource })
+    unit.handle::<Install>(install, InstallCommand::RecordApplyNotRun { run, step, resource })
         .await?;
     Ok(())
 }
@@ -232,13 +232,13 @@ fn without_fingerprint() -> Problem {
 
 /// Returns true if the plan was stale, and the failure detail of the job.
 fn why(job: &Job) -> (bool, String) {
-    let said = job.heard.iter().rev().find_map(|event| {
+    let said = job.reports.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
         Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))
     });
     said.unwrap_or_else(|| match &job.state {
         JobState::Ended { outcome, .. } => (false, format!("the job was {outcome}")),
-        JobState::Unborn
+        JobState::NotCreated
         | JobState::Queued { .. }
         | JobState::Claimed(_)
         | JobState::Running(_)

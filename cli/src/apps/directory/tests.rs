@@ -105,6 +105,6 @@ fn a_directory_knows_where_it_is_in_its_repository() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join(".git")).unwrap();
     fs::create_dir_all(dir.path().join("apps/shop")).unwrap();
-    assert_eq!(below(&dir.path().join("apps/shop")).unwrap(), "apps/shop");
-    assert_eq!(below(dir.path()).unwrap(), "");
+    assert_eq!(path_in_repository(&dir.path().join("apps/shop")).unwrap(), "apps/shop");
+    assert_eq!(path_in_repository(dir.path()).unwrap(), "");
 }

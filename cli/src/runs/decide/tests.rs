@@ -38,8 +38,8 @@ fn run() -> Run {
     .unwrap()
 }
 
-fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Word {
-    Word {
+fn ask(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
+    DecideArgs {
         run: "acme".into(),
         reason: "read it".into(),
         step: step.map(str::to_owned),
@@ -50,15 +50,15 @@ fn ask(step: Option<&str>, digests: &[u8], all: bool) -> Word {
 }
 
 /// Returns the names of the selected steps, with the digests to approve.
-fn on(ask: &Word, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
+fn on(ask: &DecideArgs, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
     let run = run();
-    let steps = waiting(&run, ask.step.as_deref())?;
-    let named = named(&run, &steps, ask, asks)?;
+    let steps = waiting_steps(&run, ask.step.as_deref())?;
+    let named = select_plans(&run, &steps, ask, asks)?;
     Ok(named.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
 }
 
 #[test]
-fn a_word_is_on_the_digests_that_were_read_and_no_others() {
+fn only_plans_with_given_digests_are_selected() {
     assert_eq!(on(&ask(None, &[2], false), false).unwrap(), [("web".into(), digest(2))]);
     let both = on(&ask(None, &[2, 1], false), false).unwrap();
     assert_eq!(both, [("web".into(), digest(2)), ("api".into(), digest(1))]);
@@ -70,7 +70,7 @@ fn a_word_is_on_the_digests_that_were_read_and_no_others() {
 }
 
 #[test]
-fn a_program_says_what_it_read_or_that_it_read_nothing() {
+fn without_terminal_digest_or_all_is_required() {
     let mute = on(&ask(None, &[], false), false).unwrap_err();
     assert!(mute.code() == 2 && mute.text().contains("--digest"), "{}", mute.text());
     assert_eq!(on(&ask(None, &[], true), false).unwrap().len(), 2);

@@ -14,14 +14,14 @@ fn a_component_is_enabled_or_disabled_once_and_not_during_a_deploy() {
     let (name, by) = ("api".to_string(), ANN);
     let enabled = InstallEvent::ComponentEnabled { name, by, reason: because() };
     install(created()).when(set(false)).then([disabled.clone()]);
-    install(and(created(), [disabled.clone()])).when(set(false)).nothing();
+    install(and(created(), [disabled.clone()])).when(set(false)).then_nothing();
     install(and(created(), [disabled])).when(set(true)).then([enabled.clone()]);
     // The event is stored even if it matches the config's default, because a later version may have
     // another default.
     install(created()).when(set(true)).then([enabled]);
-    install(vec![]).when(set(false)).refused(InstallError::NotFound);
-    let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
-    install(deploying()).when(set(false)).refused(bringing);
+    install(vec![]).when(set(false)).then_rejected(InstallError::NotFound);
+    let bringing = InstallError::DeployInProgress { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(set(false)).then_rejected(bringing);
 }
 
 #[test]

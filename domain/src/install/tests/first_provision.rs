@@ -18,10 +18,10 @@ fn state(events: Vec<InstallEvent>) -> Install {
 #[test]
 fn only_an_install_without_a_run_approves_its_first_provision_in_advance() {
     install(created()).when(first()).then([set()]);
-    install(and(created(), [set()])).when(first()).nothing();
+    install(and(created(), [set()])).when(first()).then_nothing();
     let begun = and(ready(), [admitted(ONE, RunKind::Provision, &[])]);
-    install(begun).when(first()).refused(InstallError::NotFirstProvision);
-    install(vec![]).when(first()).refused(InstallError::NotFound);
+    install(begun).when(first()).then_rejected(InstallError::NotFirstProvision);
+    install(vec![]).when(first()).then_rejected(InstallError::NotFound);
 }
 
 #[test]

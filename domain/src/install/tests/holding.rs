@@ -6,10 +6,10 @@ fn a_component_is_held_by_one_step() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let by = Holder { run: ONE, step: S1 };
     install(deploying()).when(reserve("api", ONE, S1)).then([component_reserved("api", ONE, S1)]);
-    install(held.clone()).when(reserve("api", ONE, S1)).nothing();
-    install(held.clone()).when(reserve("api", ONE, S2)).refused(InstallError::Held { by });
+    install(held.clone()).when(reserve("api", ONE, S1)).then_nothing();
+    install(held.clone()).when(reserve("api", ONE, S2)).then_rejected(InstallError::Held { by });
     install(held.clone()).when(reserve("web", ONE, S2)).then([component_reserved("web", ONE, S2)]);
-    install(held).when(reserve("api", TWO, S2)).refused(InstallError::NotAdmitted);
+    install(held).when(reserve("api", TWO, S2)).then_rejected(InstallError::NotAdmitted);
 }
 
 #[test]
@@ -19,10 +19,10 @@ fn the_sandbox_excludes_every_component() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let by = |step| InstallError::Held { by: Holder { run: ONE, step } };
     install(deploying()).when(sandbox.clone()).then([reserved.clone()]);
-    install(held).when(sandbox.clone()).refused(by(S1));
+    install(held).when(sandbox.clone()).then_rejected(by(S1));
     let sandbox_held = and(deploying(), [reserved]);
-    install(sandbox_held.clone()).when(sandbox).nothing();
-    install(sandbox_held).when(reserve("api", ONE, S1)).refused(by(S2));
+    install(sandbox_held.clone()).when(sandbox).then_nothing();
+    install(sandbox_held).when(reserve("api", ONE, S1)).then_rejected(by(S2));
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn what_is_held_is_let_go_once() {
     let (name, run, step) = ("api".to_string(), ONE, S1);
     let released = InstallEvent::ComponentReleased { name, run, step };
     install(held.clone()).when(release.clone()).then([released.clone()]);
-    install(and(held, [released])).when(release).nothing();
+    install(and(held, [released])).when(release).then_nothing();
     let sandbox = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
     let release = InstallCommand::Release { run: ONE, step: S1 };
     let released = InstallEvent::SandboxReleased { run: ONE, step: S1 };
@@ -40,11 +40,11 @@ fn what_is_held_is_let_go_once() {
 }
 
 #[test]
-fn only_who_holds_a_component_says_that_it_is_there() {
+fn only_the_holder_records_a_deploy() {
     let (result, event) = deployed();
-    let record = |step| InstallCommand::Record { run: ONE, step, result: result.clone() };
+    let record = |step| InstallCommand::RecordResult { run: ONE, step, result: result.clone() };
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     install(held.clone()).when(record(S1)).then([event]);
-    install(held).when(record(S2)).refused(InstallError::NotHolding);
-    install(deploying()).when(record(S1)).refused(InstallError::NotHolding);
+    install(held).when(record(S2)).then_rejected(InstallError::ResourceNotHeld);
+    install(deploying()).when(record(S1)).then_rejected(InstallError::ResourceNotHeld);
 }

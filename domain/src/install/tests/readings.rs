@@ -2,12 +2,12 @@
 use super::*;
 use crate::run::{
     Target,
-    plan::{Scope, Wanted, WantedComponent, WantedSandbox, bring},
+    plan::{DesiredComponent, DesiredSandbox, DesiredState, Scope, plan_deploy},
 };
 
 /// `api` reads `db` and the sandbox; `web` reads `api`.
-fn wanted() -> Wanted {
-    let component = |n: u8, depends_on: &[&str], reads_sandbox| WantedComponent {
+fn wanted() -> DesiredState {
+    let component = |n: u8, depends_on: &[&str], reads_sandbox| DesiredComponent {
         component: COMPONENT,
         build: BUILD,
         depends_on: names(depends_on),
@@ -19,8 +19,8 @@ fn wanted() -> Wanted {
         ("db", component(2, &[], false)),
         ("web", component(3, &["api"], false)),
     ];
-    Wanted {
-        sandbox: Some(WantedSandbox { build: BUILD, fingerprint: digest(4) }),
+    DesiredState {
+        sandbox: Some(DesiredSandbox { build: BUILD, fingerprint: digest(4) }),
         components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
         after: vec![],
     }
@@ -36,7 +36,7 @@ fn released(name: &str) -> InstallEvent {
 
 /// Returns the deploy of a component of the desired state, with these outputs.
 fn brought(name: &str, said: &str) -> InstallEvent {
-    let WantedComponent { component, build, depends_on, fingerprint, .. } =
+    let DesiredComponent { component, build, depends_on, fingerprint, .. } =
         wanted().components[name].clone();
     let (name, outputs) = (name.to_string(), outputs(said));
     InstallEvent::ComponentDeployed {
@@ -64,7 +64,7 @@ fn sandbox(said: &str) -> InstallEvent {
 }
 
 fn changing(name: &str) -> InstallEvent {
-    let WantedComponent { component, build, depends_on, .. } = wanted().components[name].clone();
+    let DesiredComponent { component, build, depends_on, .. } = wanted().components[name].clone();
     let (name, run, step) = (name.into(), ONE, S1);
     InstallEvent::ComponentApplyStarted {
         name,
@@ -90,7 +90,8 @@ fn planned(then: impl IntoIterator<Item = InstallEvent>) -> Vec<String> {
     }
     history.extend(then);
     let install: Install = crate::testing::replay(history);
-    let steps = bring(&wanted(), &install.present(), &Scope::Reached, || StepId(ulid::Ulid(1)));
+    let steps =
+        plan_deploy(&wanted(), &install.actual_state(), &Scope::Changed, || StepId(ulid::Ulid(1)));
     let name = |target| match target {
         Target::Sandbox { .. } => "sandbox".to_string(),
         Target::Component { name, .. } | Target::Action { name } => name,
@@ -108,7 +109,7 @@ fn an_apply_that_never_ran_leaves_a_reader_that_is_planned_if_what_it_reads_chan
 }
 
 #[test]
-fn a_reader_that_was_not_brought_at_all_is_planned_until_it_was() {
+fn a_reader_is_planned_until_it_is_deployed() {
     // The plan of `api` was denied or failed, or a user deployed other components by name.
     assert_eq!(planned([brought("db", "y")]), ["api", "web"]);
     assert_eq!(planned([brought("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
@@ -119,7 +120,7 @@ fn a_reader_that_was_not_brought_at_all_is_planned_until_it_was() {
 }
 
 #[test]
-fn what_changes_while_a_step_holds_its_reader_was_not_read() {
+fn outputs_that_change_during_a_step_count_as_unread() {
     // The manifest of `api` was rendered when its step began.
     let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
     assert_eq!(planned(late.clone()), ["api", "web"]);
@@ -128,7 +129,7 @@ fn what_changes_while_a_step_holds_its_reader_was_not_read() {
 }
 
 #[test]
-fn what_was_destroyed_and_is_there_again_was_not_read() {
+fn outputs_of_a_restored_component_count_as_unread() {
     let gone = InstallEvent::ComponentDestroyed {
         name: "db".into(),
         component: COMPONENT,

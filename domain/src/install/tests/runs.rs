@@ -6,7 +6,7 @@ fn an_install_that_was_begun_stays_so_whatever_became_of_it() {
     let begun = |history: Vec<InstallEvent>| {
         let mut install = Install::default();
         history.into_iter().for_each(|event| install.evolve(event));
-        install.was_begun
+        install.had_deploy
     };
     let outputs = outputs("eu-1");
     let other = InstallEvent::StackOutputsReported { runner: RunnerId(ulid::Ulid(3)), outputs };
@@ -18,7 +18,7 @@ fn an_install_that_was_begun_stays_so_whatever_became_of_it() {
 }
 
 #[test]
-fn what_an_install_follows_stands_still_while_a_run_brings_it() {
+fn config_and_inputs_do_not_change_during_a_deploy() {
     let set = text(&[("size", "9")]);
     let (by, reason) = (ANN, None);
     let inputs = || InstallCommand::ChangeInputs {
@@ -38,10 +38,10 @@ fn what_an_install_follows_stands_still_while_a_run_brings_it() {
     ];
     for kind in bringing {
         let busy = || install(and(ready(), [admitted(ONE, kind, &["api"])]));
-        busy().when(inputs()).refused(InstallError::Bringing { run: ONE, kind });
-        busy().when(pin(2)).refused(InstallError::Bringing { run: ONE, kind });
+        busy().when(inputs()).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
+        busy().when(pin(2)).then_rejected(InstallError::DeployInProgress { run: ONE, kind });
         // Pinning the pinned version is not a change.
-        busy().when(pin(1)).nothing();
+        busy().when(pin(1)).then_nothing();
     }
     let pinned = InstallEvent::ConfigPinned { config_version: 2, by, reason };
     for kind in [RunKind::Teardown, RunKind::Deprovision, RunKind::Action] {
@@ -58,18 +58,18 @@ fn runs_exclude_each_other_by_rule() {
     let busy = |kind, components: &[&str]| install(and(ready(), [admitted(ONE, kind, components)]));
     let excluded = |kind| InstallError::Excluded { run: ONE, kind };
     install(ready()).when(admit(TWO, Deploy, &["api"])).then([admitted(TWO, Deploy, &["api"])]);
-    install(created()).when(admit(ONE, Deploy, &[])).refused(InstallError::NoRunner);
-    busy(Deploy, &["api"]).when(admit(ONE, Deploy, &["api"])).nothing();
+    install(created()).when(admit(ONE, Deploy, &[])).then_rejected(InstallError::NoRunner);
+    busy(Deploy, &["api"]).when(admit(ONE, Deploy, &["api"])).then_nothing();
     busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["web"])).then([admitted(
         TWO,
         Deploy,
         &["web"],
     )]);
-    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["api"])).refused(excluded(Deploy));
-    busy(Deploy, &["api"]).when(admit(TWO, Rollback, &[])).refused(excluded(Deploy));
-    busy(Deploy, &["api"]).when(admit(TWO, Teardown, &[])).refused(excluded(Deploy));
-    busy(Teardown, &[]).when(admit(TWO, Deploy, &["api"])).refused(excluded(Teardown));
-    busy(Provision, &[]).when(admit(TWO, Action, &[])).refused(excluded(Provision));
+    busy(Deploy, &["api"]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Deploy));
+    busy(Deploy, &["api"]).when(admit(TWO, Rollback, &[])).then_rejected(excluded(Deploy));
+    busy(Deploy, &["api"]).when(admit(TWO, Teardown, &[])).then_rejected(excluded(Deploy));
+    busy(Teardown, &[]).when(admit(TWO, Deploy, &["api"])).then_rejected(excluded(Teardown));
+    busy(Provision, &[]).when(admit(TWO, Action, &[])).then_rejected(excluded(Provision));
     busy(Action, &[]).when(admit(TWO, Deploy, &[])).then([admitted(TWO, Deploy, &[])]);
     busy(Deploy, &[]).when(admit(TWO, Action, &[])).then([admitted(TWO, Action, &[])]);
 }
@@ -80,8 +80,8 @@ fn a_run_is_closed_once() {
     let close = |run| InstallCommand::FinishRun { run, outcome };
     let closed = InstallEvent::RunFinished { run: ONE, outcome };
     install(deploying()).when(close(ONE)).then([closed.clone()]);
-    install(and(deploying(), [closed])).when(close(ONE)).nothing();
-    install(vec![]).when(close(ONE)).refused(InstallError::NotFound);
+    install(and(deploying(), [closed])).when(close(ONE)).then_nothing();
+    install(vec![]).when(close(ONE)).then_rejected(InstallError::NotFound);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
     // Another install may have its name from now on.
     let over = and(going, [closed, gone]);
     let deploy = admit(TWO, RunKind::Deploy, &["api"]);
-    install(over).when(deploy).refused(InstallError::Deprovisioned);
+    install(over).when(deploy).then_rejected(InstallError::Deprovisioned);
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn an_install_of_which_nothing_is_left_needs_no_run_to_end() {
     let end = || InstallCommand::Deprovision;
     let gone = InstallEvent::Deprovisioned { run: None };
     install(ready()).when(end()).then([gone.clone()]);
-    install(and(ready(), [gone])).when(end()).nothing();
+    install(and(ready(), [gone])).when(end()).then_nothing();
     let excluded = InstallError::Excluded { run: ONE, kind: RunKind::Deploy };
-    install(deploying()).when(end()).refused(excluded);
-    install(and(ready(), [deployed().1])).when(end()).refused(InstallError::NotGone);
-    install(vec![]).when(end()).refused(InstallError::NotFound);
+    install(deploying()).when(end()).then_rejected(excluded);
+    install(and(ready(), [deployed().1])).when(end()).then_rejected(InstallError::HasResources);
+    install(vec![]).when(end()).then_rejected(InstallError::NotFound);
 }

@@ -8,20 +8,20 @@ fn an_install_has_one_runner() {
         InstallCommand::ReportStackOutputs { runner, outputs, replaces }
     };
     let other = RunnerId(ulid::Ulid(3));
-    let has_one = || InstallError::HasARunner { runner: RUNNER };
+    let has_one = || InstallError::HasRunner { runner: RUNNER };
     install(created()).when(report(RUNNER, None)).then([ready().remove(1)]);
-    install(ready()).when(report(RUNNER, None)).nothing();
-    install(ready()).when(report(other, None)).refused(has_one());
-    install(vec![]).when(report(RUNNER, None)).refused(InstallError::NotFound);
+    install(ready()).when(report(RUNNER, None)).then_nothing();
+    install(ready()).when(report(other, None)).then_rejected(has_one());
+    install(vec![]).when(report(RUNNER, None)).then_rejected(InstallError::NotFound);
     // Another runner may replace a revoked one, but only the one that the install has.
     let second = InstallEvent::StackOutputsReported { runner: other, outputs: outputs("eu-1") };
     install(ready()).when(report(other, Some(RUNNER))).then([second.clone()]);
-    install(ready()).when(report(other, Some(other))).refused(has_one());
-    install(and(ready(), [second])).when(report(other, Some(RUNNER))).nothing();
+    install(ready()).when(report(other, Some(other))).then_rejected(has_one());
+    install(and(ready(), [second])).when(report(other, Some(RUNNER))).then_nothing();
 }
 
 #[test]
-fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
+fn stack_outputs_of_the_runner_take_precedence() {
     let give = |region: &str| InstallCommand::SetStackOutputs {
         outputs: outputs(region),
         by: ANN,
@@ -33,11 +33,11 @@ fn what_the_vendor_says_of_a_stack_gives_way_to_what_the_runner_brings() {
         reason: because(),
     };
     install(created()).when(give("eu-2")).then([given("eu-2")]);
-    install(and(created(), [given("eu-2")])).when(give("eu-2")).nothing();
-    install(vec![]).when(give("eu-2")).refused(InstallError::NotFound);
+    install(and(created(), [given("eu-2")])).when(give("eu-2")).then_nothing();
+    install(vec![]).when(give("eu-2")).then_rejected(InstallError::NotFound);
     // A deploy renders the stack outputs step by step.
-    let bringing = InstallError::Bringing { run: ONE, kind: RunKind::Deploy };
-    install(deploying()).when(give("eu-2")).refused(bringing);
+    let bringing = InstallError::DeployInProgress { run: ONE, kind: RunKind::Deploy };
+    install(deploying()).when(give("eu-2")).then_rejected(bringing);
     let stack = |history: Vec<InstallEvent>| {
         let mut install = Install::default();
         history.into_iter().for_each(|fact| install.evolve(fact));

@@ -6,7 +6,7 @@ fn the_whole_machine_fits_in_a_table() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
     let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);
-    let record = InstallCommand::Record { run: ONE, step: S1, result: deployed().0 };
+    let record = InstallCommand::RecordResult { run: ONE, step: S1, result: deployed().0 };
     let reserve_sandbox =
         InstallCommand::Reserve { resource: Resource::Sandbox, run: ONE, step: S1 };
     let set = text(&[("size", "4")]);
@@ -63,7 +63,7 @@ fn the_whole_machine_fits_in_a_table() {
             ("reserve sandbox", reserve_sandbox),
             (
                 "start apply",
-                InstallCommand::StartApply { run: ONE, step: S1, changing: begun::changing().0 },
+                InstallCommand::StartApply { run: ONE, step: S1, change: begun::changing().0 },
             ),
             (
                 "record apply not run",

@@ -91,10 +91,10 @@ pub fn finalize_log(execution: ExecutionId) -> JobCommand {
     JobCommand::FinalizeLog(log(execution))
 }
 pub fn diverge(execution: ExecutionId) -> JobCommand {
-    JobCommand::NoteDivergence { execution, offset_bytes: 512 }
+    JobCommand::RecordDivergence { execution, offset_bytes: 512 }
 }
 pub fn note_late(execution: ExecutionId, seq: u64, result: ExecutionResult) -> JobCommand {
-    JobCommand::NoteLateResult { execution, seq, result, signed: None }
+    JobCommand::RecordLateResult { execution, seq, result, signed: None }
 }
 pub fn came_late(execution: ExecutionId, seq: u64) -> JobEvent {
     JobEvent::LateResultReported {

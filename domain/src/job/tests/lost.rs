@@ -4,14 +4,14 @@ use super::*;
 #[test]
 fn a_lost_pure_job_is_tried_again_while_attempts_are_left() {
     given(silent(Pure)).when(lose(A, Disconnected)).then([again(Some(Disconnected))]);
-    given(running(Pure)).when(lose(B, DeadlinePassed)).refused(Fenced { held: Some(A) });
-    given(requeued()).when(lose(A, Disconnected)).nothing();
-    given(succeeded()).when(lose(A, Disconnected)).refused(TOO_LATE);
+    given(running(Pure)).when(lose(B, DeadlinePassed)).then_rejected(Fenced { held: Some(A) });
+    given(requeued()).when(lose(A, Disconnected)).then_nothing();
+    given(succeeded()).when(lose(A, Disconnected)).then_rejected(TOO_LATE);
 
     let last = and(requeued(), [claimed_by(B, 2)]);
     let lost = JobEvent::Lost { execution: B, loss_reason: DeadlinePassed };
     given(last.clone()).at(late()).when(lose(B, DeadlinePassed)).then([lost.clone()]);
-    given(and(last, [lost])).when(lose(B, Disconnected)).nothing();
+    given(and(last, [lost])).when(lose(B, Disconnected)).then_nothing();
 }
 
 #[test]
@@ -19,20 +19,20 @@ fn a_deadline_that_is_ahead_has_not_passed() {
     let before = late() - chrono::TimeDelta::microseconds(1);
     for class in CLASSES {
         let ahead = DeadlineAhead { deadline: late() };
-        given(running(class)).at(before).when(lose(A, DeadlinePassed)).refused(ahead);
+        given(running(class)).at(before).when(lose(A, DeadlinePassed)).then_rejected(ahead);
     }
 }
 
 #[test]
 fn unreachable_is_not_dead() {
     for class in [Mutating, Unsafe] {
-        given(silent(class)).when(lose(A, Disconnected)).refused(UnreachableIsNotDead);
+        given(silent(class)).when(lose(A, Disconnected)).then_rejected(MayStillRun);
         for loss_reason in [ExecutionNotInJournal, DeadlinePassed] {
             let unknown = JobEvent::OutcomeUnknown { execution: A, loss_reason };
             given(silent(class)).at(late()).when(lose(A, loss_reason)).then([unknown]);
         }
     }
-    given(unknown(Mutating)).when(lose(A, ExecutionNotInJournal)).nothing();
+    given(unknown(Mutating)).when(lose(A, ExecutionNotInJournal)).then_nothing();
 }
 
 #[test]
@@ -62,24 +62,24 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
     // A job that is being cancelled is not retried, but its outcome can be resolved.
     let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let cancelled = and(running(Mutating), [cancel_requested(false), doubt]);
-    given(cancelled.clone()).when(resolve(A, Retry)).refused(Cancelling);
+    given(cancelled.clone()).when(resolve(A, Retry)).then_rejected(Cancelling);
     given(cancelled).when(resolve(A, Failed)).then([resolved(Failed), failed]);
-    given(running(Mutating)).when(resolve(A, Retry)).refused(NotInDoubt);
-    given(retried.clone()).when(resolve(A, Retry)).nothing();
-    given(retried).when(resolve(A, Succeeded)).refused(Fenced { held: None });
-    given(super::succeeded()).when(resolve(A, Succeeded)).nothing();
-    given(super::succeeded()).when(resolve(A, Failed)).refused(TOO_LATE);
+    given(running(Mutating)).when(resolve(A, Retry)).then_rejected(NothingToResolve);
+    given(retried.clone()).when(resolve(A, Retry)).then_nothing();
+    given(retried).when(resolve(A, Succeeded)).then_rejected(Fenced { held: None });
+    given(super::succeeded()).when(resolve(A, Succeeded)).then_nothing();
+    given(super::succeeded()).when(resolve(A, Failed)).then_rejected(TOO_LATE);
 }
 
 #[test]
 fn unsafe_work_is_resolved_by_a_principal_only() {
     for resolution in [Resolution::Succeeded, Resolution::Failed, Resolution::Retry] {
         let by_policy = decide(A, policy(), resolution);
-        given(unknown(Unsafe)).when(by_policy.clone()).refused(OnlyAPrincipalMayResolve);
-        given(running(Unsafe)).when(by_policy).refused(NotInDoubt);
+        given(unknown(Unsafe)).when(by_policy.clone()).then_rejected(OnlyAPrincipalMayResolve);
+        given(running(Unsafe)).when(by_policy).then_rejected(NothingToResolve);
         for class in CLASSES {
             let by_runner = decide(A, crate::actor::Actor::Runner(RUNNER), resolution);
-            given(unknown(class)).when(by_runner).refused(ARunnerMayNotResolve);
+            given(unknown(class)).when(by_runner).then_rejected(ARunnerMayNotResolve);
         }
     }
     let retried = |by| [decided(A, by, Resolution::Retry), again(None)];
@@ -93,24 +93,24 @@ fn work_that_never_spawned_is_tried_again_whatever_its_class() {
     for class in CLASSES {
         let back = and(claimed(class), [again(Some(NeverSpawned))]);
         given(claimed(class)).when(lose(A, NeverSpawned)).then([again(Some(NeverSpawned))]);
-        given(back.clone()).when(lose(A, NeverSpawned)).nothing();
+        given(back.clone()).when(lose(A, NeverSpawned)).then_nothing();
 
         let last = and(back, [claimed_by(B, 2)]);
         let lost = JobEvent::Lost { execution: B, loss_reason: NeverSpawned };
         given(last.clone()).when(lose(B, NeverSpawned)).then([lost.clone()]);
-        given(and(last, [lost])).when(lose(B, NeverSpawned)).nothing();
+        given(and(last, [lost])).when(lose(B, NeverSpawned)).then_nothing();
     }
 }
 
 #[test]
 fn started_work_may_have_spawned() {
     for class in CLASSES {
-        given(running(class)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
-        given(silent(class)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
-        given(running(class)).when(lose(B, NeverSpawned)).refused(Fenced { held: Some(A) });
+        given(running(class)).when(lose(A, NeverSpawned)).then_rejected(AlreadyStarted);
+        given(silent(class)).when(lose(A, NeverSpawned)).then_rejected(AlreadyStarted);
+        given(running(class)).when(lose(B, NeverSpawned)).then_rejected(Fenced { held: Some(A) });
     }
-    given(unknown(Mutating)).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
-    given(succeeded()).when(lose(A, NeverSpawned)).refused(TOO_LATE);
+    given(unknown(Mutating)).when(lose(A, NeverSpawned)).then_rejected(AlreadyStarted);
+    given(succeeded()).when(lose(A, NeverSpawned)).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_job_to_be_cancelled_is_not_tried_again() {
 #[test]
 fn only_what_is_known_never_to_have_run_touched_nothing() {
     let touched_nothing =
-        |history: Vec<JobEvent>| crate::testing::replay::<Job>(history).touched_nothing();
+        |history: Vec<JobEvent>| crate::testing::replay::<Job>(history).changed_nothing();
     let failed = |seq, reason| JobEvent::Failed {
         execution: Some(A),
         seq,

@@ -9,60 +9,60 @@ fn phase(phase: &str) -> Report {
 #[test]
 fn only_the_execution_that_holds_a_job_is_heard() {
     given(claimed(Pure)).when(start(A)).then([JobEvent::Started { execution: A, seq: 1 }]);
-    given(claimed(Pure)).when(start(B)).refused(Fenced { held: Some(A) });
-    given(running(Pure)).when(start(A)).nothing();
-    given(succeeded()).when(start(A)).nothing();
-    given(succeeded()).when(report(A, 3, phase("late"))).refused(TOO_LATE);
-    given([]).when(start(A)).refused(NotFound);
+    given(claimed(Pure)).when(start(B)).then_rejected(Fenced { held: Some(A) });
+    given(running(Pure)).when(start(A)).then_nothing();
+    given(succeeded()).when(start(A)).then_nothing();
+    given(succeeded()).when(report(A, 3, phase("late"))).then_rejected(TOO_LATE);
+    given([]).when(start(A)).then_rejected(NotFound);
 }
 
 #[test]
 fn a_repeated_report_says_nothing_new_and_must_not_say_something_else() {
     let applying = and(running(Pure), [phase_at(2, "apply")]);
     given(running(Pure)).when(report(A, 2, phase("apply"))).then([phase_at(2, "apply")]);
-    given(applying.clone()).when(report(A, 2, phase("apply"))).nothing();
-    given(applying.clone()).when(report(A, 2, phase("init"))).refused(SeqConflict { seq: 2 });
-    given(and(applying, [succeeded_at(3)])).when(report(A, 2, phase("apply"))).nothing();
+    given(applying.clone()).when(report(A, 2, phase("apply"))).then_nothing();
+    given(applying.clone()).when(report(A, 2, phase("init"))).then_rejected(SeqConflict { seq: 2 });
+    given(and(applying, [succeeded_at(3)])).when(report(A, 2, phase("apply"))).then_nothing();
 }
 
 #[test]
 fn a_report_is_not_heard_before_the_one_before_it() {
-    given(running(Pure)).when(report(A, 3, phase("apply"))).refused(SeqGap { expected: 2 });
-    given(running(Pure)).when(report(A, 0, phase("apply"))).refused(SeqGap { expected: 2 });
-    given(claimed(Pure)).when(finish(A, 2, done())).refused(SeqGap { expected: 1 });
+    given(running(Pure)).when(report(A, 3, phase("apply"))).then_rejected(SeqGap { expected: 2 });
+    given(running(Pure)).when(report(A, 0, phase("apply"))).then_rejected(SeqGap { expected: 2 });
+    given(claimed(Pure)).when(finish(A, 2, done())).then_rejected(SeqGap { expected: 1 });
 }
 
 #[test]
 fn the_next_execution_counts_its_own_reports() {
     let second = and(requeued(), [claimed_by(B, 2)]);
     given(second.clone()).when(start(B)).then([JobEvent::Started { execution: B, seq: 1 }]);
-    given(second).when(start(A)).refused(Fenced { held: Some(B) });
+    given(second).when(start(A)).then_rejected(Fenced { held: Some(B) });
 }
 
 #[test]
-fn what_was_said_before_the_end_is_heard_before_the_end_also_in_doubt() {
+fn reports_are_recorded_in_order_also_while_the_outcome_is_unknown() {
     let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let never_heard = and(claimed(Mutating), [doubt]);
     let started = JobEvent::Started { execution: A, seq: 1 };
-    given(never_heard.clone()).when(finish(A, 2, done())).refused(SeqGap { expected: 1 });
+    given(never_heard.clone()).when(finish(A, 2, done())).then_rejected(SeqGap { expected: 1 });
     given(never_heard.clone()).when(start(A)).then([started.clone()]);
     let heard = and(never_heard, [started]);
     given(heard.clone()).when(finish(A, 2, done())).then([succeeded_at(2)]);
-    given(heard).when(lose(A, NeverSpawned)).refused(AlreadyStarted);
+    given(heard).when(lose(A, NeverSpawned)).then_rejected(AlreadyStarted);
 }
 
 #[test]
 fn a_report_ends_the_job_and_is_heard_once() {
     given(running(Pure)).when(finish(A, 2, done())).then([succeeded_at(2)]);
     given(claimed(Pure)).when(finish(A, 1, broken())).then([failed_at(1)]);
-    given(claimed(Pure)).when(finish(A, 1, done())).refused(NotStarted);
-    given(succeeded()).when(finish(A, 2, done())).nothing();
-    given(succeeded()).when(finish(A, 2, broken())).refused(SeqConflict { seq: 2 });
-    given(succeeded()).when(finish(A, 3, broken())).refused(TOO_LATE);
+    given(claimed(Pure)).when(finish(A, 1, done())).then_rejected(NotStarted);
+    given(succeeded()).when(finish(A, 2, done())).then_nothing();
+    given(succeeded()).when(finish(A, 2, broken())).then_rejected(SeqConflict { seq: 2 });
+    given(succeeded()).when(finish(A, 3, broken())).then_rejected(TOO_LATE);
 }
 
 #[test]
-fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
+fn a_report_that_matches_the_resolution_is_accepted() {
     let resolved = JobEvent::Succeeded {
         execution: A,
         seq: None,
@@ -71,8 +71,8 @@ fn a_runner_that_says_what_somebody_had_decided_is_not_refused() {
         not_ended: vec![],
     };
     let decided = and(unknown(Mutating), [resolved]);
-    given(decided.clone()).when(finish(A, 2, done())).nothing();
-    given(decided).when(finish(A, 2, broken())).refused(TOO_LATE);
+    given(decided.clone()).when(finish(A, 2, done())).then_nothing();
+    given(decided).when(finish(A, 2, broken())).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn some_reasons_are_the_servers() {
             signal: None,
             not_ended: vec![],
         };
-        given(running(Pure)).when(finish(A, 2, result)).refused(NotARunnersReason);
+        given(running(Pure)).when(finish(A, 2, result)).then_rejected(NotARunnersReason);
     }
 }
 
@@ -97,16 +97,20 @@ fn a_plan_is_reported_once_and_only_by_a_job_that_plans() {
     let (once, twice) = (report(A, 2, Report::Plan(plan())), report(A, 3, Report::Plan(plan())));
     let builds = started(Work { kind: JobKind::Build, ..work(Pure) });
     given(running(Pure)).when(once.clone()).then([produced.clone()]);
-    given(and(running(Pure), [produced.clone()])).when(once.clone()).nothing();
-    given(and(running(Pure), [produced])).when(twice).refused(AlreadyReported { what: "a plan" });
-    given(builds.clone()).when(once).refused(NotThisKind { what: "a plan" });
+    given(and(running(Pure), [produced.clone()])).when(once.clone()).then_nothing();
+    given(and(running(Pure), [produced]))
+        .when(twice)
+        .then_rejected(AlreadyReported { what: "a plan" });
+    given(builds.clone()).when(once).then_rejected(NotThisKind { what: "a plan" });
 
     let pushed = JobEvent::ArtifactPushed { execution: A, seq: 2, artifact: artifact() };
     let push = |seq| report(A, seq, Report::Artifact(artifact()));
     given(builds.clone()).when(push(2)).then([pushed.clone()]);
-    given(and(builds, [pushed])).when(push(3)).refused(AlreadyReported { what: "an artifact" });
-    given(running(Pure)).when(push(2)).refused(NotThisKind { what: "an artifact" });
-    given(claimed(Pure)).when(report(A, 1, Report::Plan(plan()))).refused(NotStarted);
+    given(and(builds, [pushed]))
+        .when(push(3))
+        .then_rejected(AlreadyReported { what: "an artifact" });
+    given(running(Pure)).when(push(2)).then_rejected(NotThisKind { what: "an artifact" });
+    given(claimed(Pure)).when(report(A, 1, Report::Plan(plan()))).then_rejected(NotStarted);
 }
 
 #[test]
@@ -115,9 +119,9 @@ fn the_work_gives_outputs_to_others() {
     let reported = JobEvent::OutputsReported { execution: A, seq: 2, outputs: outputs.clone() };
     let say = |seq| report(A, seq, Report::Outputs { outputs: outputs.clone() });
     given(running(Pure)).when(say(2)).then([reported.clone()]);
-    given(and(running(Pure), [reported])).when(say(2)).nothing();
-    given(claimed(Pure)).when(say(1)).refused(NotStarted);
-    given(succeeded()).when(say(3)).refused(TOO_LATE);
+    given(and(running(Pure), [reported])).when(say(2)).then_nothing();
+    given(claimed(Pure)).when(say(1)).then_rejected(NotStarted);
+    given(succeeded()).when(say(3)).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -125,15 +129,17 @@ fn phases_are_capped() {
     let mut history = running(Pure);
     history.extend((0..PHASES as u64).map(|n| phase_at(n + 2, "p")));
     let next = PHASES as u64 + 2;
-    given(history.clone()).when(report(A, next, phase("p"))).refused(TooManyPhases { most: 64 });
+    given(history.clone())
+        .when(report(A, next, phase("p")))
+        .then_rejected(TooManyPhases { most: 64 });
     given(history).when(finish(A, next, done())).then([succeeded_at(next)]);
 }
 
 #[test]
-fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
+fn a_signature_is_stored_and_does_not_make_a_report_different() {
     let signed = |key: &str| {
         let (statement, signature) = ("{}".into(), "c2ln".into());
-        Some(Signed { statement, key: key.into(), signature })
+        Some(SignedResult { statement, key: key.into(), signature })
     };
     let finish = |signed| {
         let (execution, report) = (A, Report::Finished(done()));
@@ -150,8 +156,8 @@ fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
     // A runner with a new key may sign the report again, for example for a server that did not
     // store the first one. The stored event does not change.
     let ended = and(running(Pure), [end(signed("aa"))]);
-    given(ended.clone()).when(finish(signed("bb"))).nothing();
-    given(ended).when(finish(None)).nothing();
+    given(ended.clone()).when(finish(signed("bb"))).then_nothing();
+    given(ended).when(finish(None)).then_nothing();
     // A late result keeps its signature, too.
     let resolved = JobEvent::Succeeded {
         execution: A,
@@ -161,7 +167,7 @@ fn a_signature_is_kept_with_the_end_and_is_no_other_word() {
         not_ended: vec![],
     };
     let (execution, seq, result) = (A, 2, broken());
-    let note = JobCommand::NoteLateResult { execution, seq, result, signed: signed("aa") };
+    let note = JobCommand::RecordLateResult { execution, seq, result, signed: signed("aa") };
     let mut late = came_late(A, 2);
     if let JobEvent::LateResultReported { signed: kept, .. } = &mut late {
         *kept = signed("aa");

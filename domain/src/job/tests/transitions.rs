@@ -62,8 +62,8 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
         }
         JobCommand::Expire { .. } => ("expire: first", Some(finalize_log(by))),
         JobCommand::FinalizeLog(_) => ("finalize log", Some(diverge(by))),
-        JobCommand::NoteDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
-        JobCommand::NoteLateResult { .. } => ("late result", None),
+        JobCommand::RecordDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
+        JobCommand::RecordLateResult { .. } => ("late result", None),
     }
 }
 
@@ -73,7 +73,7 @@ pub fn commands(class: JobClass, by: ExecutionId) -> impl Iterator<Item = JobCom
 
 fn state(job: &Job) -> &'static str {
     match &job.state {
-        State::Unborn => "new",
+        State::NotCreated => "new",
         State::Queued { attempt: 1 } => "queued",
         State::Queued { .. } => "requeued",
         State::Claimed(held) if held.attempt == job.attempts() => "claimed, last",
@@ -111,8 +111,8 @@ fn refusal(error: JobError) -> String {
         NotARunnersReason => "not a runner's reason",
         StillConnected => "connected",
         DeadlineAhead { .. } => "deadline ahead",
-        UnreachableIsNotDead => "may still run",
-        NotInDoubt => "nothing to resolve",
+        MayStillRun => "may still run",
+        NothingToResolve => "nothing to resolve",
         OnlyAPrincipalMayResolve => "only a principal",
         ARunnerMayNotResolve => "not a runner",
         CancelNotRequested => "not requested",

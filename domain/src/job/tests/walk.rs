@@ -18,8 +18,8 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
                     | Report::State { .. }
                     | Report::Artifact(_),
                 ..
-            } | JobCommand::NoteDivergence { .. }
-                | JobCommand::NoteLateResult { .. }
+            } | JobCommand::RecordDivergence { .. }
+                | JobCommand::RecordLateResult { .. }
         )
     });
     walk(&few.collect::<Vec<_>>(), 6, ask)
@@ -34,7 +34,7 @@ pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     };
     match command.clone() {
         JobCommand::Report { execution, report: next, .. } => {
-            (report(execution, job.heard.len() as u64 + 1, next), now)
+            (report(execution, job.reports.len() as u64 + 1, next), now)
         }
         other => (other, now),
     }

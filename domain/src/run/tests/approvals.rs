@@ -2,13 +2,13 @@
 use super::*;
 
 #[test]
-fn a_plan_that_changes_something_waits_for_a_word() {
+fn a_plan_with_changes_waits_for_approval() {
     let facts = [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)];
     run(planning()).when(record(J1, plan(1, false))).then(facts);
-    run(awaiting()).when(record(J1, plan(1, false))).nothing();
-    run(planning()).when(record(J2, plan(1, false))).refused(RunError::NotItsJob);
-    run(applying()).when(record(J2, plan(1, false))).refused(RunError::NotWaitingForThat);
-    run(vec![]).when(record(J1, plan(1, false))).refused(RunError::NotFound);
+    run(awaiting()).when(record(J1, plan(1, false))).then_nothing();
+    run(planning()).when(record(J2, plan(1, false))).then_rejected(RunError::NotItsJob);
+    run(applying()).when(record(J2, plan(1, false))).then_rejected(RunError::NotWaitingForThat);
+    run(vec![]).when(record(J1, plan(1, false))).then_rejected(RunError::NotFound);
 }
 
 #[test]
@@ -53,23 +53,23 @@ fn only_a_provision_is_approved_in_advance() {
     };
     of(RunKind::Provision).when(first()).then([produced(SANDBOX, J1, 1), approved]);
     for kind in [RunKind::Reprovision, RunKind::Deploy, RunKind::Upgrade, RunKind::Teardown] {
-        of(kind).when(first()).refused(RunError::NotAProvision);
+        of(kind).when(first()).then_rejected(RunError::NotAProvision);
     }
 }
 
 #[test]
-fn a_word_is_on_exactly_the_plan_that_waits() {
+fn a_decision_covers_exactly_the_waiting_plan() {
     let another = RunError::AnotherPlan { waiting: digest(1) };
     run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 1))).then([approved(SANDBOX, 1)]);
-    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 2))).refused(another.clone());
-    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 2))).refused(another);
-    run(applying()).when(RunCommand::Approve(word(SANDBOX, 1))).nothing();
+    run(awaiting()).when(RunCommand::Approve(word(SANDBOX, 2))).then_rejected(another.clone());
+    run(awaiting()).when(RunCommand::Deny(word(SANDBOX, 2))).then_rejected(another);
+    run(applying()).when(RunCommand::Approve(word(SANDBOX, 1))).then_nothing();
     let approve = || RunCommand::Approve(word(SANDBOX, 1));
-    run(planning()).when(approve()).refused(RunError::NothingToApprove);
-    run(over()).when(approve()).refused(TOO_LATE);
-    let speechless = Word { reason: " ".into(), ..word(SANDBOX, 1) };
-    run(awaiting()).when(RunCommand::Approve(speechless.clone())).refused(RunError::NoReason);
-    run(awaiting()).when(RunCommand::Deny(speechless)).refused(RunError::NoReason);
+    run(planning()).when(approve()).then_rejected(RunError::NothingToApprove);
+    run(over()).when(approve()).then_rejected(TOO_LATE);
+    let speechless = PlanDecision { reason: " ".into(), ..word(SANDBOX, 1) };
+    run(awaiting()).when(RunCommand::Approve(speechless.clone())).then_rejected(RunError::NoReason);
+    run(awaiting()).when(RunCommand::Deny(speechless)).then_rejected(RunError::NoReason);
 }
 
 #[test]
@@ -84,7 +84,9 @@ fn a_denied_plan_blocks_what_needs_it_and_ends_the_run() {
         skipped(TOP, Skip::Blocked),
         ended(Outcome::Denied),
     ]);
-    run(applying()).when(RunCommand::Deny(word(SANDBOX, 1))).refused(RunError::NothingToApprove);
+    run(applying())
+        .when(RunCommand::Deny(word(SANDBOX, 1)))
+        .then_rejected(RunError::NothingToApprove);
 }
 
 #[test]
@@ -97,20 +99,20 @@ fn an_approval_that_nobody_gives_expires() {
         skipped(SANDBOX, Skip::Expired),
         ended(Outcome::Expired),
     ]);
-    run(one).when(expire(2)).nothing();
-    run(applying()).when(expire(1)).nothing();
-    run(over()).when(expire(1)).refused(TOO_LATE);
+    run(one).when(expire(2)).then_nothing();
+    run(applying()).when(expire(1)).then_nothing();
+    run(over()).when(expire(1)).then_rejected(TOO_LATE);
 }
 
 #[test]
-fn a_yes_counts_until_the_moment_at_which_the_request_is_void() {
+fn an_approval_counts_until_the_request_expires() {
     let approve = || RunCommand::Approve(word(SANDBOX, 1));
     let before = later() - chrono::TimeDelta::microseconds(1);
     run(awaiting()).at(before).when(approve()).then([approved(SANDBOX, 1)]);
     let expired = RunError::ApprovalExpired { at: later() };
-    run(awaiting()).at(later()).when(approve()).refused(expired);
+    run(awaiting()).at(later()).when(approve()).then_rejected(expired);
     // An approval that was given in time stays valid.
-    run(applying()).at(later()).when(approve()).nothing();
+    run(applying()).at(later()).when(approve()).then_nothing();
 }
 
 #[test]
@@ -119,9 +121,9 @@ fn only_an_approved_plan_is_applied() {
     let started = RunEvent::ApplyStarted { step: SANDBOX, job: J2 };
     let yes = and(awaiting(), [approved(SANDBOX, 1)]);
     run(yes).when(apply.clone()).then([started]);
-    run(applying()).when(apply.clone()).nothing();
-    run(awaiting()).when(apply.clone()).refused(RunError::NotWaitingForThat);
-    run(over()).when(apply).refused(TOO_LATE);
+    run(applying()).when(apply.clone()).then_nothing();
+    run(awaiting()).when(apply.clone()).then_rejected(RunError::NotWaitingForThat);
+    run(over()).when(apply).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -130,7 +132,7 @@ fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
     let (step, reason) = (SANDBOX, "state moved".to_string());
     let voided = RunEvent::PlanInvalidated { step, digest: digest(1), reason };
     run(applying()).when(void.clone()).then([voided.clone()]);
-    run(and(applying(), [voided.clone()])).when(void.clone()).nothing();
+    run(and(applying(), [voided.clone()])).when(void.clone()).then_nothing();
     let mut worn = applying();
     worn.splice(2..2, [voided.clone(), voided.clone()]);
     let (reason, detail) = (StepFailure::PlanUnstable, "state moved".to_string());
@@ -143,5 +145,5 @@ fn a_stale_plan_voids_its_approval_and_plans_again_a_few_times() {
         ended(Outcome::Failed),
     ]);
     let void = RunCommand::InvalidatePlan { job: J1, reason: "x".into() };
-    run(planning()).when(void).refused(RunError::NotWaitingForThat);
+    run(planning()).when(void).then_rejected(RunError::NotWaitingForThat);
 }

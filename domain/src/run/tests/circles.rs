@@ -14,12 +14,12 @@ use crate::{
 fn what_needs_one_of_a_circle_goes_before_all_of_it() {
     // An upgrade that reverses a dependency failed halfway, so that a and b may depend on each
     // other.
-    let component = |n: u8, depends_on: &[&str]| PresentComponent {
+    let component = |n: u8, depends_on: &[&str]| ActualComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
         fingerprint: None,
         depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
-        missed: Missed::default(),
+        stale_outputs: StaleOutputs::default(),
     };
     let all = [
         ("1web", component(1, &["a"])),
@@ -28,14 +28,14 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
         ("net", component(4, &[])),
         ("zweb", component(5, &["1web", "b"])),
     ];
-    let has = Present {
+    let has = ActualState {
         sandbox: None,
         components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
     };
     let down = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
     assert_eq!(words(&teardown(&has, &Scope::Everything, ids())), down);
     // A cycle is destroyed after the user of any of its members has been applied.
-    let user = WantedComponent {
+    let user = DesiredComponent {
         component: ComponentId(ulid::Ulid(1)),
         build: BuildId(ulid::Ulid(1)),
         depends_on: BTreeSet::new(),
@@ -43,7 +43,7 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
         fingerprint: digest(1),
     };
     let components = [("1web".to_string(), user)].into();
-    let now = Wanted { components, ..Wanted::default() };
+    let now = DesiredState { components, ..DesiredState::default() };
     let off = "-zweb(), +1web(), -b(1web zweb), -a(1web b zweb), -net(a)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
 }

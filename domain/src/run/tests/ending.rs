@@ -4,9 +4,9 @@ use super::*;
 #[test]
 fn a_step_is_complete_when_its_apply_is() {
     run(applying()).when(RunCommand::CompleteStep { job: J2 }).then([done(SANDBOX)]);
-    run(and(applying(), [done(SANDBOX)])).when(RunCommand::CompleteStep { job: J2 }).nothing();
+    run(and(applying(), [done(SANDBOX)])).when(RunCommand::CompleteStep { job: J2 }).then_nothing();
     let plan_only = RunCommand::CompleteStep { job: J1 };
-    run(planning()).when(plan_only).refused(RunError::NotWaitingForThat);
+    run(planning()).when(plan_only).then_rejected(RunError::NotWaitingForThat);
 }
 
 #[test]
@@ -14,14 +14,14 @@ fn a_failed_step_blocks_only_what_needs_it() {
     let sandbox_is_there = and(applying(), [done(SANDBOX), started(LEFT, J1), started(RIGHT, J2)]);
     run(sandbox_is_there.clone()).when(fail(LEFT, Some(J1))).then([failed(LEFT)]);
     let left_failed = and(sandbox_is_there, [failed(LEFT)]);
-    run(left_failed.clone()).when(fail(LEFT, Some(J1))).nothing();
+    run(left_failed.clone()).when(fail(LEFT, Some(J1))).then_nothing();
     run(left_failed).when(fail(RIGHT, Some(J2))).then([
         failed(RIGHT),
         skipped(TOP, Skip::Blocked),
         ended(Outcome::Failed),
     ]);
-    run(planning()).when(fail(LEFT, Some(J1))).refused(RunError::NotItsJob);
-    run(planning()).when(fail(SANDBOX, None)).refused(RunError::NotWaitingForThat);
+    run(planning()).when(fail(LEFT, Some(J1))).then_rejected(RunError::NotItsJob);
+    run(planning()).when(fail(SANDBOX, None)).then_rejected(RunError::NotWaitingForThat);
 }
 
 #[test]
@@ -31,9 +31,9 @@ fn a_failed_step_is_tried_again_while_the_run_goes_on() {
     let left_failed = and(working.clone(), [failed(LEFT)]);
     let retried = RunEvent::StepRetried { step: LEFT, by: ANN, reason: None };
     run(left_failed.clone()).when(retry.clone()).then([retried.clone()]);
-    run(and(left_failed, [retried])).when(retry.clone()).refused(RunError::NotFailed);
-    run(working).when(retry.clone()).refused(RunError::NotFailed);
-    run(over()).when(retry).refused(TOO_LATE);
+    run(and(left_failed, [retried])).when(retry.clone()).then_rejected(RunError::NotFailed);
+    run(working).when(retry.clone()).then_rejected(RunError::NotFailed);
+    run(over()).when(retry).then_rejected(TOO_LATE);
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn a_cancel_skips_what_has_not_begun_and_waits_for_what_has() {
     ];
     run(planning()).when(cancel.clone()).then(waits.clone());
     let cancelling = and(planning(), waits);
-    run(cancelling.clone()).when(cancel.clone()).nothing();
+    run(cancelling.clone()).when(cancel.clone()).then_nothing();
     let state = crate::testing::replay::<Run>(cancelling.clone());
-    assert_eq!(state.next(), [Next::CancelJob(J1)]);
+    assert_eq!(state.effects(), [Effect::CancelJob(J1)]);
     let reason = StepFailure::JobCancelled;
     let confirm = RunCommand::FailStep {
         step: SANDBOX,
@@ -81,17 +81,17 @@ fn a_cancel_skips_what_has_not_begun_and_waits_for_what_has() {
         RunEvent::StepFailed { step: SANDBOX, reason, detail: "asked".into() },
         ended(Outcome::Cancelled),
     ]);
-    run(over()).when(cancel).refused(TOO_LATE);
+    run(over()).when(cancel).then_rejected(TOO_LATE);
     let hurry = |force| RunCommand::RequestCancel { by: ANN, reason: "at once".into(), force };
     let cancelling = and(planning(), [asked]);
     let forced = RunEvent::CancelRequested { by: ANN, reason: "at once".into(), force: true };
     let skips = [LEFT, RIGHT, TOP].map(|step| skipped(step, Skip::Cancelled));
     let hurried = [vec![forced.clone()], skips.to_vec()].concat();
     run(cancelling.clone()).when(hurry(true)).then(hurried);
-    run(cancelling.clone()).when(hurry(false)).nothing();
-    run(and(cancelling, [forced])).when(hurry(true)).nothing();
+    run(cancelling.clone()).when(hurry(false)).then_nothing();
+    run(and(cancelling, [forced])).when(hurry(true)).then_nothing();
     let speechless = RunCommand::RequestCancel { by: ANN, reason: String::new(), force: false };
-    run(planning()).when(speechless).refused(RunError::NoReason);
+    run(planning()).when(speechless).then_rejected(RunError::NoReason);
 }
 
 #[test]
@@ -126,12 +126,12 @@ fn what_a_run_left_undone_is_known_by_what_was_to_be_done() {
     steps.extend(actions);
     let state = crate::testing::replay::<Run>(and(planned(steps), [done(SANDBOX), failed(LEFT)]));
     let names = |name: &str| [name.to_string()].into();
-    let undone = Undone {
+    let undone = RemainingWork {
         sandbox: false,
-        bring: names("c3"),
+        deploy: names("c3"),
         destroy: names("c2"),
         actions: vec!["seed".into(), "smoke".into()],
     };
-    assert_eq!(state.undone(), undone);
-    assert!(crate::testing::replay::<Run>(over()).undone().is_empty());
+    assert_eq!(state.remaining_work(), undone);
+    assert!(crate::testing::replay::<Run>(over()).remaining_work().is_empty());
 }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::digest;
 use crate::{
     ids::{BuildId, ComponentId, StepId},
-    run::{Operation, StepSpec, Target, Undone, plan::*},
+    run::{Operation, RemainingWork, StepSpec, Target, plan::*},
 };
 
 /// Dependencies: b and c on a, d on b and c, e on nothing. b reads the sandbox.
-fn wanted() -> Wanted {
-    let component = |n: u8, depends_on: &[&str]| WantedComponent {
+fn wanted() -> DesiredState {
+    let component = |n: u8, depends_on: &[&str]| DesiredComponent {
         component: ComponentId(ulid::Ulid(u128::from(n))),
         build: BuildId(ulid::Ulid(u128::from(n))),
         depends_on: depends_on.iter().map(|need| need.to_string()).collect(),
@@ -23,22 +23,22 @@ fn wanted() -> Wanted {
         ("d", component(4, &["b", "c"])),
         ("e", component(5, &[])),
     ];
-    Wanted {
-        sandbox: Some(WantedSandbox { build: BuildId(ulid::Ulid(9)), fingerprint: digest(9) }),
+    DesiredState {
+        sandbox: Some(DesiredSandbox { build: BuildId(ulid::Ulid(9)), fingerprint: digest(9) }),
         components: all.into_iter().map(|(name, c)| (name.to_string(), c)).collect(),
         after: vec!["seed".into()],
     }
 }
 
-fn deployed(wanted: &Wanted) -> Present {
-    let has = |c: &WantedComponent| PresentComponent {
+fn deployed(wanted: &DesiredState) -> ActualState {
+    let has = |c: &DesiredComponent| ActualComponent {
         component: c.component,
         build: c.build,
         fingerprint: Some(c.fingerprint.clone()),
         depends_on: c.depends_on.clone(),
-        missed: Missed::default(),
+        stale_outputs: StaleOutputs::default(),
     };
-    Present {
+    ActualState {
         sandbox: wanted.sandbox.as_ref().map(|s| (s.build, Some(s.fingerprint.clone()))),
         components: wanted.components.iter().map(|(n, c)| (n.clone(), has(c))).collect(),
     }
@@ -73,22 +73,22 @@ pub fn words(steps: &[StepSpec]) -> String {
     steps.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
-pub fn bring_words(wanted: &Wanted, present: &Present, scope: Scope) -> String {
-    words(&bring(wanted, present, &scope, ids()).unwrap())
+pub fn bring_words(wanted: &DesiredState, present: &ActualState, scope: Scope) -> String {
+    words(&plan_deploy(wanted, present, &scope, ids()).unwrap())
 }
 
 #[test]
 fn an_empty_install_gets_everything_in_order() {
     let all = "+sandbox(), +a(sandbox), +e(sandbox), +b(a sandbox), +c(a sandbox), \
                +d(b c sandbox), !seed(a b c d e sandbox)";
-    assert_eq!(bring_words(&wanted(), &Present::default(), Scope::Reached), all);
+    assert_eq!(bring_words(&wanted(), &ActualState::default(), Scope::Changed), all);
     let has = deployed(&wanted());
     assert_eq!(bring_words(&wanted(), &has, Scope::Everything), all);
 }
 
 #[test]
 fn what_is_there_as_wanted_is_not_planned() {
-    assert_eq!(bring_words(&wanted(), &deployed(&wanted()), Scope::Reached), "");
+    assert_eq!(bring_words(&wanted(), &deployed(&wanted()), Scope::Changed), "");
 }
 
 #[test]
@@ -96,23 +96,23 @@ fn a_change_reaches_what_reads_from_it() {
     let has = deployed(&wanted());
     let mut now = wanted();
     now.components.get_mut("b").unwrap().fingerprint = digest(77);
-    assert_eq!(bring_words(&now, &has, Scope::Reached), "+b(), +d(b), !seed(b d)");
+    assert_eq!(bring_words(&now, &has, Scope::Changed), "+b(), +d(b), !seed(b d)");
     let mut now = wanted();
     now.components.get_mut("e").unwrap().fingerprint = digest(77);
-    assert_eq!(bring_words(&now, &has, Scope::Reached), "+e(), !seed(e)");
+    assert_eq!(bring_words(&now, &has, Scope::Changed), "+e(), !seed(e)");
     let mut now = wanted();
     now.sandbox.as_mut().unwrap().fingerprint = digest(77);
     let reached = "+sandbox(), +b(sandbox), +d(b sandbox), !seed(b d sandbox)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), reached);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), reached);
 }
 
 #[test]
-fn what_missed_outputs_that_it_reads_is_planned_until_it_has_read_them() {
+fn a_component_with_outdated_outputs_is_planned() {
     let mut has = deployed(&wanted());
     let mut missed = |name: &str, sandbox, components: &[&str]| {
         let components = components.iter().map(|name| name.to_string()).collect();
-        has.components.get_mut(name).unwrap().missed = Missed { sandbox, components };
-        bring_words(&wanted(), &has, Scope::Reached)
+        has.components.get_mut(name).unwrap().stale_outputs = StaleOutputs { sandbox, components };
+        bring_words(&wanted(), &has, Scope::Changed)
     };
     // e and c do not read the outputs that changed.
     assert_eq!(missed("e", true, &["a", "b"]), "");
@@ -132,7 +132,7 @@ fn a_component_that_nothing_planned_uses_goes_first() {
     now.components.remove("d");
     now.components.remove("c");
     let gone = "-d(), -c(d), !seed(c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), gone);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), gone);
 }
 
 #[test]
@@ -147,11 +147,11 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
         (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
     let off = "-d(), +b(), +c(), -a(b c), !seed(a b c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
     // The sandbox does not wait for a, because the users of a wait for the sandbox.
     now.sandbox.as_mut().unwrap().fingerprint = digest(79);
     let off = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
     // d uses a through b, which is also destroyed, so that a goes after b.
     let mut now = wanted();
     for name in ["a", "b"] {
@@ -162,7 +162,7 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
         (user.depends_on, user.fingerprint) = (BTreeSet::new(), digest(n));
     }
     let off = "+c(), +d(), -b(d), -a(b c), !seed(a b c d)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
 }
 
 #[test]
@@ -172,18 +172,21 @@ fn a_retry_does_what_was_left_undone_and_nothing_else() {
     now.components.remove("d");
     now.components.remove("c");
     let names = |all: &[&str]| all.iter().map(|name| name.to_string()).collect();
-    let undone = Undone { destroy: names(&["d"]), ..Undone::default() };
+    let undone = RemainingWork { destroy: names(&["d"]), ..RemainingWork::default() };
     assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "-d()");
     let actions = vec!["seed".into(), "smoke".into()];
-    let undone = Undone { actions: actions.clone(), ..Undone::default() };
+    let undone = RemainingWork { actions: actions.clone(), ..RemainingWork::default() };
     assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), "!seed(), !smoke(seed)");
-    let undone = Undone { sandbox: true, bring: names(&["b"]), actions, ..Undone::default() };
+    let undone =
+        RemainingWork { sandbox: true, deploy: names(&["b"]), actions, ..RemainingWork::default() };
     let again = "+sandbox(), +b(sandbox), !seed(b sandbox), !smoke(seed)";
     assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), again);
-    let undone = Scope::Undone(Undone { destroy: names(&["b", "d"]), ..Undone::default() });
+    let undone =
+        Scope::Undone(RemainingWork { destroy: names(&["b", "d"]), ..RemainingWork::default() });
     assert_eq!(words(&teardown(&has, &undone, ids())), "-d(), -b(d)");
-    let unknown = Scope::Undone(Undone { bring: names(&["x"]), ..Undone::default() });
-    assert_eq!(bring(&now, &has, &unknown, ids()).unwrap_err(), NoSuchComponent("x".into()));
+    let unknown =
+        Scope::Undone(RemainingWork { deploy: names(&["x"]), ..RemainingWork::default() });
+    assert_eq!(plan_deploy(&now, &has, &unknown, ids()).unwrap_err(), NoSuchComponent("x".into()));
 }
 
 #[test]
@@ -195,7 +198,7 @@ fn named_components_are_planned_changed_or_not() {
     let with = Scope::Named { names, dependents: true };
     assert_eq!(bring_words(&wanted(), &has, with), "+b(), +d(b), !seed(b d)");
     let unknown = Scope::Named { names: [String::from("x")].into(), dependents: false };
-    let refused = bring(&wanted(), &has, &unknown, ids()).unwrap_err();
+    let refused = plan_deploy(&wanted(), &has, &unknown, ids()).unwrap_err();
     assert_eq!(refused, NoSuchComponent("x".into()));
 }
 
@@ -207,7 +210,7 @@ fn a_teardown_goes_backwards() {
     assert_eq!(steps, down);
     let steps = words(&deprovision(&has, ids()));
     assert_eq!(steps, format!("{down}, -sandbox(a b c d e)"));
-    assert_eq!(words(&deprovision(&Present::default(), ids())), "");
+    assert_eq!(words(&deprovision(&ActualState::default(), ids())), "");
 }
 
 #[test]
@@ -217,14 +220,14 @@ fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
         has.components.get_mut(name).unwrap().fingerprint = None;
     }
     let again = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
-    assert_eq!(bring_words(&wanted(), &has, Scope::Reached), again);
+    assert_eq!(bring_words(&wanted(), &has, Scope::Changed), again);
     // e is not in the config and its apply did not succeed. It is destroyed all the same.
     let mut without = wanted();
     without.components.remove("e");
     has.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
-    assert_eq!(bring_words(&without, &has, Scope::Reached), "-e(), !seed(e)");
+    assert_eq!(bring_words(&without, &has, Scope::Changed), "-e(), !seed(e)");
     let (build, half) = (BuildId(ulid::Ulid(9)), None);
-    let only = Present { sandbox: Some((build, half)), ..Present::default() };
+    let only = ActualState { sandbox: Some((build, half)), ..ActualState::default() };
     assert_eq!(words(&deprovision(&only, ids())), "-sandbox()");
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
     assert_eq!(bring_words(&wanted(), &only, named), "+sandbox(), +e(sandbox), !seed(e sandbox)");
@@ -238,7 +241,11 @@ fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_name
     let along = "+sandbox(), +e(sandbox), +b(sandbox), +d(b sandbox), !seed(b d e sandbox)";
     let named = |names| Scope::Named { names, dependents: false };
     assert_eq!(bring_words(&wanted(), &has, named(e.clone())), along);
-    let undone = Undone { bring: e.clone(), actions: vec!["seed".into()], ..Undone::default() };
+    let undone = RemainingWork {
+        deploy: e.clone(),
+        actions: vec!["seed".into()],
+        ..RemainingWork::default()
+    };
     assert_eq!(bring_words(&wanted(), &has, Scope::Undone(undone)), along);
     // A component that is not deployed reads the new outputs when it is deployed.
     has.components.remove("d");
@@ -258,8 +265,13 @@ fn a_change_that_is_tried_again_takes_nothing_down_before_its_user_has_moved_off
     now.components.get_mut("b").unwrap().depends_on = BTreeSet::new();
     has.components.get_mut("b").unwrap().fingerprint = None;
     let off = "+b(), -a(b), !seed(a b)";
-    assert_eq!(bring_words(&now, &has, Scope::Reached), off);
+    assert_eq!(bring_words(&now, &has, Scope::Changed), off);
     let (bring, destroy) = (["b".to_string()].into(), ["a".to_string()].into());
-    let undone = Undone { bring, destroy, actions: vec!["seed".into()], ..Undone::default() };
+    let undone = RemainingWork {
+        deploy: bring,
+        destroy,
+        actions: vec!["seed".into()],
+        ..RemainingWork::default()
+    };
     assert_eq!(bring_words(&now, &has, Scope::Undone(undone)), off);
 }

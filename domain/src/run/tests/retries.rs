@@ -59,13 +59,13 @@ fn a_failure_with_an_unknown_result_is_never_retried_automatically() {
 fn a_retry_starts_when_it_is_due_and_once() {
     let start = |attempt| RunCommand::StartRetry { step: SANDBOX, attempt };
     let due = NOW + TimeDelta::seconds(5);
-    run(scheduled()).when(start(1)).nothing();
+    run(scheduled()).when(start(1)).then_nothing();
     run(scheduled()).at(due).when(start(1)).then([retried()]);
-    run(scheduled()).at(due).when(start(2)).nothing();
-    run(and(scheduled(), [retried()])).at(due).when(start(1)).nothing();
-    run(over()).at(due).when(start(1)).nothing();
+    run(scheduled()).at(due).when(start(2)).then_nothing();
+    run(and(scheduled(), [retried()])).at(due).when(start(1)).then_nothing();
+    run(over()).at(due).when(start(1)).then_nothing();
     // A repeated report of the failure changes nothing.
-    run(scheduled()).when(fail(SANDBOX, Some(J1))).nothing();
+    run(scheduled()).when(fail(SANDBOX, Some(J1))).then_nothing();
 }
 
 #[test]

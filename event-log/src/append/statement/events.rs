@@ -3,10 +3,10 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::builder::{StatementBuilder, table};
-use crate::{Stored, stored::bigint};
+use crate::{StoredEvent, stored::bigint};
 
 /// Adds the insert.
-pub(super) fn push(sql: &mut StatementBuilder, events: &[Stored], recorded_at: DateTime<Utc>) {
+pub(super) fn push(sql: &mut StatementBuilder, events: &[StoredEvent], recorded_at: DateTime<Utc>) {
     let ids = events.iter().map(|event| Uuid::from_bytes(event.event_id.to_bytes()));
     let columns = [
         ("position", sql.column(events.iter().map(|event| bigint(event.position)))),

@@ -8,13 +8,13 @@ use domain::{
     ids::{BuildId, ExecutionId, InstallId, JobId, RunId, RunnerId, SessionId, StepId},
     job::{
         CancelRequest, FailureReason, FinalizedLog, JobEvent, LossReason, Origin, Outcome,
-        PlanReport, Resolution, Signed, Work,
+        PlanReport, Resolution, SignedResult, Work,
     },
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Recorded;
+use crate::RecordedEvent;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -111,7 +111,7 @@ pub struct Attempt {
     pub log: Option<FinalizedLog>,
     /// Result as the runner signed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signed: Option<Signed>,
+    pub signed: Option<SignedResult>,
     /// Warnings without an effect on the state: `cancel_too_late`, `log_diverged`, `late_result:
     /// …`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -242,7 +242,7 @@ impl Row {
     }
 
     /// Row of a job that was just queued.
-    pub(super) fn queued(job: JobId, work: Work, event: &Recorded) -> Row {
+    pub(super) fn queued(job: JobId, work: Work, event: &RecordedEvent) -> Row {
         Row {
             job,
             work,
@@ -260,7 +260,7 @@ impl Row {
         }
     }
 
-    pub(super) fn take(&mut self, fact: &JobEvent, event: &Recorded) {
+    pub(super) fn take(&mut self, fact: &JobEvent, event: &RecordedEvent) {
         let at = event.at;
         match fact {
             JobEvent::Queued(_) => {}

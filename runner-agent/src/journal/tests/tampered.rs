@@ -8,7 +8,7 @@ use super::*;
 fn ten() -> (tempfile::TempDir, Data, Vec<Vec<u8>>) {
     let (dir, data, journal) = journal();
     for line in 2..=10 {
-        journal.write(Fact::Disabled { reason: format!("line {line}") }).unwrap();
+        journal.write(JournalEvent::Disabled { reason: format!("line {line}") }).unwrap();
     }
     let lines = texts(&data).unwrap();
     assert_eq!(lines.len(), 10);
@@ -42,7 +42,7 @@ fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
 /// Returns a line for this number with a link of its own, as an attacker would write it.
 fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
     let (_, last) = frame::open(&lines[number - 2]).unwrap();
-    let fact = Fact::Disabled { reason: "never said".into() };
+    let fact = JournalEvent::Disabled { reason: "never said".into() };
     frame::seal(&Entry { at: host::now(), fact }, &last).unwrap().0
 }
 
@@ -131,7 +131,7 @@ fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
     fs::write(data.path("journal.ndjson"), old).unwrap();
     // when two entries are written and signed
     for _ in 0..2 {
-        Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+        Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
         signed(&data);
     }
     // then the first head is still stored
@@ -255,7 +255,7 @@ fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
 fn what_was_written_after_the_head_is_said_to_be_unsigned() {
     let (_dir, data, _) = ten();
     let head = signed(&data);
-    Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+    Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
     let lines = texts(&data).unwrap();
     let file = export(runner(), String::new(), head, &lines).unwrap();
     assert_eq!(verify(&file, &public()).unwrap().unsigned, 1);

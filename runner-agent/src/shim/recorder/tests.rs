@@ -42,8 +42,8 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
     };
     assert_eq!(recorder.pen().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
     let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
-    let exits =
-        facts.filter(|fact| matches!(fact, Fact::Exited { exit, .. } if exit.code == Some(7)));
+    let exits = facts
+        .filter(|fact| matches!(fact, JournalEvent::Exited { exit, .. } if exit.code == Some(7)));
     assert_eq!(exits.count(), 1);
 }
 
@@ -78,7 +78,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
     let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
     let children: Vec<_> = facts
         .filter_map(|fact| {
-            let Fact::ChildStarted { process, .. } = fact else { return None };
+            let JournalEvent::ChildStarted { process, .. } = fact else { return None };
             Some(process.pid)
         })
         .collect();

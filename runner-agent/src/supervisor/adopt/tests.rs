@@ -13,20 +13,20 @@ fn execution() -> ExecutionId {
     "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
 }
 
-fn claiming() -> Fact {
-    Fact::Claiming { job: job(), claim_id: CLAIM.into() }
+fn claiming() -> JournalEvent {
+    JournalEvent::Claiming { job: job(), claim_id: CLAIM.into() }
 }
 
-fn claimed() -> Fact {
-    Fact::Claimed { job: job(), execution: execution(), claim_id: CLAIM.into(), attempt: 1 }
+fn claimed() -> JournalEvent {
+    JournalEvent::Claimed { job: job(), execution: execution(), claim_id: CLAIM.into(), attempt: 1 }
 }
 
-fn spawning() -> Fact {
-    Fact::Spawning { job: job(), execution: execution() }
+fn spawning() -> JournalEvent {
+    JournalEvent::Spawning { job: job(), execution: execution() }
 }
 
-fn spawned(process: Process) -> Fact {
-    Fact::Spawned { job: job(), execution: execution(), process }
+fn spawned(process: Process) -> JournalEvent {
+    JournalEvent::Spawned { job: job(), execution: execution(), process }
 }
 
 fn me() -> Process {
@@ -37,16 +37,16 @@ fn dead() -> Process {
     Process { start_time: 1, ..me() }
 }
 
-fn exited() -> Fact {
+fn exited() -> JournalEvent {
     let exit = Exit { outcome: Outcome::Succeeded, code: Some(0), signal: None, reason: None };
-    Fact::Exited { job: job(), execution: execution(), exit }
+    JournalEvent::Exited { job: job(), execution: execution(), exit }
 }
 
-fn known(facts: &[Fact]) -> Vec<Known> {
+fn known(facts: &[JournalEvent]) -> Vec<Known> {
     fold(facts.iter().map(|fact| Entry { at: host::now(), fact: fact.clone() }))
 }
 
-fn state(facts: &[Fact]) -> ExecutionState {
+fn state(facts: &[JournalEvent]) -> ExecutionState {
     let dir = tempfile::tempdir().unwrap();
     known(facts)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
 }
@@ -74,7 +74,7 @@ fn from_the_moment_before_the_start_nothing_is_proven_without_a_process() {
 fn an_end_is_known_until_it_was_reported() {
     let ended = [claiming(), claimed(), spawning(), spawned(dead()), exited()];
     assert_eq!(state(&ended), ExecutionState::Exited);
-    let reported = Fact::Reported { job: job(), execution: execution() };
+    let reported = JournalEvent::Reported { job: job(), execution: execution() };
     assert_eq!(known(&[&ended[..], &[reported]].concat()), []);
 }
 
@@ -99,9 +99,12 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
 #[test]
 fn a_claim_that_came_to_nothing_leaves_nothing() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let gone = Fact::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
+    let gone = JournalEvent::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
     assert_eq!(known(&[claiming(), gone]), []);
-    assert_eq!(known(&[claiming(), claimed(), Fact::Abandoned { job, claim_id, reason: why }]), []);
+    assert_eq!(
+        known(&[claiming(), claimed(), JournalEvent::Abandoned { job, claim_id, reason: why }]),
+        []
+    );
 }
 
 #[tokio::test]
@@ -122,7 +125,8 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
-    let child_began = Fact::ChildStarted { execution: execution(), process: process.clone(), stop };
+    let child_began =
+        JournalEvent::ChildStarted { execution: execution(), process: process.clone(), stop };
     let facts = [claiming(), claimed(), spawning(), spawned(dead()), child_began];
     let (_data, agent, _) = crate::supervisor::tests::agent(vec![]).await;
     orphans::end(&agent, &known(&facts)[0]);
@@ -139,15 +143,18 @@ fn a_child_of_an_older_journal_is_stopped_patiently() {
     let line = r#"{"at":"2026-01-01T00:00:00Z","entry":"child_started","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV",
         "process":{"pid":1,"start_time":1,"boot_id":"x"}}"#;
     let entry: Entry = serde_json::from_str(line).unwrap();
-    assert!(matches!(entry.fact, Fact::ChildStarted { stop, .. } if stop == Stop::default()));
+    assert!(
+        matches!(entry.fact, JournalEvent::ChildStarted { stop, .. } if stop == Stop::default())
+    );
 }
 
 #[test]
 fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let given_up = Fact::Abandoned { job, claim_id, reason: why };
-    let child = Fact::ChildStarted { execution: execution(), process: me(), stop: Stop::default() };
-    let left = |shim: Process, last: &[Fact]| {
+    let given_up = JournalEvent::Abandoned { job, claim_id, reason: why };
+    let child =
+        JournalEvent::ChildStarted { execution: execution(), process: me(), stop: Stop::default() };
+    let left = |shim: Process, last: &[JournalEvent]| {
         let facts =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
         left_behind(facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect())
@@ -171,6 +178,6 @@ fn a_shim_that_was_given_up_is_told_so_by_the_journal() {
         assert!(!journal.gave_up(execution()).unwrap());
     }
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    journal.write(Fact::Abandoned { job, claim_id, reason: why }).unwrap();
+    journal.write(JournalEvent::Abandoned { job, claim_id, reason: why }).unwrap();
     assert!(journal.gave_up(execution()).unwrap());
 }

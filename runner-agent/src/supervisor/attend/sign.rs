@@ -3,13 +3,13 @@ use std::io;
 
 use proof::{canonical, dsse};
 use schemas::runner::{
-    Exit, FailureReason, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, StatedLog,
+    Exit, FailureReason, Outcome, Report, ReportBody, STATEMENT_TYPE, SignedEnd, SignedLog,
     Statement,
 };
 use tracing::warn;
 
 use super::Attendance;
-use crate::journal::Fact;
+use crate::journal::JournalEvent;
 
 impl Attendance {
     /// Returns a signed statement if this report ends the execution. The journal records the
@@ -33,13 +33,13 @@ impl Attendance {
     fn sign(
         &self,
         exit: Exit,
-        log: Option<StatedLog>,
+        log: Option<SignedLog>,
         not_ended: Vec<String>,
     ) -> io::Result<SignedEnd> {
         let (job, execution) = (self.job, self.execution);
         let facts = self.agent.journal.read()?;
         let verified = facts.iter().find_map(|entry| {
-            let Fact::Verified { execution: of, manifest, grant, .. } = &entry.fact else {
+            let JournalEvent::Verified { execution: of, manifest, grant, .. } = &entry.fact else {
                 return None;
             };
             (*of == execution).then(|| (manifest.clone(), grant.clone()))
@@ -68,7 +68,7 @@ impl Attendance {
         };
         let payload = canonical::json(&statement).map_err(io::Error::other)?;
         let statement = proof::sha256(&payload).into();
-        let stated = Fact::StatementSigned { job, execution, outcome, statement };
+        let stated = JournalEvent::StatementSigned { job, execution, outcome, statement };
         if !facts.iter().any(|entry| entry.fact == stated) {
             self.agent.journal.write(stated)?;
         }
@@ -81,7 +81,7 @@ impl Attendance {
 /// Contents of a statement about the end of an execution.
 struct End {
     exit: Exit,
-    log: Option<StatedLog>,
+    log: Option<SignedLog>,
     not_ended: Vec<String>,
 }
 
@@ -92,7 +92,7 @@ fn ended(body: &ReportBody) -> Option<End> {
             let (code, signal) = (last.exit_code, last.signal);
             let exit = Exit { outcome: last.outcome, code, signal, reason: last.reason };
             let sha256 = format!("sha256:{}", last.log_sha256.trim_start_matches("sha256:"));
-            let log = sha256.parse().ok().map(|sha256| StatedLog {
+            let log = sha256.parse().ok().map(|sha256| SignedLog {
                 length_bytes: last.log_len,
                 sha256,
                 omitted_bytes: last.omitted,

@@ -14,7 +14,7 @@ use tracing::{error, warn};
 use super::{Attendance, Over};
 use crate::{
     client::{Ask, Refused},
-    journal::Fact,
+    journal::JournalEvent,
     shim::{
         order::CancelOrder,
         recorder::{DETAIL, brief},
@@ -89,9 +89,11 @@ impl Attendance {
             error = why,
             "The server rejects the statement, sending the final report without it"
         );
-        if let Err(error) =
-            self.agent.journal.write(Fact::StatementRejected { job, execution, reason: why })
-        {
+        if let Err(error) = self.agent.journal.write(JournalEvent::StatementRejected {
+            job,
+            execution,
+            reason: why,
+        }) {
             warn!(%error, "Cannot write the journal");
         }
         self.unsigned = true;

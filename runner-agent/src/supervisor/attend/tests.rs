@@ -166,7 +166,9 @@ async fn an_end_that_nobody_takes_is_left_to_the_server() {
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert_eq!(asked.lock().unwrap().len(), 20);
     let last = agent.journal.read().unwrap().pop().unwrap().fact;
-    assert!(matches!(last, Fact::Abandoned { reason: why, .. } if why.contains("too many phases")));
+    assert!(
+        matches!(last, JournalEvent::Abandoned { reason: why, .. } if why.contains("too many phases"))
+    );
 }
 
 #[tokio::test]
@@ -322,7 +324,7 @@ async fn an_end_whose_statement_is_not_taken_is_told_without_one() {
     // and the journal records the reason
     let entries = agent.journal.read().unwrap();
     let whys = entries.iter().filter_map(|entry| {
-        let Fact::StatementRejected { reason: why, .. } = &entry.fact else { return None };
+        let JournalEvent::StatementRejected { reason: why, .. } = &entry.fact else { return None };
         Some(why.as_str())
     });
     assert_eq!(whys.collect::<Vec<_>>(), ["there are other outputs (statement_invalid)"]);

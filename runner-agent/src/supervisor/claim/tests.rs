@@ -178,7 +178,7 @@ async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept(
     let said = refused(&agent.data).unwrap();
     assert!(said.contains("REJECTED") && said.contains("now has 4"), "{said}");
     // until a log is accepted again
-    agent.journal.write(Fact::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
+    agent.journal.write(JournalEvent::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
     assert_eq!(refused(&agent.data), None);
     assert_eq!(agent.witness.evidence().unwrap().len(), 1);
 }

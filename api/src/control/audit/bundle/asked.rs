@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// Maximum length of a checkpoint.
-const NOTE_BYTES: usize = 4096;
+const MAX_NOTE_BYTES: usize = 4096;
 /// Maximum difference between the time in an event's id and its recorded time.
-const AROUND: TimeDelta = TimeDelta::hours(1);
+const TIME_WINDOW: TimeDelta = TimeDelta::hours(1);
 
 /// Number of archived events that are read at a time.
 const PAGE: u32 = 2_000;
@@ -43,7 +43,8 @@ pub(super) async fn found(app: &App, event: EventId) -> Result<u64, Problem> {
     let unknown = || Problem::not_found(format!("the event {event}"));
     let milliseconds = i64::try_from(event.0.timestamp_ms()).map_err(|_| unknown())?;
     let made = chrono::DateTime::from_timestamp_millis(milliseconds).ok_or_else(unknown)?;
-    let (early, late) = (made.checked_sub_signed(AROUND), made.checked_add_signed(AROUND));
+    let (early, late) =
+        (made.checked_sub_signed(TIME_WINDOW), made.checked_add_signed(TIME_WINDOW));
     let after = app.log().position_at(early.ok_or_else(unknown)?).await?;
     let until = app.log().position_at(late.ok_or_else(unknown)?).await?;
     let id = hex::encode(event.0.to_bytes());
@@ -114,7 +115,7 @@ pub(super) async fn rest(
 pub(super) async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Since, Problem> {
     let invalid =
         |why: &str| Problem::new(Code::Invalid, format!("invalid older checkpoint: {why}"));
-    if note.len() > NOTE_BYTES {
+    if note.len() > MAX_NOTE_BYTES {
         return Err(invalid("it is longer than 4096 bytes"));
     }
     let keys = app.keys.current().checkpoint_keys();

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{
     actor::Actor,
-    erasure::{Whose, places},
+    erasure::{FieldOwner, personal_fields},
     ids::PrincipalId,
 };
-use event_log::{Stored, StreamId};
-use projections::{Recorded, history::references};
+use event_log::{StoredEvent, StreamId};
+use projections::{RecordedEvent, history::references};
 use proof::bundle::Annotations;
 use schemas::control::bundles::BundleQuery;
 use serde_json::Value;
 
 use crate::{
-    auth::{Who, names},
+    auth::{Caller, names},
     problem::{Code, Problem},
     state::App,
 };
@@ -23,7 +23,7 @@ use crate::{
 const PAGE: u32 = 500;
 /// Maximum number of events of a history. With their proofs, these are about as large as a bundle
 /// may be.
-const EVENTS: usize = 150_000;
+const MAX_EVENTS: usize = 150_000;
 
 /// Data that the first bytes of a bundle require.
 pub(super) struct Collected {
@@ -53,7 +53,7 @@ pub(super) fn is_annotated(which: &BundleQuery) -> bool {
 /// events refer to.
 pub(super) async fn history(
     app: &App,
-    (which, who): (&BundleQuery, &Who),
+    (which, who): (&BundleQuery, &Caller),
     install: StreamId,
     size: u64,
 ) -> Result<Collected, Problem> {
@@ -63,7 +63,7 @@ pub(super) async fn history(
         if collector.found.streams.contains_key(&stream.to_string()) {
             continue;
         }
-        who.still(app)?;
+        who.recheck(app)?;
         match collector.stream(&stream).await? {
             Some(named) => pending.extend(named),
             None if stream == install => {
@@ -118,14 +118,14 @@ impl<'a> Collector<'a> {
             (after, last) = (end.sequence, end.position);
             for stored in &page {
                 self.found.positions.push(stored.position);
-                for event in Recorded::read_encrypted(stored)? {
+                for event in RecordedEvent::read_encrypted(stored)? {
                     named.extend(references(&event));
                 }
                 self.annotate(stored)?;
             }
-            if self.found.positions.len() > EVENTS {
+            if self.found.positions.len() > MAX_EVENTS {
                 let detail = format!(
-                    "the history has more than {EVENTS} events; request stream=install/… and each \
+                    "the history has more than {MAX_EVENTS} events; request stream=install/… and each \
                      run separately, or export the log"
                 );
                 return Err(Problem::new(Code::TooLarge, detail));
@@ -138,7 +138,7 @@ impl<'a> Collector<'a> {
         Ok(Some(named))
     }
 
-    fn annotate(&mut self, stored: &Stored) -> Result<(), Problem> {
+    fn annotate(&mut self, stored: &StoredEvent) -> Result<(), Problem> {
         if !is_annotated(self.which) {
             return Ok(());
         }
@@ -153,9 +153,9 @@ impl<'a> Collector<'a> {
             }
         }
         // Includes only text that a principal wrote. Other free text is customer data.
-        let mut fields = places(&stored.event_type).iter();
+        let mut fields = personal_fields(&stored.event_type).iter();
         let is_written =
-            fields.any(|field| field.path == ["reason"] && field.whose == Whose::Author);
+            fields.any(|field| field.path == ["reason"] && field.owner == FieldOwner::Author);
         if self.which.reasons == Some(true)
             && is_written
             && let Some(reason) = payload.get("reason").and_then(Value::as_str)
@@ -168,7 +168,7 @@ impl<'a> Collector<'a> {
     async fn finish(mut self) -> Result<Collected, Problem> {
         self.found.positions.sort_unstable();
         if is_annotated(self.which) {
-            let names = names::of(&self.app.pool, self.principals).await?;
+            let names = names::get(&self.app.pool, self.principals).await?;
             let names = names.into_iter().map(|(id, name)| (id.to_string(), name)).collect();
             self.found.annotations = Some(Annotations {
                 names: self.which.names.filter(|wanted| *wanted).map(|_| names),

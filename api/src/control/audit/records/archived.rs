@@ -2,12 +2,12 @@
 use std::sync::Arc;
 
 use domain::ids::EventId;
-use event_log::{EventLog, LogError, Stored, StreamId};
+use event_log::{EventLog, LogError, StoredEvent, StreamId};
 use schemas::control::audit::EventRecord;
 use serde_json::{Value, value::RawValue};
 use sqlx::PgConnection;
 
-use super::Wanted;
+use super::EventSelection;
 use crate::problem::Problem;
 
 /// Number of events that are read at a time.
@@ -18,10 +18,10 @@ const PAGE: u32 = 2_000;
 pub(super) async fn find(
     log: &EventLog,
     connection: &mut PgConnection,
-    wanted: &Wanted,
+    wanted: &EventSelection,
     (after, end): (u64, u64),
     limit: u32,
-) -> Result<Vec<Arc<Stored>>, LogError> {
+) -> Result<Vec<Arc<StoredEvent>>, LogError> {
     let (archives, limit) = (log.archives(), limit as usize);
     if let (Some(kind), Some(id)) = (&wanted.aggregate_type, &wanted.aggregate_id) {
         let stream = StreamId::new(kind, id);
@@ -41,8 +41,8 @@ pub(super) async fn find(
     Ok(found)
 }
 
-impl Wanted {
-    fn is(&self, event: &Stored) -> bool {
+impl EventSelection {
+    fn is(&self, event: &StoredEvent) -> bool {
         let same = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
@@ -55,13 +55,13 @@ impl Wanted {
     }
 }
 
-fn actor(event: &Stored) -> String {
+fn actor(event: &StoredEvent) -> String {
     let metadata: Value = serde_json::from_str(&event.metadata).unwrap_or_default();
     metadata.get("actor").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Converts an event to its wire format.
-pub(super) fn record(event: &Arc<Stored>) -> Result<EventRecord, Problem> {
+pub(super) fn record(event: &Arc<StoredEvent>) -> Result<EventRecord, Problem> {
     let raw = |text: &str| RawValue::from_string(text.to_owned()).map_err(Problem::internal);
     Ok(EventRecord {
         position: event.position,

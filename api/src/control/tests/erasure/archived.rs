@@ -12,9 +12,9 @@ async fn first_archived(started: &Started) {
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
-    app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
-    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
+    app.projections.wait_for(300, Duration::from_secs(30)).await.unwrap();
+    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
@@ -33,7 +33,7 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
     deprovisioned(&app, &owner, install).await;
     let done = call();
     let done = app.engine.transact(&done, move |unit| {
-        Box::pin(async move { unit.tell::<Install>(old, InstallCommand::Deprovision).await })
+        Box::pin(async move { unit.handle::<Install>(old, InstallCommand::Deprovision).await })
     });
     done.await.unwrap();
     // Given an archive that cannot be read.
@@ -53,7 +53,7 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
     // And the earlier one waits for the archive, which the message names.
     assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
-    let left = crate::erasure::erase(&app, &[old]).await.unwrap().left.unwrap();
+    let left = crate::erasure::erase(&app, &[old]).await.unwrap().incomplete.unwrap();
     assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
     assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
     // And when the archive is restored, the earlier one is erased, and every row matches the log.
@@ -63,7 +63,7 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
     let views = projections::list(&mut connection).await.unwrap();
     drop(connection);
     for view in views {
-        app.views.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
+        app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
         let verified = projections::verify(app.log(), view.name, |_| {}).await.unwrap();
         assert_eq!(verified.differences, [], "{}", view.name);
     }
@@ -82,9 +82,9 @@ async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
     }
-    app.log().seal(app.keys.current().checkpoints()).await.unwrap();
-    app.views.wait_for(300, Duration::from_secs(30)).await.unwrap();
-    while crate::background::parked::progress(&app.pool).await.unwrap().position < 300 {
+    app.log().publish_checkpoint(app.keys.current().checkpoints()).await.unwrap();
+    app.projections.wait_for(300, Duration::from_secs(30)).await.unwrap();
+    while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 300 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let parked = "insert into log_dead_letter (position, reason, attempts, created_at) \

@@ -32,7 +32,7 @@ fn failed(class: JobClass, exit_code: Option<i32>, not_ended: &[&str]) -> Job {
         signed: None,
         not_ended: not_ended.iter().map(ToString::to_string).collect(),
     };
-    Job { work: Some(work), heard: vec![ended], ..Job::default() }
+    Job { work: Some(work), reports: vec![ended], ..Job::default() }
 }
 
 #[test]

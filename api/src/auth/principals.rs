@@ -1,0 +1,366 @@
+//! In-memory cache of principals, tokens and revoked runners, so that a request needs no query to
+//! authenticate.
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::{PoisonError, RwLock},
+    time::Duration,
+};
+
+mod current;
+#[cfg(test)]
+mod pentest;
+mod unreadable;
+
+use domain::{
+    access::{Access, AccessEvent, Role},
+    decider::{Decider as _, Timestamp},
+    digest::Digest,
+    ids::{PrincipalId, RunnerId, TokenId},
+    runner::{Runner, RunnerEvent},
+};
+use event_log::{EventLog, LogError, StoredEvent, archive::FLOOR};
+use futures::TryStreamExt as _;
+use sqlx::PgPool;
+use subtle::ConstantTimeEq as _;
+use tokio::{sync::watch, time::timeout};
+
+pub use self::current::require_current;
+use self::{current::Current, unreadable::Unreadable};
+use super::secret;
+use crate::problem::{Code, Problem};
+
+/// Maximum time that a request waits for the cache to reach a position.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
+/// Number of archived streams that are read concurrently.
+const MAX_CONCURRENT: usize = 8;
+
+/// Principals, tokens and revoked runners, up to a position of the log.
+pub struct PrincipalCache {
+    tables: RwLock<Tables>,
+    position: watch::Sender<u64>,
+    current: Current,
+}
+
+#[derive(Default)]
+struct Tables {
+    principals: HashMap<PrincipalId, PrincipalEntry>,
+    by_hash: HashMap<[u8; 32], (PrincipalId, TokenId)>,
+    revoked: HashSet<RunnerId>,
+    unreadable: Unreadable,
+}
+
+#[derive(Default)]
+struct PrincipalEntry {
+    access: Access,
+    version: u64,
+}
+
+/// Principal of a valid token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Id of the principal.
+    pub principal: PrincipalId,
+    /// Roles of the principal.
+    pub roles: BTreeSet<Role>,
+    /// Id of the token.
+    pub token: TokenId,
+}
+
+impl Default for PrincipalCache {
+    fn default() -> Self {
+        let (tables, position) = (RwLock::default(), watch::Sender::new(0));
+        PrincipalCache { tables, position, current: Current::default() }
+    }
+}
+
+impl PrincipalCache {
+    /// Loads all events of callers with two queries. Streams that begin in an archive are read
+    /// separately.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn load(&self, log: &EventLog, pool: &PgPool) -> Result<(), LogError> {
+        let position = log.position();
+        for event in log.rows_of(Access::NAME, (Runner::NAME, "runner.revoked")).await? {
+            self.apply_event(&event);
+        }
+        // Runs after the first query: rows that were dropped in the meantime are in archives now.
+        let older = format!(
+            "select aggregate_type, aggregate_id from log_stream where aggregate_type = any($1) \
+             and first_position <= {FLOOR} \
+             and exists (select from log_archive where dropped_at is not null)"
+        );
+        let streams: Vec<(String, String)> =
+            sqlx::query_as(&older).bind(vec![Access::NAME, Runner::NAME]).fetch_all(pool).await?;
+        let streams = futures::stream::iter(streams.into_iter().map(Ok::<_, LogError>));
+        let load =
+            |(kind, id): (String, String)| async move { self.load_archived(log, &kind, &id).await };
+        streams.try_for_each_concurrent(MAX_CONCURRENT, load).await?;
+        self.position.send_replace(position);
+        Ok(())
+    }
+
+    /// Loads one stream that begins in an archive. If it cannot be read, only its principal or
+    /// runner is rejected.
+    async fn load_archived(&self, log: &EventLog, kind: &str, id: &str) -> Result<(), LogError> {
+        if kind == Access::NAME {
+            let Ok(principal) = id.parse() else {
+                unreadable::warn_of_id(kind, id);
+                return Ok(());
+            };
+            match log.load::<Access>(id).await {
+                Ok(loaded) => self.insert(
+                    principal,
+                    PrincipalEntry {
+                        access: Access::clone(&loaded.state),
+                        version: loaded.version,
+                    },
+                ),
+                Err(error @ (LogError::Damaged { .. } | LogError::Archived { .. })) => {
+                    self.reject(principal, &error);
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            let Ok(runner) = id.parse() else {
+                unreadable::warn_of_id(kind, id);
+                return Ok(());
+            };
+            match log.load::<Runner>(id).await {
+                Ok(loaded) if loaded.state.revoked => self.revoke(runner),
+                Ok(_) => {}
+                Err(error @ (LogError::Damaged { .. } | LogError::Archived { .. })) => {
+                    self.reject(runner, &error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies events in the order of the log. If this release cannot read an event, it rejects
+    /// only the principal or runner of that stream. [`PrincipalCache::read_again`] retries later.
+    pub fn apply_events(&self, events: &[StoredEvent]) {
+        for stored in events {
+            self.apply_event(stored);
+        }
+        if let Some(last) = events.last() {
+            self.position.send_replace(last.position);
+        }
+    }
+
+    fn apply_event(&self, stored: &StoredEvent) {
+        let (kind, id) = (stored.stream.aggregate_type.as_str(), &stored.stream.aggregate_id);
+        if kind == Access::NAME {
+            let Ok(principal) = id.parse() else { return unreadable::warn_of_stream(stored) };
+            match stored.decode() {
+                // The whole stream will be read again.
+                Ok(_) if self.is_unreadable(principal) => {}
+                Ok(events) => self.apply_access(principal, stored.sequence, events),
+                Err(error) => self.reject(principal, &error),
+            }
+        } else if kind == Runner::NAME {
+            let Ok(runner) = id.parse() else { return unreadable::warn_of_stream(stored) };
+            let is_revoked = |event: &RunnerEvent| matches!(event, RunnerEvent::Revoked { .. });
+            match stored.decode() {
+                Ok(events) if events.iter().any(is_revoked) => self.revoke(runner),
+                Ok(_) => {}
+                Err(error) => self.reject(runner, &error),
+            }
+        }
+    }
+
+    fn apply_access(&self, principal: PrincipalId, sequence: u64, events: Vec<AccessEvent>) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.principals.entry(principal).or_default();
+        // The loaded state may already include events that arrive through the tail.
+        if sequence <= known.version {
+            return;
+        }
+        events.into_iter().for_each(|event| known.access.evolve(event));
+        known.version = sequence;
+        tables.index(principal);
+    }
+
+    fn insert(&self, principal: PrincipalId, known: PrincipalEntry) {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        tables.principals.insert(principal, known);
+        tables.index(principal);
+    }
+
+    fn revoke(&self, runner: RunnerId) {
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).revoked.insert(runner);
+    }
+
+    /// Last position that the cache includes.
+    pub fn position(&self) -> u64 {
+        *self.position.borrow()
+    }
+
+    /// Waits until the cache includes a position. A change responds only after that, so that it
+    /// affects the next request.
+    pub async fn wait_for_position(&self, position: u64) {
+        let mut seen = self.position.subscribe();
+        let _ = timeout(CATCH_UP_TIMEOUT, seen.wait_for(|seen| *seen >= position)).await;
+    }
+
+    /// Returns true if the log has no principals.
+    pub fn is_empty(&self) -> bool {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        tables.principals.is_empty() && tables.unreadable.is_empty()
+    }
+
+    /// Returns true if the runner was revoked.
+    pub fn is_revoked(&self, runner: RunnerId) -> bool {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).revoked.contains(&runner)
+    }
+
+    /// Returns the principal of a token.
+    ///
+    /// # Errors
+    /// 401 if the token is unknown, expired or revoked.
+    pub fn identify(&self, token: &str, now: Timestamp) -> Result<Identity, Problem> {
+        let unknown = || {
+            Problem::new(
+                Code::TokenUnknown,
+                "unknown token; check that it was issued by this server",
+            )
+        };
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let hash = secret::hash(token);
+        let (principal, id) = tables.by_hash.get(&hash).copied().ok_or_else(unknown)?;
+        let access = tables.principals.get(&principal).map(|known| &known.access);
+        let access = access.ok_or_else(unknown)?;
+        let issued = access.token(id).ok_or_else(unknown)?;
+        let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
+        // The map lookup does not compare in constant time; this does.
+        if !bool::from(kept.ct_eq(&hash)) {
+            return Err(unknown());
+        }
+        tables.unreadable.check(principal)?;
+        check_token(access, id, now)?;
+        Ok(Identity { principal, roles: access.roles.clone(), token: id })
+    }
+
+    /// Checks that a token is still valid and its principal still has all of these roles. For
+    /// streaming responses.
+    ///
+    /// # Errors
+    /// 401 if the token is no longer valid, 403 if a role was revoked.
+    pub fn check_still_valid(
+        &self,
+        (principal, token): (PrincipalId, TokenId),
+        roles: &BTreeSet<Role>,
+        now: Timestamp,
+    ) -> Result<(), Problem> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let known = tables.principals.get(&principal).ok_or_else(|| {
+            Problem::new(
+                Code::TokenUnknown,
+                "unknown token; check that it was issued by this server",
+            )
+        })?;
+        tables.unreadable.check(principal)?;
+        check_token(&known.access, token, now)?;
+        if known.access.roles.is_superset(roles) {
+            return Ok(());
+        }
+        Err(Problem::new(
+            Code::Forbidden,
+            "a role of this token was revoked; send the request again",
+        ))
+    }
+
+    /// Principals with the owner role, as far as the cache includes them.
+    pub fn owners(&self) -> Vec<PrincipalId> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let owners = tables.principals.iter().filter(|(id, known)| {
+            known.access.roles.contains(&Role::Owner) && tables.unreadable.check(**id).is_ok()
+        });
+        owners.map(|(id, _)| *id).collect()
+    }
+}
+
+/// Returns 401 if the token was revoked or has expired.
+fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Problem> {
+    if access.is_token_valid(id, now) {
+        return Ok(());
+    }
+    let (code, what) = match access.revoked.contains(&id) {
+        true => (Code::TokenRevoked, "was revoked"),
+        false => (Code::TokenExpired, "has expired"),
+    };
+    Err(Problem::new(code, format!("{id} {what}; ask an owner for another token")))
+}
+
+impl Tables {
+    fn index(&mut self, principal: PrincipalId) {
+        let tokens = self.principals.get(&principal).map(|known| known.access.tokens.clone());
+        for issued in tokens.unwrap_or_default() {
+            if let Some(hash) = bytes_of(&issued.sha256) {
+                self.by_hash.insert(hash, (principal, issued.token));
+            }
+        }
+    }
+}
+
+fn bytes_of(digest: &Digest) -> Option<[u8; 32]> {
+    hex::decode(digest.to_string().strip_prefix("sha256:")?).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use domain::access::{IssuedToken, PrincipalKind};
+    use ulid::Ulid;
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_timestamp(1_700_000_000, 0).unwrap()
+    }
+
+    fn with_token(expires_at: Option<Timestamp>) -> (PrincipalCache, PrincipalId, TokenId, String) {
+        let (people, secret) = (PrincipalCache::default(), secret::token());
+        let (principal, token) = (PrincipalId(Ulid::new()), TokenId(Ulid::new()));
+        let sha256 = secret::digest(&secret).unwrap();
+        let added = AccessEvent::PrincipalAdded { kind: PrincipalKind::Person, name_ref: None };
+        people.apply_access(principal, 1, vec![added]);
+        people.apply_access(principal, 2, vec![AccessEvent::RoleGranted { role: Role::Viewer }]);
+        let issued = IssuedToken { token, sha256, expires_at };
+        people.apply_access(principal, 3, vec![AccessEvent::TokenIssued(issued)]);
+        (people, principal, token, secret)
+    }
+
+    #[test]
+    fn token_identifies_its_principal_until_it_expires() {
+        let (people, principal, token, secret) = with_token(Some(now()));
+        let before = now() - chrono::TimeDelta::seconds(1);
+        let identity = people.identify(&secret, before).unwrap();
+        let still = |roles: &[Role], now| {
+            let roles = roles.iter().copied().collect();
+            people.check_still_valid((principal, token), &roles, now).map_err(|no| no.code)
+        };
+        assert_eq!(still(&[Role::Viewer], before), Ok(()));
+        assert_eq!(still(&[Role::Viewer], now()), Err(Code::TokenExpired));
+        assert_eq!(still(&[Role::Viewer, Role::Auditor], before), Err(Code::Forbidden));
+        assert_eq!((identity.principal, identity.token), (principal, token));
+        assert!(identity.roles.contains(&Role::Viewer));
+        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenExpired);
+        assert_eq!(people.identify("stead_x", now()).unwrap_err().code, Code::TokenUnknown);
+    }
+
+    #[test]
+    fn revoked_token_stays_invalid_when_old_events_repeat() {
+        let (people, principal, token, secret) = with_token(None);
+        people.apply_access(principal, 4, vec![AccessEvent::TokenRevoked { token }]);
+        assert_eq!(people.identify(&secret, now()).unwrap_err().code, Code::TokenRevoked);
+        people.apply_access(principal, 2, vec![AccessEvent::RoleRevoked { role: Role::Viewer }]);
+        people.apply_access(principal, 5, vec![AccessEvent::RoleGranted { role: Role::Owner }]);
+        let other = secret::token();
+        let (token, sha256) = (TokenId(Ulid::new()), secret::digest(&other).unwrap());
+        let issued = IssuedToken { token, sha256, expires_at: None };
+        people.apply_access(principal, 6, vec![AccessEvent::TokenIssued(issued)]);
+        let roles = people.identify(&other, now()).unwrap().roles;
+        assert_eq!(roles.into_iter().collect::<Vec<_>>(), [Role::Owner, Role::Viewer]);
+    }
+}

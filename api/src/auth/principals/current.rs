@@ -1,0 +1,88 @@
+//! Age of the server's knowledge of principals and revocations. A server that cannot read the log
+//! misses revocations by other servers. It therefore rejects all callers until it can read the log
+//! again.
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use event_log::EventLog;
+
+use super::PrincipalCache;
+use crate::{
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Maximum age of the last successful read of the log.
+pub const MAX_AGE: Duration = Duration::from_secs(10);
+
+/// Time up to which this server knows the log, and the sample that advances it.
+#[derive(Default)]
+pub(super) struct Current(Mutex<Option<Sample>>);
+
+#[derive(Clone, Copy)]
+struct Sample {
+    /// Time up to which this server knows the log.
+    known_at: Instant,
+    /// Time of a later read of the head; `position` is its result.
+    read_at: Instant,
+    position: u64,
+}
+
+impl PrincipalCache {
+    /// Age of the cache: time since it was last known to be up to date. Call this after each change
+    /// of the position. Under load the position rarely reaches the head, so each call may take a
+    /// new sample of the head.
+    pub fn age(&self, log: &EventLog) -> Duration {
+        let mut sample = self.current.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let position = self.position();
+        let next = || (log.read_at(), log.position());
+        let mut known = sample.unwrap_or_else(|| {
+            let (read_at, at) = next();
+            // First call: the server has just opened and loaded the log.
+            Sample { known_at: read_at, read_at, position: at }
+        });
+        if position >= known.position {
+            let (read_at, at) = next();
+            let known_at = if position >= at { read_at } else { known.read_at };
+            known = Sample { known_at, read_at, position: at };
+        }
+        *sample = Some(known);
+        known.known_at.elapsed()
+    }
+
+    /// Rejects the request if the last successful read of the log is too old.
+    ///
+    /// # Errors
+    /// 503 `log_stale`.
+    pub fn check_current(&self, log: &EventLog) -> Result<(), Problem> {
+        let age = self.age(log);
+        if age <= MAX_AGE {
+            return Ok(());
+        }
+        let (age, most) = (age.as_secs(), MAX_AGE.as_secs());
+        let detail = format!(
+            "the request was rejected: this server last read the log {age} s ago (limit {most} s) \
+             and may have missed revoked tokens; check its connection to the database, or use \
+             another server"
+        );
+        Err(Problem::new(Code::LogStale, detail).retry_after(2))
+    }
+}
+
+/// Middleware that rejects every request while the log is stale. Probes, metrics and documents are
+/// exempt.
+pub async fn require_current(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    app.principals.check_current(app.log())?;
+    Ok(next.run(request).await)
+}

@@ -1,0 +1,95 @@
+//! Runs the reactions to events concurrently. Reactions with the same target run in the order of
+//! their events.
+//!
+//! A reaction is a commit, and the log batches concurrent commits. Hundreds of runs therefore
+//! advance in the time of one batch.
+use std::{collections::HashMap, time::Duration};
+
+use event_log::StoredEvent;
+use futures::{FutureExt as _, StreamExt as _, stream};
+
+use super::{
+    dead_letters,
+    policies::PolicyConsumer,
+    reactions::{self, FailureClass, classify},
+};
+use crate::{problem::Problem, state::App};
+
+/// Maximum number of concurrent reactions.
+pub const MAX_CONCURRENT: usize = 32;
+/// Attempts at an event before it becomes a dead letter, and the wait between them.
+const MAX_ATTEMPTS: u32 = 3;
+const RETRY_DELAY: Duration = Duration::from_millis(500);
+
+/// Runs the reactions to these events. A failure with one target does not delay the others.
+pub async fn react(
+    app: &App,
+    place: &PolicyConsumer,
+    facts: &[StoredEvent],
+) -> Result<(), Problem> {
+    let mut threads: Vec<Vec<&StoredEvent>> = vec![];
+    let mut known: HashMap<String, usize> = HashMap::new();
+    for fact in facts {
+        let Some(about) = reactions::about(app, fact).await else { continue };
+        match known.get(&about) {
+            Some(at) => threads[*at].push(fact),
+            None => {
+                known.insert(about, threads.len());
+                threads.push(vec![fact]);
+            }
+        }
+    }
+    let threads: Vec<_> =
+        threads.into_iter().map(|thread| follow(app, place, thread).boxed()).collect();
+    let done: Vec<_> = stream::iter(threads).buffer_unordered(MAX_CONCURRENT).collect().await;
+    done.into_iter().collect()
+}
+
+async fn follow(
+    app: &App,
+    place: &PolicyConsumer,
+    thread: Vec<&StoredEvent>,
+) -> Result<(), Problem> {
+    let mut tries = MAX_ATTEMPTS;
+    for fact in thread {
+        if consume(app, place, fact, tries).await? == ReactionOutcome::DeadLettered {
+            // A target that failed once will probably fail for its next event, so that one gets a
+            // single attempt.
+            tries = 1;
+        }
+    }
+    Ok(())
+}
+
+/// Result of processing an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReactionOutcome {
+    Processed,
+    DeadLettered,
+}
+
+async fn consume(
+    app: &App,
+    place: &PolicyConsumer,
+    fact: &StoredEvent,
+    tries: u32,
+) -> Result<ReactionOutcome, Problem> {
+    let mut tried = 1;
+    while let Err(problem) = reactions::to(app, place, fact).await {
+        match classify(problem.code) {
+            // A temporary failure affects every target, so the caller retries from here later.
+            FailureClass::Transient => return Err(problem),
+            FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal
+                if tried >= tries =>
+            {
+                dead_letters::store(app, fact.position, &problem).await?;
+                return Ok(ReactionOutcome::DeadLettered);
+            }
+            FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal => {
+                tokio::time::sleep(RETRY_DELAY * tried).await;
+                tried += 1;
+            }
+        }
+    }
+    Ok(ReactionOutcome::Processed)
+}

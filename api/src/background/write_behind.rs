@@ -1,0 +1,57 @@
+//! Write-behind of data that can be reproduced: rows are written in batches after the response, so
+//! no caller waits for the disk.
+use std::sync::Arc;
+
+use tokio::sync::{
+    Mutex,
+    mpsc::{self, Receiver, Sender, error::TrySendError},
+};
+use tokio_util::sync::CancellationToken;
+
+/// Capacity of the queue. If it is full, the caller writes its own item.
+const CAPACITY: usize = 4_096;
+/// Maximum number of items per batch.
+const BATCH: usize = 256;
+
+/// Sender of deferred writes.
+pub struct WriteBehind<T>(Sender<T>);
+
+/// Receiver of deferred writes for the single loop that performs them. A clone lets the loop
+/// continue after a restart.
+pub struct WriteBehindQueue<T>(Arc<Mutex<Receiver<T>>>);
+
+impl<T> Clone for WriteBehindQueue<T> {
+    fn clone(&self) -> Self {
+        WriteBehindQueue(Arc::clone(&self.0))
+    }
+}
+
+/// Creates a queue and returns both ends.
+pub fn channel<T>() -> (WriteBehind<T>, WriteBehindQueue<T>) {
+    let (leave, left) = mpsc::channel(CAPACITY);
+    (WriteBehind(leave), WriteBehindQueue(Arc::new(Mutex::new(left))))
+}
+
+impl<T> WriteBehind<T> {
+    /// Queues an item. Returns the item if the queue is full or closed.
+    pub fn leave(&self, what: T) -> Result<(), T> {
+        self.0.try_send(what).map_err(|refused| match refused {
+            TrySendError::Full(what) | TrySendError::Closed(what) => what,
+        })
+    }
+}
+
+impl<T> WriteBehindQueue<T> {
+    /// Returns the next batch until the server stops, then the remaining items. Returns `None` when
+    /// the queue is empty.
+    pub async fn next(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
+        let (mut some, mut left) = (Vec::new(), self.0.lock().await);
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled(), if !left.is_closed() => left.close(),
+                number = left.recv_many(&mut some, BATCH) => return (number > 0).then_some(some),
+            }
+        }
+    }
+}

@@ -1,9 +1,0 @@
-//! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
-//! other code renders.
-pub mod build;
-pub mod config;
-pub mod manifest;
-pub mod state;
-pub mod step;
-pub mod toggles;
-pub mod wanted;

@@ -1,0 +1,135 @@
+//! `/v1/audit/diff`: compares an aggregate at two points and lists the events between them.
+use std::collections::HashSet;
+
+use axum::{Json, extract::State};
+use domain::{
+    actor::Actor, decider::Decider, decider::Timestamp, ids::PrincipalId, install::Install,
+    run::Run as RunState,
+};
+use event_log::StreamId;
+use projections::{
+    history::{self, History},
+    json_diff::{FieldChange, differences},
+};
+use schemas::control::history::{FieldChanged, StreamDiff, StreamDiffQuery};
+use serde_json::Value;
+
+use super::{point, position, states};
+use crate::{
+    auth::names,
+    control::show,
+    extract::Query,
+    problem::{ApiResult, Code, Problem},
+    state::App,
+};
+
+/// Maximum number of listed fields.
+const MAX_FIELDS: usize = 2_000;
+
+/// What changed between two points: the fields that differ, and by run who asked, who approved, what ran
+///
+/// Of an install or a run: what happened meanwhile by run. Of another thing: its events. What is after
+/// `complete_through` is not listed; go on with `from_position` = `complete_through`.
+#[utoipa::path(
+    get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
+    responses((status = 200, body = StreamDiff)),
+)]
+pub async fn diff(
+    State(app): State<App>,
+    Query(which): Query<StreamDiffQuery>,
+) -> ApiResult<StreamDiff> {
+    let stream = states::stream(&app, &which.stream).await?;
+    let from = (which.from_position, which.from_time);
+    let range = range(&app, from, (which.to_position, which.to_time)).await?;
+    Ok(Json(of_stream(&app, &stream, range).await?))
+}
+
+/// Resolves the two points to positions.
+pub(super) async fn range(
+    app: &App,
+    from: (Option<u64>, Option<Timestamp>),
+    to: (Option<u64>, Option<Timestamp>),
+) -> Result<(u64, u64), Problem> {
+    if from == (None, None) {
+        let detail = "from_position or from_time is required";
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    let from = position(app, from.0, from.1).await?;
+    let to = position(app, to.0, to.1).await?;
+    if from > to {
+        let detail = format!(
+            "the first point (position {from}) is after the second (position {to}); swap them"
+        );
+        return Err(Problem::new(Code::BadRequest, detail));
+    }
+    Ok((from, to))
+}
+
+/// Compares one stream at two positions.
+pub(super) async fn of_stream(
+    app: &App,
+    stream: &StreamId,
+    (from, to): (u64, u64),
+) -> Result<StreamDiff, Problem> {
+    let before = states::as_of(app, stream, from).await?;
+    let after = states::as_of(app, stream, to).await?;
+    if after.sequence == 0 {
+        return Err(states::unborn(app, stream, to).await?);
+    }
+    // An aggregate that did not exist has no fields, although its default state has some.
+    let was = if before.sequence == 0 { Value::Null } else { before.state };
+    let mut changes = differences(&was, &after.state);
+    let more_changes = changes.len().saturating_sub(MAX_FIELDS) as u64;
+    changes.truncate(MAX_FIELDS);
+    let history = history(app, stream, (from, to)).await?;
+    let names = names::get(&app.pool, people(&history)).await?;
+    let told = show::HistoryConverter { names: &names };
+    let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
+    Ok(StreamDiff {
+        stream: stream.to_string(),
+        name,
+        from: point(app, from).await?,
+        to: point(app, to).await?,
+        changes: changes.into_iter().map(changed).collect(),
+        more_changes,
+        complete_through: history.complete_through,
+        runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
+        other_events: history.other_events.into_iter().map(|event| told.event(event)).collect(),
+    })
+}
+
+async fn history(app: &App, stream: &StreamId, range: (u64, u64)) -> Result<History, Problem> {
+    let (kind, id) = (&*stream.aggregate_type, &*stream.aggregate_id);
+    let log = app.log();
+    Ok(match kind {
+        Install::NAME => {
+            let install = id.parse().map_err(Problem::internal)?;
+            history::of_install(log, install, range, None).await?
+        }
+        RunState::NAME => {
+            history::of_run(log, id.parse().map_err(Problem::internal)?, range).await?
+        }
+        other => history::of_stream(log, (other, id), range).await?,
+    })
+}
+
+/// Principals in this history, for their names.
+fn people(history: &History) -> HashSet<PrincipalId> {
+    let mut all: Vec<&Actor> = history.other_events.iter().map(|event| &event.actor).collect();
+    for run in &history.runs {
+        all.extend(run.request.iter().map(|request| &request.by));
+        all.extend(run.interventions.iter().map(|word| &word.by));
+        all.extend(run.events.iter().map(|event| &event.actor));
+    }
+    let principal = |actor: &Actor| match actor {
+        Actor::Principal(id) => Some(*id),
+        Actor::Runner(_) | Actor::Policy(_) | Actor::Timer(_) | Actor::System => None,
+    };
+    all.into_iter().filter_map(principal).collect()
+}
+
+fn changed(change: FieldChange) -> FieldChanged {
+    let FieldChange { path, before, after } = change;
+    let there = |value: Value| (!value.is_null()).then_some(value);
+    FieldChanged { path, before: there(before), after: there(after) }
+}

@@ -1,0 +1,89 @@
+//! Extracts the caller of a change, the metadata of its events, and the idempotency key.
+use axum::{
+    extract::{FromRequestParts, MatchedPath},
+    http::{HeaderMap, header, request::Parts},
+};
+use event_log::{IdempotencyKey, Meta};
+use schemas::problem::FieldProblem;
+use ulid::Ulid;
+
+use crate::{
+    auth::Caller,
+    execute::{Call, Done},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Maximum length of a reason, in characters.
+const MAX_REASON_CHARACTERS: usize = 2000;
+/// Maximum length of the stored `User-Agent`.
+const MAX_CLIENT_BYTES: usize = 120;
+
+/// Authenticated request that changes something.
+pub struct ChangeRequest {
+    /// Caller.
+    pub caller: Caller,
+    /// Metadata for the events, and the idempotency key.
+    pub call: Call,
+}
+
+impl FromRequestParts<App> for ChangeRequest {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
+        let who = Caller::from_request_parts(parts, app).await?;
+        let mut meta = Meta::new(who.actor.clone(), Ulid::new().to_string());
+        let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+        meta.route = route.map(|route| format!("{} {route}", parts.method));
+        meta.client = text(&parts.headers, header::USER_AGENT.as_str(), MAX_CLIENT_BYTES);
+        meta.traceparent = text(&parts.headers, "traceparent", 55).filter(|t| is_traceparent(t));
+        let mut call = Call::of(meta);
+        call.key = parts.extensions.get::<IdempotencyKey>().cloned();
+        Ok(ChangeRequest { caller: who, call })
+    }
+}
+
+/// Returns a header as text, truncated to the maximum length.
+fn text(headers: &HeaderMap, name: &str, bytes: usize) -> Option<String> {
+    let value = headers.get(name)?.to_str().ok()?;
+    Some(value.chars().take(bytes).collect::<String>()).filter(|value| !value.is_empty())
+}
+
+/// Returns true for the format `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`. Other values
+/// are not stored.
+fn is_traceparent(value: &str) -> bool {
+    let parts: Vec<_> = value.split('-').map(str::len).collect();
+    parts == [2, 32, 16, 2] && value.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+}
+
+/// Converts the result of a use case without a value of its own.
+pub fn done<T>(done: &Done<T>) -> schemas::control::ChangeResult {
+    schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
+}
+
+/// Checks a mandatory reason.
+pub fn required(reason: &str) -> Result<String, Problem> {
+    if reason.trim().is_empty() {
+        return Err(field("reason", "is empty", "give a reason; the log records it"));
+    }
+    optional(Some(reason.to_owned())).map(Option::unwrap_or_default)
+}
+
+/// Checks an optional reason.
+pub fn optional(reason: Option<String>) -> Result<Option<String>, Problem> {
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > MAX_REASON_CHARACTERS) {
+        return Err(field("reason", "is longer than 2,000 characters", "shorten the reason"));
+    }
+    Ok(reason.filter(|reason| !reason.trim().is_empty()))
+}
+
+/// Problem with one invalid field.
+pub fn field(name: &str, message: &str, remedy: &str) -> Problem {
+    let error = FieldProblem {
+        field: Some(name.into()),
+        message: format!("{name} {message}"),
+        remedy: Some(remedy.into()),
+        ..FieldProblem::default()
+    };
+    Problem { errors: vec![error], ..Problem::new(Code::Invalid, format!("{name} {message}")) }
+}

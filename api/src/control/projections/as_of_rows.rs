@@ -1,0 +1,130 @@
+//! `GET /v1/projections/{name}/rows`: as-of rows of a projection.
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    extract::State,
+    response::sse::{Event, KeepAlive, Sse},
+};
+use futures::Stream;
+use projections::{AsOfQuery, RebuildError, as_of::AsOfRow};
+use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
+use tokio::time::Instant;
+
+use super::known;
+use crate::{
+    auth::Caller,
+    control::audit,
+    extract::{Path, Query},
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Maximum number of rows in one message.
+const ROWS_PER_MESSAGE: u32 = 200;
+/// Interval of progress messages.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum length of a key.
+const MAX_KEY_BYTES: usize = 200;
+
+/// Get the rows of a projection as of a position or a time, as server-sent events
+///
+/// The server folds the log with the code of the projection. With a key, it reads only the events
+/// of that key. Sends messages with progress, then messages with rows in the order of their keys,
+/// then a final message. Stops if the client disconnects.
+#[utoipa::path(
+    get, path = "/v1/projections/{name}/rows", tag = "projections",
+    params(("name" = String, Path, description = "The projection's name"), RowsQuery),
+    responses((status = 200, body = RowsProgress, content_type = "text/event-stream")),
+)]
+pub async fn rows(
+    State(app): State<App>,
+    Path(name): Path<String>,
+    Query(which): Query<RowsQuery>,
+    who: Caller,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    known(&app, &name).await?;
+    if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
+        return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
+    }
+    // Each as-of query holds a database connection until it ends.
+    let one_of_few = app.as_of_permits.clone().try_acquire_owned().map_err(|_| {
+        let detail = "too many as-of queries are in progress on this server; try again later";
+        Problem::new(Code::Busy, detail).retry_after(5)
+    })?;
+    let position = audit::position(&app, which.position, which.time).await?;
+    let recorded_at = audit::point(&app, position).await?.recorded_at;
+    let mut past =
+        AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(refused)?;
+    let said = move |state: &str| RowsProgress {
+        state: state.into(),
+        events: 0,
+        total: position,
+        position,
+        recorded_at,
+        rows: vec![],
+        detail: None,
+    };
+    let events = async_stream::stream! {
+        let _one_of_few = one_of_few;
+        let mut told = Instant::now();
+        let failed = loop {
+            if let Err(problem) = who.recheck(&app) {
+                break Some(problem.detail);
+            }
+            match past.fold().await {
+                Ok(Some(folded)) if told.elapsed() >= PROGRESS_INTERVAL => {
+                    told = Instant::now();
+                    yield event(&RowsProgress { events: folded.events, ..said("replaying") });
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => break None,
+                Err(error) => break Some(Problem::from(error).detail),
+            }
+        };
+        if let Some(detail) = failed {
+            yield event(&RowsProgress { detail: Some(detail), ..said("failed") });
+            return;
+        }
+        loop {
+            if let Err(problem) = who.recheck(&app) {
+                yield event(&RowsProgress { detail: Some(problem.detail), ..said("failed") });
+                return;
+            }
+            match past.rows(ROWS_PER_MESSAGE).await {
+                Ok(rows) if rows.is_empty() => break,
+                Ok(rows) => {
+                    let rows = rows.into_iter().map(shown).collect();
+                    yield event(&RowsProgress { events: position, rows, ..said("rows") });
+                }
+                Err(error) => {
+                    let detail = Some(Problem::from(error).detail);
+                    yield event(&RowsProgress { detail, ..said("failed") });
+                    return;
+                }
+            }
+        }
+        yield event(&RowsProgress { events: position, ..said("done") });
+    };
+    Ok(Sse::new(events).keep_alive(KeepAlive::default()))
+}
+
+fn event(look: &RowsProgress) -> Result<Event, Infallible> {
+    let event = Event::default().event("look").json_data(look);
+    Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
+}
+
+fn shown(row: AsOfRow) -> ProjectionRow {
+    ProjectionRow { key: row.key, row: row.data }
+}
+
+fn refused(error: RebuildError) -> Problem {
+    match error {
+        RebuildError::Log(error) => error.into(),
+        error @ (RebuildError::Unknown(_)
+        | RebuildError::NotOwner(_)
+        | RebuildError::Busy(_)
+        | RebuildError::NoPreviousRows(_)
+        | RebuildError::TableExists { .. }
+        | RebuildError::OtherVersion { .. }) => Problem::internal(error),
+    }
+}

@@ -1,0 +1,66 @@
+//! As-of tables: the rows of a projection as of a position, in a separate table.
+use axum::{Json, extract::State};
+use projections::RebuildError;
+use schemas::control::{
+    ChangeResult,
+    projections::{Progress, RebuildQuery},
+};
+
+use super::{ALL, ProgressStream, known, over, report, told};
+use crate::{
+    control::audit,
+    extract::Path,
+    problem::{ApiResult, Code, Problem},
+    state::App,
+};
+
+/// Creates an as-of table in a separate task, completely or not at all.
+pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
+    let refused = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
+    if name == ALL {
+        return refused("an as-of rebuild covers one projection: name it instead of all");
+    }
+    if how.parallel.is_some_and(|parallel| parallel != 1) {
+        return refused("an as-of rebuild uses one worker: omit parallel");
+    }
+    known(&app, &name).await?;
+    let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;
+    Ok(told(name, move |name, said| {
+        Box::pin(async move {
+            let report = report(&name, &said);
+            let kept =
+                projections::as_of_table::create(app.owner_source(), &name, position, report)
+                    .await?;
+            let over = over(&name, kept.position);
+            Ok(Progress { rows: Some(kept.rows), table: Some(kept.table), ..over })
+        })
+    }))
+}
+
+/// Drop the table of an as-of rebuild
+#[utoipa::path(
+    delete, path = "/v1/projections/{name}/as-of/{position}", tag = "projections",
+    params(
+        ("name" = String, Path, description = "The projection's name"),
+        ("position" = u64, Path, description = "Position of the as-of table"),
+    ),
+    responses((status = 200, body = ChangeResult)),
+)]
+pub async fn discard(
+    State(app): State<App>,
+    Path((name, position)): Path<(String, u64)>,
+) -> ApiResult<ChangeResult> {
+    known(&app, &name).await?;
+    let dropped = projections::as_of_table::discard(app.owner(), &name, position).await;
+    let changed = dropped.map_err(|error| match error {
+        RebuildError::Log(error) => error.into(),
+        error @ (RebuildError::NotOwner(_) | RebuildError::Busy(_)) => {
+            Problem::new(Code::Rejected, error.to_string())
+        }
+        error @ (RebuildError::Unknown(_)
+        | RebuildError::NoPreviousRows(_)
+        | RebuildError::TableExists { .. }
+        | RebuildError::OtherVersion { .. }) => Problem::internal(error),
+    })?;
+    Ok(Json(ChangeResult { position: app.log().position(), changed }))
+}

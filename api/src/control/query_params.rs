@@ -1,0 +1,77 @@
+//! Rejects query parameters that the OpenAPI document does not name. Otherwise a misspelled filter
+//! would be ignored, and the response would be unfiltered.
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::Method,
+    middleware::Next,
+    response::Response,
+};
+use utoipa::openapi::{
+    OpenApi,
+    path::{Operation, ParameterIn},
+};
+
+use crate::problem::{Code, Problem};
+
+/// Names of the query parameters of each operation.
+#[derive(Clone)]
+pub struct AllowedParams(Arc<HashMap<(Method, String), BTreeSet<String>>>);
+
+impl AllowedParams {
+    /// Reads the parameters from the OpenAPI document.
+    pub fn of(document: &OpenApi) -> AllowedParams {
+        let operations = document.paths.paths.iter().flat_map(|(path, item)| {
+            let of = |method: Method, operation: &Option<Operation>| {
+                Some(((method, path.clone()), named(operation.as_ref()?)))
+            };
+            let all = [
+                of(Method::GET, &item.get),
+                of(Method::PUT, &item.put),
+                of(Method::POST, &item.post),
+                of(Method::DELETE, &item.delete),
+                of(Method::PATCH, &item.patch),
+            ];
+            all.into_iter().flatten()
+        });
+        AllowedParams(Arc::new(operations.collect()))
+    }
+
+    fn takes(&self, method: &Method, route: &str) -> Option<&BTreeSet<String>> {
+        // axum answers HEAD with the route of GET.
+        let method = if method == Method::HEAD { Method::GET } else { method.clone() };
+        self.0.get(&(method, route.to_owned()))
+    }
+}
+
+fn named(operation: &Operation) -> BTreeSet<String> {
+    let all = operation.parameters.iter().flatten();
+    let query = all.filter(|one| one.parameter_in == ParameterIn::Query);
+    query.map(|one| one.name.clone()).collect()
+}
+
+/// Middleware that rejects unknown query parameters.
+pub async fn reject_unknown_params(
+    State(asked): State<AllowedParams>,
+    route: MatchedPath,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    if let Some(taken) = asked.takes(request.method(), route.as_str()) {
+        let query = request.uri().query().unwrap_or_default();
+        let names = query.split('&').filter_map(|pair| pair.split('=').next());
+        if let Some(name) = names.filter(|name| !name.is_empty()).find(|n| !taken.contains(*n)) {
+            let taken = match taken.is_empty() {
+                true => "none".to_owned(),
+                false => taken.iter().cloned().collect::<Vec<_>>().join(", "),
+            };
+            let detail = format!("unknown query parameter {name:?}; allowed: {taken}");
+            return Err(Problem::new(Code::BadRequest, detail));
+        }
+    }
+    Ok(next.run(request).await)
+}

@@ -1,0 +1,101 @@
+//! Directives to runners. Each is queued until the runner acknowledges it, and wakes a waiting long
+//! poll.
+use domain::ids::{JobId, RunnerId};
+use schemas::runner::Directive;
+
+use super::{
+    convert,
+    outbox::DirectiveSubject,
+    session::{Session, Wake},
+    state::DispatchState,
+};
+
+impl DispatchState {
+    /// Queues a directive for a runner and wakes its long poll. Returns true if the directive is
+    /// new.
+    pub fn send(
+        &mut self,
+        runner: RunnerId,
+        about: DirectiveSubject,
+        directive: Directive,
+    ) -> bool {
+        let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
+        session.is_some_and(|session| {
+            let news = session.outbox.push(about, directive);
+            if news {
+                session.wake(Wake::Directive);
+            }
+            news
+        })
+    }
+
+    /// Sends a cancellation to the runner that holds the job.
+    pub fn send_cancel(&mut self, job: JobId) {
+        let Some(tracked) = self.board.get(job) else { return };
+        let (Some(held), Some(pending)) = (tracked.held(), convert::pending_cancel(&tracked.job))
+        else {
+            return;
+        };
+        let (execution, runner) = (held.id, held.runner);
+        let directive = Directive::Cancel {
+            job,
+            execution,
+            reason: pending.reason,
+            grace_s: pending.grace_s,
+            force: pending.force,
+        };
+        self.send(runner, DirectiveSubject::Cancel(execution, pending.force), directive);
+    }
+
+    /// Adds or removes a reader of a job's log.
+    pub fn tail(&mut self, job: JobId, on: bool) {
+        let before = self.readers.get(&job).copied().unwrap_or_default();
+        let after = if on { before.saturating_add(1) } else { before.saturating_sub(1) };
+        if after == 0 {
+            self.readers.remove(&job);
+        } else {
+            self.readers.insert(job, after);
+        }
+        if (before == 0) != (after == 0) {
+            self.send_tail(job);
+        }
+    }
+
+    /// Notifies the runner of a job whether its log has readers.
+    pub(super) fn send_tail(&mut self, job: JobId) {
+        let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
+        let Some(runner) = alive else { return };
+        if let Some(session) = self.runners.get_mut(runner).and_then(|known| known.session.as_mut())
+        {
+            session.outbox.withdraw(DirectiveSubject::Tail(job));
+        }
+        let on = self.readers.contains_key(&job);
+        self.send(runner, DirectiveSubject::Tail(job), Directive::Tail { job, on });
+    }
+}
+
+/// Requests a new identity key from the runner of a session, until it has registered one.
+pub(super) fn send_rekey(session: &mut Session, wanted: bool) {
+    if !wanted {
+        session.outbox.withdraw(DirectiveSubject::Rekey);
+    } else if session.outbox.push(DirectiveSubject::Rekey, Directive::Rekey) {
+        session.wake(Wake::Directive);
+    }
+}
+
+/// Notifies a session that its runner was drained or resumed.
+pub(super) fn send_intake(session: &mut Session, drained: bool) {
+    let directive = if drained {
+        Directive::Drain { reason: "the runner was drained on the control plane".into() }
+    } else {
+        Directive::Resume
+    };
+    // Sends changes only: a runner that was never drained needs no resume.
+    let changed = session.drained != drained;
+    session.drained = drained;
+    if changed {
+        session.outbox.withdraw(DirectiveSubject::Intake);
+        session.outbox.push(DirectiveSubject::Intake, directive);
+        session.wake(Wake::Directive);
+    }
+}

@@ -1,0 +1,392 @@
+//! Jobs that are not complete yet, built from their events: jobs to offer, and jobs that runners
+//! hold.
+//!
+//! The table follows the log in its order and makes no decisions. An offer is only a hint. The job
+//! aggregate decides on every claim and report.
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    time::Duration,
+};
+
+use chrono::TimeDelta;
+use domain::{
+    decider::Timestamp,
+    ids::{ExecutionId, InstallId, JobId, RunnerId},
+    job::{Contact, Execution, Job, JobEvent, JobKind, Origin, State, Work},
+};
+use event_log::StoredEvent;
+use schemas::runner::Running;
+use tokio::time::Instant;
+
+use super::Moment;
+
+mod take;
+
+/// Runners that may claim a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Runner of one install.
+    Install(InstallId),
+    /// Any build runner.
+    Build,
+}
+
+/// A job with the data that the server keeps beside its events.
+#[derive(Debug)]
+pub struct TrackedJob {
+    /// State folded from the job's events.
+    pub job: Job,
+    /// Sequence of the last applied event, and its index among the events that it decodes to.
+    pub sequence: (u64, usize),
+    /// Order in the queue: the position of the event that queued the job.
+    pub order: u64,
+    /// Time at which the job was queued, by the log's clock.
+    pub queued_at: Timestamp,
+    /// Time at which the queue TTL or the deadline elapses, by the monotonic clock.
+    pub expires_at: Instant,
+    /// Last contact from the runner that holds the job. In the future after a takeover.
+    pub last_contact: Instant,
+    /// Last time the server requested the runner's journal, because a poll did not name this
+    /// execution.
+    pub journal_requested_at: Option<Instant>,
+    /// Time at which the pending cancellation was requested.
+    pub cancel_since: Option<Instant>,
+    /// Stored event of the last claim, if this server has seen it.
+    pub claim: Option<Box<StoredEvent>>,
+    /// Runner of the last claim, if this server has seen it.
+    pub last_runner: Option<RunnerId>,
+    /// Logs of ended executions that are not finalized.
+    pub open_logs: Vec<OpenLog>,
+    /// True while an offer of the job is open, so that it is not offered twice.
+    pub offered: bool,
+}
+
+/// Log that is still arriving at any server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenLog {
+    /// Execution that writes the log.
+    pub execution: ExecutionId,
+    /// Time of the last growth that this server saw, or of the end of the execution.
+    pub quiet_since: Instant,
+    /// Length at that time, in bytes.
+    pub length: u64,
+}
+
+/// One event of a job, with its place in the log.
+#[derive(Debug, Clone)]
+pub struct JobEventRecord {
+    /// Job of the event.
+    pub job: JobId,
+    /// Sequence in the job's stream, and index among the events that the stored event decodes to.
+    pub sequence: (u64, usize),
+    /// Position in the log.
+    pub position: u64,
+    /// Time of the append.
+    pub recorded_at: Timestamp,
+    /// Decoded event.
+    pub event: JobEvent,
+    /// Stored event of a claim. Its inclusion proof is needed shortly afterwards.
+    pub claim: Option<Box<StoredEvent>>,
+}
+
+/// Jobs, indexed for the queries of the dispatcher.
+#[derive(Debug, Default)]
+pub struct JobTable {
+    jobs: HashMap<JobId, TrackedJob>,
+    /// Queued jobs without an open offer, by target and kind. A kind that no runner accepts is
+    /// therefore not scanned repeatedly.
+    waiting: HashMap<(Target, JobKind), BTreeMap<u64, JobId>>,
+    by_runner: HashMap<RunnerId, BTreeSet<JobId>>,
+}
+
+impl TrackedJob {
+    /// Creates the entry of a loaded job, with `heard` as its last contact.
+    pub fn loaded(
+        job: Job,
+        sequence: u64,
+        order: u64,
+        queued_at: Timestamp,
+        (heard, now): (Instant, Moment),
+    ) -> Self {
+        let mut tracked = TrackedJob {
+            job,
+            sequence: (sequence, usize::MAX),
+            order,
+            queued_at,
+            expires_at: now.instant,
+            last_contact: heard,
+            journal_requested_at: None,
+            cancel_since: None,
+            claim: None,
+            last_runner: None,
+            open_logs: Vec::new(),
+            offered: false,
+        };
+        let over = match &tracked.job.state {
+            State::Queued { .. } => {
+                tracked.patience().and_then(|wait| queued_at.checked_add_signed(wait))
+            }
+            State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
+                Some(held.deadline)
+            }
+            State::NotCreated | State::Ended { .. } => None,
+        };
+        let left = over.and_then(|over| (over - now.wall).to_std().ok()).unwrap_or_default();
+        tracked.expires_at = now.instant + left;
+        let cancel = tracked.held().and_then(|held| held.cancel.as_ref());
+        tracked.cancel_since = cancel.filter(|cancel| !cancel.unconfirmed).map(|_| heard);
+        tracked.last_runner = tracked.held().map(|held| held.runner);
+        let over = tracked.job.lost.iter().map(|lost| lost.id).chain(match &tracked.job.state {
+            State::OutcomeUnknown(held) => Some(held.id),
+            State::Ended { execution, .. } => *execution,
+            State::NotCreated | State::Queued { .. } | State::Claimed(_) | State::Running(_) => {
+                None
+            }
+        });
+        let unsealed: Vec<_> = over.filter(|over| !tracked.is_sealed(*over)).collect();
+        let open = |execution| OpenLog { execution, quiet_since: heard, length: 0 };
+        tracked.open_logs = unsealed.into_iter().map(open).collect();
+        tracked
+    }
+
+    /// Work that the job describes.
+    pub fn work(&self) -> Option<&Work> {
+        self.job.work.as_ref()
+    }
+
+    /// Execution that holds the job and may still report.
+    pub fn held(&self) -> Option<&Execution> {
+        self.job.execution()
+    }
+
+    /// Execution whose contact is monitored: it is neither ended nor of unknown outcome.
+    pub fn alive(&self) -> Option<&Execution> {
+        match &self.job.state {
+            State::Claimed(held) | State::Running(held) => Some(held),
+            State::OutcomeUnknown(_)
+            | State::NotCreated
+            | State::Queued { .. }
+            | State::Ended { .. } => None,
+        }
+    }
+
+    /// Runners that may claim the job.
+    pub fn target(&self) -> Option<Target> {
+        self.work().map(|work| match work.origin {
+            Origin::Build { .. } => Target::Build,
+            Origin::Step { install, .. } => Target::Install(install),
+        })
+    }
+
+    /// Queue in which the job waits.
+    fn place(&self) -> Option<(Target, JobKind)> {
+        Some((self.target()?, self.work()?.kind))
+    }
+
+    /// Longest time that the job may wait for a runner.
+    pub fn patience(&self) -> Option<TimeDelta> {
+        self.work().map(|work| TimeDelta::milliseconds(work.queue_ttl_ms.cast_signed()))
+    }
+
+    /// Returns true if the log of this execution is finalized.
+    pub fn is_sealed(&self, execution: ExecutionId) -> bool {
+        self.job.logs.iter().any(|log| log.execution == execution)
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.job.state {
+            State::NotCreated | State::Ended { .. } => self.open_logs.is_empty(),
+            State::Queued { .. }
+            | State::Claimed(_)
+            | State::Running(_)
+            | State::OutcomeUnknown(_) => false,
+        }
+    }
+}
+
+impl JobTable {
+    /// Adds a job that was loaded when the server started.
+    pub fn put(&mut self, id: JobId, mut tracked: TrackedJob) {
+        let known = self.jobs.get(&id).is_some_and(|known| known.sequence >= tracked.sequence);
+        if !known && !tracked.is_over() {
+            tracked.offered = self.jobs.get(&id).is_some_and(|known| known.offered);
+            self.unlist(id);
+            self.jobs.insert(id, tracked);
+            self.list(id);
+        }
+    }
+
+    /// Applies an event. Ignores events that were applied before, and events of jobs that were
+    /// already complete.
+    pub fn apply(&mut self, fact: JobEventRecord, now: Moment) {
+        let (id, at) = (fact.job, fact.recorded_at);
+        if !self.jobs.contains_key(&id) && matches!(fact.event, JobEvent::Queued(_)) {
+            let clocks = (now.instant, now);
+            self.jobs.insert(id, TrackedJob::loaded(Job::default(), 0, fact.position, at, clocks));
+        }
+        self.unlist(id);
+        if let Some(tracked) = self.jobs.get_mut(&id).filter(|known| known.sequence < fact.sequence)
+        {
+            tracked.take(fact, now.instant);
+        }
+        self.list(id);
+        if self.jobs.get(&id).is_some_and(TrackedJob::is_over) {
+            self.jobs.remove(&id);
+        }
+    }
+
+    /// Job that is not complete.
+    pub fn get(&self, job: JobId) -> Option<&TrackedJob> {
+        self.jobs.get(&job)
+    }
+
+    /// All jobs that are not complete.
+    pub fn all(&self) -> impl Iterator<Item = (JobId, &TrackedJob)> {
+        self.jobs.iter().map(|(id, tracked)| (*id, tracked))
+    }
+
+    /// Number of queued jobs of a kind for a target without an open offer.
+    pub fn waiting(&self, target: Target, kind: JobKind) -> usize {
+        self.waiting.get(&(target, kind)).map_or(0, BTreeMap::len)
+    }
+
+    /// Oldest queued job for a target, of one of these kinds, without an open offer.
+    pub fn next(&self, target: Target, kinds: &[JobKind]) -> Option<(JobId, JobKind)> {
+        let first = |kind: &JobKind| {
+            let (order, job) = self.waiting.get(&(target, *kind))?.first_key_value()?;
+            Some((*order, *job, *kind))
+        };
+        let next = kinds.iter().filter_map(first).min_by_key(|(order, ..)| *order);
+        next.map(|(_, job, kind)| (job, kind))
+    }
+
+    /// Records that an offer of the job was made or withdrawn.
+    pub fn set_offered(&mut self, job: JobId, offered: bool) {
+        self.unlist(job);
+        if let Some(tracked) = self.jobs.get_mut(&job) {
+            tracked.offered = offered;
+        }
+        self.list(job);
+    }
+
+    /// Targets with queued jobs that have no open offer.
+    pub fn wanted(&self) -> HashSet<Target> {
+        self.waiting.keys().map(|(target, _)| *target).collect()
+    }
+
+    /// Jobs that a runner holds.
+    pub fn held_by(&self, runner: RunnerId) -> impl Iterator<Item = (JobId, &TrackedJob)> {
+        let ids = self.by_runner.get(&runner).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
+    }
+
+    /// Number of slots that a runner's jobs occupy: actions, and all other kinds.
+    pub fn load(&self, runner: RunnerId) -> (u32, u32) {
+        self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
+            (0, 0),
+            |(operations, others), (_, tracked)| match tracked
+                .work()
+                .is_some_and(|work| work.kind.uses_reserved_slot())
+            {
+                true => (operations + 1, others),
+                false => (operations, others + 1),
+            },
+        )
+    }
+
+    /// Renews the lease of an execution if this runner holds it. Returns true if the job was
+    /// recorded as disconnected and must be reattached. Returns `None` if the runner does not hold
+    /// the execution: execution ids are not secret.
+    pub fn renew(
+        &mut self,
+        runner: RunnerId,
+        job: JobId,
+        execution: ExecutionId,
+        now: Instant,
+    ) -> Option<bool> {
+        let tracked = self.jobs.get_mut(&job)?;
+        let by = tracked.held().filter(|held| (held.runner, held.id) == (runner, execution));
+        let contact = by?.contact;
+        tracked.last_contact = tracked.last_contact.max(now);
+        Some(tracked.alive().is_some() && contact == Contact::Disconnected)
+    }
+
+    /// Returns true if a runner holds an execution that it does not name and has not mentioned for
+    /// the duration `limit`. Returns true at most once in that duration, because the journal takes
+    /// time to arrive.
+    pub fn is_silent_about(
+        &mut self,
+        runner: RunnerId,
+        named: &[Running],
+        now: Instant,
+        silence: Duration,
+    ) -> bool {
+        let long_ago = |since: Instant| now.saturating_duration_since(since) >= silence;
+        let mut silent = false;
+        for job in self.by_runner.get(&runner).into_iter().flatten() {
+            let Some(tracked) = self.jobs.get_mut(job) else { continue };
+            let Some(execution) = tracked.alive().map(|held| held.id) else { continue };
+            let is_named = named.iter().any(|of| (of.job, of.execution) == (*job, execution));
+            if !is_named
+                && long_ago(tracked.last_contact)
+                && tracked.journal_requested_at.is_none_or(long_ago)
+            {
+                tracked.journal_requested_at = Some(now);
+                silent = true;
+            }
+        }
+        silent
+    }
+
+    /// Records that the log of an execution grew, which restarts the timeout for its end.
+    pub fn log_grew(&mut self, job: JobId, execution: ExecutionId, length: u64, now: Instant) {
+        let unsealed = self.jobs.get_mut(&job).map(|tracked| &mut tracked.open_logs);
+        for open in unsealed.into_iter().flatten() {
+            if open.execution == execution {
+                (open.quiet_since, open.length) = (now, length);
+            }
+        }
+    }
+
+    /// Gives all executions of a runner a full lease from this time on.
+    pub fn renew_all(&mut self, runner: RunnerId, from: Instant) {
+        for job in self.by_runner.get(&runner).into_iter().flatten() {
+            if let Some(tracked) = self.jobs.get_mut(job) {
+                tracked.last_contact = tracked.last_contact.max(from);
+            }
+        }
+    }
+
+    fn list(&mut self, id: JobId) {
+        let Some(tracked) = self.jobs.get(&id) else { return };
+        match (&tracked.job.state, tracked.place()) {
+            (State::Queued { .. }, Some(place)) if !tracked.offered => {
+                self.waiting.entry(place).or_default().insert(tracked.order, id);
+            }
+            (State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held), _) => {
+                self.by_runner.entry(held.runner).or_default().insert(id);
+            }
+            (State::Queued { .. } | State::NotCreated | State::Ended { .. }, _) => {}
+        }
+    }
+
+    fn unlist(&mut self, id: JobId) {
+        let Some(tracked) = self.jobs.get(&id) else { return };
+        if let Some(place) = tracked.place()
+            && let Some(waiting) = self.waiting.get_mut(&place)
+        {
+            waiting.remove(&tracked.order);
+            if waiting.is_empty() {
+                self.waiting.remove(&place);
+            }
+        }
+        if let Some(runner) = tracked.held().map(|held| held.runner)
+            && let Some(jobs) = self.by_runner.get_mut(&runner)
+        {
+            jobs.remove(&id);
+            if jobs.is_empty() {
+                self.by_runner.remove(&runner);
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Applies an event to a tracked job.
+use std::time::Duration;
+
+use domain::{decider::Decider as _, ids::ExecutionId, job::JobEvent};
+use tokio::time::Instant;
+
+use super::{JobEventRecord, OpenLog, TrackedJob};
+
+impl TrackedJob {
+    pub(super) fn take(&mut self, fact: JobEventRecord, now: Instant) {
+        self.sequence = fact.sequence;
+        match &fact.event {
+            JobEvent::Queued(work) => {
+                self.expires_at = now + Duration::from_millis(work.queue_ttl_ms);
+            }
+            JobEvent::Claimed { runner, deadline, .. } => {
+                (self.last_contact, self.last_runner) = (now, Some(*runner));
+                self.expires_at = now + (*deadline - fact.recorded_at).to_std().unwrap_or_default();
+                self.claim = fact.claim;
+            }
+            JobEvent::Requeued { execution, .. } => {
+                (self.order, self.queued_at) = (fact.position, fact.recorded_at);
+                let patience = self.patience().and_then(|wait| wait.to_std().ok());
+                self.expires_at = now + patience.unwrap_or_default();
+                self.leave(Some(*execution), now);
+            }
+            JobEvent::OutcomeUnknown { execution, .. }
+            | JobEvent::Succeeded { execution, .. }
+            | JobEvent::Lost { execution, .. } => self.leave(Some(*execution), now),
+            JobEvent::Failed { execution, .. } | JobEvent::Cancelled { execution, .. } => {
+                self.leave(*execution, now);
+            }
+            // A second, forced request restarts the timeout.
+            JobEvent::CancelRequested { .. } => self.cancel_since = Some(now),
+            JobEvent::CancelUnconfirmed { .. } => self.cancel_since = None,
+            JobEvent::LogFinalized(log) => {
+                self.open_logs.retain(|open| open.execution != log.execution);
+            }
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
+        }
+        self.job.evolve(fact.event);
+    }
+
+    /// Records the end of an execution, whose log may still be arriving.
+    fn leave(&mut self, execution: Option<ExecutionId>, now: Instant) {
+        self.cancel_since = None;
+        let known = |execution| self.open_logs.iter().any(|open| open.execution == execution);
+        if let Some(execution) = execution.filter(|over| !self.is_sealed(*over) && !known(*over)) {
+            self.open_logs.push(OpenLog { execution, quiet_since: now, length: 0 });
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Rate limits of runner calls.
+use std::{collections::HashMap, time::Duration};
+
+use domain::ids::RunnerId;
+use tokio::time::Instant;
+
+/// Kinds of calls with separate limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CallKind {
+    /// Polls: 2 per second.
+    Poll,
+    /// Log chunks: 20 per second.
+    Log,
+    /// Reports, and all other calls about jobs: 20 per second.
+    Report,
+    /// New identity keys: one per minute. Each one stays in the log permanently.
+    Rekey,
+}
+
+impl CallKind {
+    fn a_second(self) -> f64 {
+        match self {
+            CallKind::Poll => 2.0,
+            CallKind::Log | CallKind::Report => 20.0,
+            CallKind::Rekey => 1.0 / 60.0,
+        }
+    }
+
+    /// Burst size. Many short jobs cause legitimate bursts.
+    fn most(self) -> f64 {
+        match self {
+            CallKind::Poll => 60.0,
+            CallKind::Log | CallKind::Report => 200.0,
+            CallKind::Rekey => 5.0,
+        }
+    }
+}
+
+/// Interval between records of forged reports per runner, so that a runner cannot fill the log with
+/// them.
+const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Remaining allowance of each runner.
+#[derive(Debug, Default)]
+pub struct RateLimits {
+    buckets: HashMap<(RunnerId, CallKind), (Instant, f64)>,
+    /// Forged reports per runner: the number since the last record, and its time.
+    forgeries: HashMap<RunnerId, (u32, Option<Instant>)>,
+}
+
+impl RateLimits {
+    /// Counts a runner's report on a job that it does not own. Returns the number of attempts if it
+    /// is time to record them.
+    pub fn forged(&mut self, runner: RunnerId, now: Instant) -> Option<u32> {
+        let (attempts, said) = self.forgeries.entry(runner).or_default();
+        *attempts = attempts.saturating_add(1);
+        if said.is_some_and(|said| now.saturating_duration_since(said) < FORGERY_INTERVAL) {
+            return None;
+        }
+        *said = Some(now);
+        Some(std::mem::take(attempts))
+    }
+
+    /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
+    pub fn take(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
+        let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.most()));
+        let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.a_second();
+        (*at, *left) = (now, (*left + gained).min(calls.most()));
+        if *left >= 1.0 {
+            *left -= 1.0;
+            Ok(())
+        } else {
+            // Limited to a minute, so that the cast loses neither sign nor size.
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "the value is between 1 and 60"
+            )]
+            Err((((1.0 - *left) / calls.a_second()).ceil() as u64).clamp(1, 60))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runner() -> RunnerId {
+        "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forgeries_are_said_at_once_and_then_counted_for_a_while() {
+        let (mut rates, now) = (RateLimits::default(), Instant::now());
+        assert_eq!(rates.forged(runner(), now), Some(1));
+        for _ in 0..1_000 {
+            assert_eq!(rates.forged(runner(), now + Duration::from_secs(599)), None);
+        }
+        assert_eq!(rates.forged(runner(), now + Duration::from_secs(600)), Some(1_001));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runner_that_calls_too_often_is_told_to_stay_away() {
+        let (mut rates, now) = (RateLimits::default(), Instant::now());
+        for _ in 0..60 {
+            assert_eq!(rates.take(runner(), CallKind::Poll, now), Ok(()));
+        }
+        assert_eq!(rates.take(runner(), CallKind::Poll, now), Err(1));
+        assert_eq!(rates.take(runner(), CallKind::Log, now), Ok(()), "other calls have their own");
+        assert_eq!(rates.take(runner(), CallKind::Poll, now + Duration::from_secs(1)), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_runner_may_not_fill_the_log_with_new_keys() {
+        let (mut rates, now) = (RateLimits::default(), Instant::now());
+        for _ in 0..5 {
+            assert_eq!(rates.take(runner(), CallKind::Rekey, now), Ok(()));
+        }
+        assert_eq!(rates.take(runner(), CallKind::Rekey, now), Err(60));
+        let later = now + Duration::from_secs(45);
+        assert_eq!(rates.take(runner(), CallKind::Rekey, later), Err(15));
+        assert_eq!(rates.take(runner(), CallKind::Rekey, later + Duration::from_secs(16)), Ok(()));
+    }
+}

@@ -1,0 +1,281 @@
+//! State of the dispatcher, behind one lock that is never held across an await.
+use std::collections::{HashMap, HashSet};
+
+use domain::{
+    decider::Timestamp,
+    ids::{JobId, RunnerId, SessionId},
+    job::{JobEvent, JobKind},
+    runner::RunnerEvent,
+};
+use schemas::runner::Directive;
+use tokio::time::Instant;
+
+use super::{
+    Timing,
+    directives::{send_intake, send_rekey},
+    job_table::{JobEventRecord, JobTable, Target},
+    offers::{Capacity, Offer, Offers},
+    outbox::DirectiveSubject,
+    rate_limits::RateLimits,
+    session::{RunnerEntry, RunnerTable, Session, Wake},
+};
+
+/// Number of runners to compare before work is offered.
+const COMPARED: usize = 64;
+
+/// Current time on two clocks: monotonic for waits, and wall-clock for values that others read.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    /// Monotonic time, which never jumps.
+    pub instant: Instant,
+    /// Wall-clock time, for users and runners.
+    pub wall: Timestamp,
+}
+
+/// State of the dispatcher.
+#[derive(Debug, Default)]
+pub struct DispatchState {
+    /// Open jobs.
+    pub board: JobTable,
+    /// Runners that called this server.
+    pub runners: RunnerTable,
+    /// Open offers.
+    pub offers: Offers,
+    /// Start of the next search for free slots within a fleet.
+    next_start: usize,
+    /// Number of readers that follow the log of each job.
+    pub(super) readers: HashMap<JobId, u32>,
+    /// Rate limits of the runners.
+    pub rates: RateLimits,
+    /// Runners whose sessions may belong to this server in the database, but that it does not watch
+    /// yet.
+    pub(super) unwatched: HashSet<RunnerId>,
+    /// True while the server stops. Long polls then return immediately.
+    pub stopping: bool,
+}
+
+impl DispatchState {
+    /// Applies a job event and wakes the runners that it affects.
+    pub fn on_job(&mut self, fact: JobEventRecord, now: Moment, timing: &Timing) {
+        let job = fact.job;
+        let before = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        let event = fact.event.clone();
+        self.board.apply(fact, now);
+        match event {
+            JobEvent::Queued(_) | JobEvent::Requeued { .. } => {
+                self.withdraw_offer(job);
+                self.offer_job(job, now, timing);
+            }
+            JobEvent::CancelRequested { .. } => self.send_cancel(job),
+            JobEvent::Claimed { .. } => {
+                self.withdraw_offer(job);
+                if self.readers.contains_key(&job) {
+                    self.send_tail(job);
+                }
+            }
+            JobEvent::Succeeded { .. }
+            | JobEvent::Failed { .. }
+            | JobEvent::Cancelled { .. }
+            | JobEvent::OutcomeUnknown { .. }
+            | JobEvent::Lost { .. } => self.withdraw_offer(job),
+            JobEvent::Started { .. }
+            | JobEvent::PhaseEntered { .. }
+            | JobEvent::PlanProduced { .. }
+            | JobEvent::OutputsReported { .. }
+            | JobEvent::StateReported { .. }
+            | JobEvent::ArtifactPushed { .. }
+            | JobEvent::Disconnected { .. }
+            | JobEvent::Reattached { .. }
+            | JobEvent::OutcomeResolved { .. }
+            | JobEvent::CancelUnconfirmed { .. }
+            | JobEvent::LogFinalized(_)
+            | JobEvent::LogDiverged { .. }
+            | JobEvent::LateResultReported { .. } => {}
+        }
+        // The event may have freed a slot, so the former owner may get another job.
+        let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
+        if let Some(runner) = before.filter(|_| after.is_none()) {
+            self.offer_to(runner, now, timing);
+        }
+    }
+
+    /// Applies a runner event, and wakes the runner if its state changed.
+    pub fn on_runner(
+        &mut self,
+        id: RunnerId,
+        sequence: (u64, usize),
+        event: RunnerEvent,
+        now: Moment,
+        timing: &Timing,
+    ) {
+        let Some(known) = self.runners.apply(id, sequence, event) else { return };
+        let (works, drained) = (known.takes_work(), known.runner.draining);
+        let rekey = known.runner.rekey_requested;
+        if let Some(session) = &mut known.session {
+            send_intake(session, drained);
+            send_rekey(session, rekey);
+            if known.runner.revoked {
+                session.wake(Wake::Directive);
+            }
+        }
+        if works {
+            self.offer_to(id, now, timing);
+        } else {
+            for job in self.offers.withdraw(id) {
+                self.forget_offer(id, job);
+            }
+        }
+    }
+
+    /// Withdraws expired offers and offers the jobs again to available runners.
+    pub fn on_tick(&mut self, now: Moment, timing: &Timing) {
+        for (job, offer) in self.offers.expired(now.instant) {
+            self.forget_offer(offer.runner, job);
+        }
+        for target in self.board.wanted() {
+            self.offer_to_all(target, now, timing);
+        }
+    }
+
+    /// Offers a job that was queued.
+    fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
+        let Some(tracked) = self.board.get(job) else { return };
+        let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
+        // A runner with a free slot gets queued work immediately. If another job of this kind
+        // already waits, no runner has a free slot.
+        if self.board.waiting(target, work.kind) <= 1 {
+            self.offer_to_all(target, now, timing);
+        }
+    }
+
+    /// Offers the queued jobs of a target, the oldest first, to the runners with most free slots.
+    pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
+        // Compares a part of a large fleet at a time, and another part each time. To rank ten
+        // thousand runners for each of ten thousand jobs would hold this lock for minutes.
+        let fleet = self.runners.of(target).len();
+        self.next_start = self.next_start.wrapping_add(COMPARED);
+        let start = self.next_start.checked_rem(fleet).unwrap_or_default();
+        for looked_at in (0..fleet).step_by(COMPARED) {
+            let all = self.runners.of(target).iter().copied();
+            let some = COMPARED.min(fleet - looked_at);
+            let mut runners: Vec<_> =
+                all.clone().chain(all).skip(start + looked_at).take(some).collect();
+            // A runner with a long poll receives the offer immediately. Among those, the one with
+            // most free slots comes first.
+            runners.sort_by_cached_key(|id| {
+                let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
+                let parked = parked.is_some_and(Session::is_parked);
+                std::cmp::Reverse((parked, self.room(*id, now, timing).map_or(0, |room| room.free)))
+            });
+            for runner in runners {
+                if self.board.next(target, &JobKind::ALL).is_none() {
+                    return;
+                }
+                self.offer_to(runner, now, timing);
+            }
+        }
+    }
+
+    /// Offers a runner the queued jobs that fit. Returns true if there is a new directive.
+    pub fn offer_to(&mut self, runner: RunnerId, now: Moment, timing: &Timing) -> bool {
+        let Some(known) = self.runners.get(runner) else { return false };
+        let Some(session) = &known.session else { return false };
+        let target = known.target();
+        if self.board.next(target, &JobKind::ALL).is_none() {
+            return false;
+        }
+        let able = |kind: &JobKind| session.capabilities.contains(kind);
+        let mut kinds: Vec<_> = JobKind::ALL.into_iter().filter(able).collect();
+        let Some(mut room) = self.room(runner, now, timing) else { return false };
+        let deadline = now.wall + timing.offer;
+        let mut news = false;
+        while room.free > 0
+            && let Some((job, kind)) = self.board.next(target, &kinds)
+        {
+            if !room.take(kind) {
+                kinds.retain(|other| *other != kind);
+                continue;
+            }
+            self.board.set_offered(job, true);
+            self.offers.make(job, Offer { runner, kind, until: now.instant + timing.offer });
+            let directive = Directive::Offer { job, kind, deadline };
+            news |= self.send(runner, DirectiveSubject::Offer(job), directive);
+        }
+        news
+    }
+
+    /// Capacity of a runner, or `None` if it is disconnected or must not get work.
+    fn room(&self, runner: RunnerId, now: Moment, timing: &Timing) -> Option<Capacity> {
+        let known = self.runners.get(runner)?;
+        let session = known.session.as_ref()?;
+        if !known.takes_work() || !known.is_present(now.instant, timing.lease) {
+            return None;
+        }
+        let (held, offered) = (self.board.load(runner), self.offers.load(runner));
+        let free = session.free.min(session.slots.saturating_sub(held.0 + held.1));
+        let operates = session.capabilities.iter().any(|kind| kind.uses_reserved_slot());
+        Some(Capacity::of(session.slots, free, operates, held, offered))
+    }
+
+    fn withdraw_offer(&mut self, job: JobId) {
+        if let Some(offer) = self.offers.take(job) {
+            self.forget_offer(offer.runner, job);
+        }
+    }
+
+    fn forget_offer(&mut self, runner: RunnerId, job: JobId) {
+        self.board.set_offered(job, false);
+        let session = self.runners.get_mut(runner).and_then(|known| known.session.as_mut());
+        if let Some(session) = session {
+            session.outbox.withdraw(DirectiveSubject::Offer(job));
+        }
+    }
+
+    /// Opens a session for a known runner. The long poll of a previous session returns and is
+    /// rejected.
+    pub fn seat(
+        &mut self,
+        runner: RunnerId,
+        session: Session,
+        heard: Instant,
+    ) -> Option<&mut RunnerEntry> {
+        for job in self.offers.withdraw(runner) {
+            self.forget_offer(runner, job);
+        }
+        let held: Vec<_> = self.board.held_by(runner).map(|(job, _)| job).collect();
+        let known = self.runners.get_mut(runner)?;
+        if let Some(mut former) = known.session.take() {
+            former.wake(Wake::Directive);
+        }
+        known.effective_contact = known.effective_contact.max(heard);
+        known.epoch = Some(session.server_epoch);
+        let (drained, rekey) = (known.runner.draining, known.runner.rekey_requested);
+        let session = known.session.insert(session);
+        send_rekey(session, rekey);
+        if drained {
+            send_intake(session, true);
+        }
+        for job in held {
+            self.send_cancel(job);
+            if self.readers.contains_key(&job) {
+                self.send_tail(job);
+            }
+        }
+        self.runners.get_mut(runner)
+    }
+
+    /// Closes a session that the runner ended.
+    pub fn leave(&mut self, runner: RunnerId, session: SessionId) {
+        let newest = self.runners.get(runner).and_then(|known| known.session.as_ref());
+        if newest.is_none_or(|newest| newest.id != session) {
+            return;
+        }
+        for job in self.offers.withdraw(runner) {
+            self.forget_offer(runner, job);
+        }
+        if let Some(mut ended) = self.runners.get_mut(runner).and_then(|known| known.session.take())
+        {
+            ended.wake(Wake::Released);
+        }
+    }
+}

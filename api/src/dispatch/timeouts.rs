@@ -1,0 +1,340 @@
+//! Commands for elapsed timeouts. They are collected under the lock of the dispatcher and handled
+//! outside of it.
+use std::time::Duration;
+
+use domain::{
+    decider::Timestamp,
+    ids::{ExecutionId, JobId, RunnerId},
+    job::{Contact, JobClass, JobCommand, LossReason, State},
+};
+use event_log::SessionGuard;
+
+use super::{
+    Dispatch, Moment, Timing, convert,
+    job_table::{OpenLog, TrackedJob},
+    lease::{ContactState, LivenessTransition, edge},
+    session::{RunnerEntry, Session},
+};
+
+/// Command caused by an elapsed timeout.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TimeoutCommand {
+    /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
+    /// session applies it.
+    Job {
+        /// Job that handles the command.
+        job: JobId,
+        /// Command to handle.
+        command: Box<JobCommand>,
+        /// Session that this server must still own.
+        guard: Option<SessionGuard>,
+    },
+    /// A runner has been disconnected for [`Timing::runner_disconnected`].
+    RunnerDisconnected {
+        /// Runner to disconnect.
+        runner: RunnerId,
+        /// Time of its last contact.
+        since: Timestamp,
+        /// Session that this server must still own.
+        guard: SessionGuard,
+    },
+    /// This server has not seen a log grow for a while. The log may be arriving at another server,
+    /// so the database decides: only a log that still has this length is finalized without its end.
+    FinalizeLog {
+        /// Job of the log.
+        job: JobId,
+        /// Execution that wrote the log.
+        execution: ExecutionId,
+        /// Length that this server knows, in bytes.
+        length: u64,
+    },
+}
+
+impl Dispatch {
+    /// Returns all commands that are due now. Repeated calls are harmless: a command is returned
+    /// until the log contains its event.
+    pub fn due(&self, now: Moment) -> Vec<TimeoutCommand> {
+        let (desk, timing) = (self.state(), self.timing());
+        let owned = |runner| {
+            let epoch = desk.runners.get(runner)?.epoch?;
+            Some(SessionGuard {
+                runner: RunnerId::to_string(&runner),
+                server: self.server().to_string(),
+                server_epoch: epoch,
+            })
+        };
+        let mut due = Vec::new();
+        for (job, tracked) in desk.board.all() {
+            if let Some(held) = tracked.alive()
+                && let Some(guard) = owned(held.runner)
+                && let Some(command) = silence(tracked, now, timing)
+            {
+                due.push(TimeoutCommand::Job { job, command: command.into(), guard: Some(guard) });
+            }
+            due.extend(overdue(job, tracked, now, timing));
+        }
+        for (runner, known) in desk.runners.all() {
+            if let Some(since) = silent_since(known, now, timing)
+                && let Some(guard) = owned(runner)
+            {
+                due.push(TimeoutCommand::RunnerDisconnected { runner, since, guard });
+            }
+        }
+        due
+    }
+}
+
+/// Returns the command to a job whose execution lost contact or passed its deadline.
+fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobCommand> {
+    let held = tracked.alive()?;
+    let silence = ContactState {
+        since_contact: now.instant.saturating_duration_since(tracked.last_contact),
+        overdue: both(tracked, now, held.deadline),
+        disconnected: held.contact == Contact::Disconnected,
+        pure: tracked.job.class() == JobClass::Pure,
+    };
+    let execution = held.id;
+    Some(match edge(silence, timing)? {
+        LivenessTransition::Disconnected => JobCommand::Disconnect { execution },
+        LivenessTransition::ContactTimeout => {
+            JobCommand::DeclareLost { execution, loss_reason: LossReason::Disconnected }
+        }
+        LivenessTransition::DeadlinePassed => {
+            JobCommand::DeclareLost { execution, loss_reason: LossReason::DeadlinePassed }
+        }
+    })
+}
+
+/// Returns the time by which both clocks have passed a moment, or `None` before it. A wall clock
+/// that jumps ahead or back therefore ends nothing early.
+fn both(tracked: &TrackedJob, now: Moment, moment: Timestamp) -> Option<Duration> {
+    let world = (now.wall - moment).to_std().ok()?;
+    Some(world.min(now.instant.checked_duration_since(tracked.expires_at)?))
+}
+
+/// Returns the timeouts that do not depend on lost contact.
+fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Vec<TimeoutCommand> {
+    let mut due = Vec::new();
+    let passed = |since| now.instant.saturating_duration_since(since);
+    if let State::Queued { attempt } = tracked.job.state
+        && let Some(patience) = tracked.patience()
+        && let Some(until) = tracked.queued_at.checked_add_signed(patience)
+        && both(tracked, now, until).is_some()
+    {
+        let command = JobCommand::Expire { attempt }.into();
+        due.push(TimeoutCommand::Job { job, command, guard: None });
+    }
+    if let Some(held) = tracked.alive()
+        && let (Some(asked), Some(since)) = (&held.cancel, tracked.cancel_since)
+    {
+        let grace = convert::grace_s(tracked.job.class(), asked.force);
+        let patience = Duration::from_secs(grace) + timing.cancel_confirm;
+        if !asked.unconfirmed && passed(since) >= patience {
+            let command = JobCommand::DeclareCancelUnconfirmed { execution: held.id };
+            due.push(TimeoutCommand::Job { job, command: command.into(), guard: None });
+        }
+    }
+    let late = tracked.open_logs.iter().filter(|open| passed(open.quiet_since) >= timing.log_quiet);
+    due.extend(late.map(|open| {
+        let OpenLog { execution, length, quiet_since: _ } = *open;
+        TimeoutCommand::FinalizeLog { job, execution, length }
+    }));
+    due
+}
+
+fn silent_since(known: &RunnerEntry, now: Moment, timing: &Timing) -> Option<Timestamp> {
+    let silent = now.instant.saturating_duration_since(known.effective_contact);
+    let parked = known.session.as_ref().is_some_and(Session::is_parked);
+    let told = known.runner.disconnected_since.is_some() || known.runner.revoked;
+    (!parked && !told && silent >= timing.runner_disconnected).then(|| now.wall - silent)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering::SeqCst},
+    };
+
+    use chrono::TimeDelta;
+    use domain::{
+        ids::{AppId, BuildId, ComponentId, SessionId},
+        job::{JobEvent, JobKind, Origin, Work},
+        runner::Runner,
+    };
+    use schemas::runner::{Poll, Running};
+    use tokio::time::advance;
+    use ulid::Ulid;
+
+    use super::*;
+    use crate::dispatch::{JobEventRecord, SessionError};
+
+    const HOUR: u64 = 3_600;
+    const JOB: JobId = JobId(Ulid(7));
+    const EXECUTION: ExecutionId = ExecutionId(Ulid(8));
+    const RUNNER: RunnerId = RunnerId(Ulid(9));
+
+    /// Creates a dispatcher whose wall clock the test sets.
+    fn dispatch() -> (Dispatch, Arc<AtomicI64>) {
+        let seconds = Arc::new(AtomicI64::new(0));
+        let read = Arc::clone(&seconds);
+        let clock = move || Timestamp::UNIX_EPOCH + TimeDelta::seconds(read.load(SeqCst));
+        let dispatch = Dispatch::new("here", Timing::default(), Arc::new(clock));
+        let now = dispatch.moment().instant;
+        dispatch.state().runners.meet(RUNNER, Runner::default(), 1, now).epoch = Some(1);
+        happens(
+            &dispatch,
+            1,
+            JobEvent::Queued(Work {
+                kind: JobKind::Build,
+                class: JobClass::Pure,
+                attempts: 3,
+                manifest: format!("sha256:{:064x}", 1).parse().unwrap(),
+                origin: Origin::Build {
+                    app: AppId(Ulid(1)),
+                    component: ComponentId(Ulid(2)),
+                    build: BuildId(Ulid(3)),
+                },
+                deadline_ms: HOUR * 1_000,
+                queue_ttl_ms: HOUR * 1_000,
+            }),
+        );
+        (dispatch, seconds)
+    }
+
+    fn happens(dispatch: &Dispatch, sequence: u64, event: JobEvent) {
+        let (now, recorded_at) = (dispatch.moment(), dispatch.moment().wall);
+        let fact = JobEventRecord {
+            job: JOB,
+            sequence: (sequence, 0),
+            position: sequence,
+            recorded_at,
+            event,
+            claim: None,
+        };
+        dispatch.state().on_job(fact, now, dispatch.timing());
+    }
+
+    fn is_claimed(dispatch: &Dispatch) {
+        let deadline = dispatch.moment().wall + Duration::from_secs(HOUR);
+        let (session, claim_id) = (SessionId(Ulid(1)), "c".into());
+        let (execution, runner, attempt) = (EXECUTION, RUNNER, 1);
+        let claimed = JobEvent::Claimed { execution, runner, session, claim_id, attempt, deadline };
+        happens(dispatch, 2, claimed);
+    }
+
+    fn said(dispatch: &Dispatch) -> Vec<JobCommand> {
+        let job = |due| match due {
+            TimeoutCommand::Job { command, .. } => Some(*command),
+            TimeoutCommand::RunnerDisconnected { .. } | TimeoutCommand::FinalizeLog { .. } => None,
+        };
+        dispatch.due(dispatch.moment()).into_iter().filter_map(job).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumps_ends_no_execution() {
+        // given an execution with an hour left
+        let (dispatch, clock) = dispatch();
+        is_claimed(&dispatch);
+        // when the wall clock jumps ahead by two hours
+        clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
+        // then the execution is not lost
+        assert_eq!(said(&dispatch), []);
+        // but once the hour and the overtime have passed on both clocks, it is
+        advance(Duration::from_secs(HOUR + 600)).await;
+        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
+        let (execution, loss_reason) = (EXECUTION, LossReason::DeadlinePassed);
+        assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
+        // and a wall clock that jumps back only delays it
+        clock.store(0, SeqCst);
+        assert_eq!(said(&dispatch), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_clock_that_jumps_ends_nobodys_patience() {
+        let (dispatch, clock) = dispatch();
+        clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
+        assert_eq!(said(&dispatch), []);
+        advance(Duration::from_secs(HOUR)).await;
+        assert_eq!(said(&dispatch), [JobCommand::Expire { attempt: 1 }]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
+        // given a finished execution whose log is still arriving
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        let execution = EXECUTION;
+        happens(
+            &dispatch,
+            3,
+            JobEvent::Succeeded {
+                execution,
+                seq: Some(1),
+                exit_code: None,
+                signed: None,
+                not_ended: vec![],
+            },
+        );
+        let seals = || -> Vec<(ExecutionId, u64)> {
+            let seal = |due| match due {
+                TimeoutCommand::FinalizeLog { execution, length, .. } => Some((execution, length)),
+                TimeoutCommand::Job { .. } | TimeoutCommand::RunnerDisconnected { .. } => None,
+            };
+            dispatch.due(dispatch.moment()).into_iter().filter_map(seal).collect()
+        };
+        // when the log keeps growing for longer than the timeout, then it is not finalized
+        let seal = dispatch.timing().log_quiet;
+        for length in 1..=3 {
+            advance(seal - Duration::from_secs(1)).await;
+            assert_eq!(seals(), []);
+            dispatch.log_grew(JOB, EXECUTION, length);
+        }
+        // and when it stops growing, it is finalized after the timeout
+        advance(seal - Duration::from_secs(1)).await;
+        assert_eq!(seals(), []);
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(seals(), [(EXECUTION, 3)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_who_holds_an_execution_renews_its_lease() {
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        advance(Duration::from_secs(61)).await;
+        dispatch.touch_execution(RunnerId(Ulid(10)), JOB, EXECUTION);
+        assert_eq!(said(&dispatch), [JobCommand::Disconnect { execution: EXECUTION }]);
+        dispatch.touch_execution(RUNNER, JOB, EXECUTION);
+        assert_eq!(said(&dispatch), []);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_polls_without_a_word_of_its_work_is_asked_what_became_of_it() {
+        // given a runner that claimed a job and then polls without naming it
+        let (dispatch, _clock) = dispatch();
+        is_claimed(&dispatch);
+        let now = dispatch.moment().instant;
+        let session = Session { slots: 1, ..Session::new(SessionId(Ulid(1)), 1, 1) };
+        dispatch.state().seat(RUNNER, session, now);
+        let silent = Poll {
+            session_id: SessionId(Ulid(1)),
+            generation: 1,
+            free_slots: 1,
+            ack: vec![],
+            running: vec![],
+            pressure: None,
+            disabled: None,
+        };
+        let running = vec![Running { job: JOB, execution: EXECUTION, phase: None, log_len: 0 }];
+        let speaks = Poll { running, ..silent.clone() };
+        advance(Duration::from_secs(59)).await;
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
+        // when a minute has passed, then the server requests its journal, once a minute
+        advance(Duration::from_secs(1)).await;
+        assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionError::JournalRequired));
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");
+        advance(Duration::from_secs(60)).await;
+        assert!(dispatch.touch(RUNNER, &speaks).is_ok());
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it has just spoken of it");
+    }
+}

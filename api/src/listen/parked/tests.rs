@@ -1,0 +1,229 @@
+//! Tests of parked connections over real sockets.
+use std::{future::Future, net::SocketAddr, time::Duration};
+
+use axum::{Extension, Router, response::IntoResponse as _, routing::post};
+use futures::FutureExt as _;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Limits, ParkedResponse, acceptor, open, serve, tests::certificate};
+
+/// Senders of deferred responses, each closed when its caller has disconnected.
+type Waits = mpsc::UnboundedReceiver<oneshot::Sender<&'static str>>;
+
+/// More bytes than the socket buffers of both sides hold.
+const LARGE: usize = 32 << 20;
+
+struct Served {
+    address: SocketAddr,
+    waits: Waits,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+}
+
+/// Serves `/wait`, which defers its response and includes the request's body, and `/`, which
+/// responds immediately.
+async fn served(tls: Option<tokio_rustls::TlsAcceptor>) -> Served {
+    let (tell, waits) = mpsc::unbounded_channel();
+    let wait = move |aside: Option<Extension<ParkedResponse>>, word: String| {
+        let (answer, answered) = oneshot::channel();
+        tell.send(answer).unwrap();
+        let later = answered.map(move |said| format!("{word} {}", said.unwrap()).into_response());
+        async move {
+            match aside {
+                Some(Extension(aside)) => aside.put(later.boxed()),
+                None => later.await,
+            }
+        }
+    };
+    let routes = Router::new()
+        .route("/wait", post(wait))
+        .route("/", post(|| async { "at once" }))
+        .route("/large", post(|| async { "y".repeat(LARGE) }));
+    let door = open("127.0.0.1:0".parse().unwrap(), "--x", false, tls.is_some()).await.unwrap();
+    let (address, stop) = (door.address, CancellationToken::new());
+    let limits = Limits { drain: Duration::from_secs(2), ..Limits::default() };
+    let serving = serve(("test", door.listener), tls, routes, limits, stop.clone());
+    Served { address, waits, stop, serving: tokio::spawn(serving) }
+}
+
+impl Served {
+    async fn next(&mut self) -> oneshot::Sender<&'static str> {
+        soon(self.waits.recv()).await.unwrap()
+    }
+
+    async fn end(self) {
+        self.stop.cancel();
+        soon(self.serving).await.unwrap();
+    }
+}
+
+async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(10), what).await.expect("it comes")
+}
+
+fn call(path: &str, word: &str, more: &str) -> Vec<u8> {
+    let length = word.len();
+    format!("POST {path} HTTP/1.1\r\nhost: x\r\n{more}content-length: {length}\r\n\r\n{word}")
+        .into()
+}
+
+/// Reads one response whose body has this end.
+async fn answer(stream: &mut TcpStream, end: &str) -> String {
+    let mut answer = String::new();
+    while !answer.ends_with(end) {
+        let mut some = [0; 1024];
+        let read = soon(stream.read(&mut some)).await.unwrap();
+        assert!(read > 0, "ended after {answer:?}");
+        answer.push_str(std::str::from_utf8(&some[..read]).unwrap());
+    }
+    answer
+}
+
+#[tokio::test]
+async fn what_waited_is_answered_as_hyper_answers_and_the_connection_goes_on() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    for (word, said) in [("first", "yes"), ("second", "no")] {
+        stream.write_all(&call("/wait", word, "")).await.unwrap();
+        let tell = served.next().await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        tell.send(said).unwrap();
+        let answer = answer(&mut stream, &format!("{word} {said}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.contains("\r\ndate: ") && !answer.contains("connection: close"), "{answer}");
+        stream.write_all(&call("/", "", "")).await.unwrap();
+        self::answer(&mut stream, "at once").await;
+    }
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_call_that_comes_while_another_waits_is_answered_after_it() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    // One request together with the first, and one while it waits.
+    let two = [call("/wait", "first", ""), call("/wait", "second", "")].concat();
+    stream.write_all(&two).await.unwrap();
+    let tell = served.next().await;
+    stream.write_all(&call("/", "", "")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    tell.send("yes").unwrap();
+    answer(&mut stream, "first yes").await;
+    served.next().await.send("too").unwrap();
+    let rest = answer(&mut stream, "at once").await;
+    assert!(rest.contains("second too"), "{rest}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn whoever_leaves_while_waiting_is_waited_for_no_longer() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(&call("/wait", "x", "")).await.unwrap();
+    let mut tell = served.next().await;
+    assert!(!tell.is_closed());
+    drop(stream);
+    soon(tell.closed()).await;
+    served.end().await;
+}
+
+#[tokio::test]
+async fn when_the_server_stops_the_last_answer_says_that_it_is_the_last() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(&call("/wait", "x", "")).await.unwrap();
+    let tell = served.next().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    served.stop.cancel();
+    tell.send("bye").unwrap();
+    let mut answer = String::new();
+    soon(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.contains("connection: close") && answer.ends_with("x bye"), "{answer}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn what_waits_for_ever_is_cut_when_the_server_stops() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(&call("/wait", "x", "")).await.unwrap();
+    let mut tell = served.next().await;
+    served.stop.cancel();
+    timeout(Duration::from_secs(30), tell.closed()).await.expect("cut after the drain");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn whoever_asks_for_the_connections_end_waits_with_hyper() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(&call("/wait", "x", "connection: close\r\n")).await.unwrap();
+    served.next().await.send("bye").unwrap();
+    let mut answer = String::new();
+    soon(stream.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.contains("connection: close") && answer.ends_with("x bye"), "{answer}");
+    served.end().await;
+}
+
+#[tokio::test]
+async fn a_call_behind_an_answer_that_is_not_taken_yet_does_not_cut_it() {
+    let mut served = served(None).await;
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    let both = [call("/large", "", ""), call("/wait", "x", "")].concat();
+    stream.write_all(&both).await.unwrap();
+    // The server reads the second request when the first is complete, long before the client has
+    // received its response.
+    let asked = timeout(Duration::from_millis(500), served.waits.recv()).await;
+    let mut answers = vec![0; LARGE];
+    soon(stream.read_exact(&mut answers)).await.unwrap();
+    let tell = match asked {
+        Ok(tell) => tell.unwrap(),
+        Err(_) => served.next().await,
+    };
+    tell.send("later").unwrap();
+    let mut rest = Vec::new();
+    while !rest.ends_with(b"x later") {
+        assert_ne!(soon(stream.read_buf(&mut rest)).await.unwrap(), 0);
+    }
+    answers.extend(rest);
+    let text = String::from_utf8(answers).unwrap();
+    assert_eq!(text.matches("HTTP/1.1 200 OK").count(), 2);
+    assert!(text.contains(&format!("{}HTTP/1.1 200 OK", "y".repeat(LARGE))));
+    drop(stream);
+    served.end().await;
+}
+
+#[tokio::test]
+async fn behind_tls_it_is_the_same() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let dir = tempfile::tempdir().unwrap();
+    let (certificate, pem) = certificate(dir.path(), "server");
+    let mut served = served(Some(acceptor(&certificate).unwrap())).await;
+    let pinned = reqwest::Certificate::from_pem(pem.as_bytes()).unwrap();
+    for client in [reqwest::Client::builder(), reqwest::Client::builder().http1_only()] {
+        let client = client.add_root_certificate(pinned.clone()).build().unwrap();
+        for word in ["first", "second"] {
+            let url = format!("https://{}/wait", served.address);
+            let asked = tokio::spawn(client.post(url).body(word).send());
+            let tell = served.next().await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            tell.send("yes").unwrap();
+            let answer = soon(asked).await.unwrap().unwrap();
+            assert_eq!(answer.text().await.unwrap(), format!("{word} yes"));
+        }
+        let url = format!("https://{}/wait", served.address);
+        let asked = tokio::spawn(client.post(url).send());
+        let mut tell = served.next().await;
+        asked.abort();
+        drop((asked, client));
+        soon(tell.closed()).await;
+    }
+    served.end().await;
+}

@@ -1,0 +1,9 @@
+//! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
+//! other code renders.
+pub mod build;
+pub mod config;
+pub mod desired;
+pub mod manifest;
+pub mod state;
+pub mod step;
+pub mod toggles;

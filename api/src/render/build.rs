@@ -1,0 +1,58 @@
+//! Renders the manifest of a build job, which packs one directory of the bundle.
+use domain::{
+    build::BuildRequest,
+    ids::{BuildId, JobId},
+    job::{Origin, Work},
+};
+use schemas::{
+    manifest::{Manifest, PluginRef},
+    runner::JobKind,
+};
+use serde_json::json;
+
+use super::manifest::{self, DEFAULT_DEADLINE_MS};
+use crate::{problem::Problem, state::App};
+
+/// Version of the plugin contract.
+pub const PLUGIN_CONTRACT: &str = "1";
+
+/// Renders the job of a build.
+pub async fn work(
+    app: &App,
+    build: BuildId,
+    order: &BuildRequest,
+    app_name: &str,
+    job: JobId,
+) -> Result<Work, Problem> {
+    let kind = JobKind::Build;
+    let manifest = Manifest {
+        version: 1,
+        job,
+        kind,
+        class: kind.class(),
+        plugin: PluginRef {
+            name: order.kind.clone(),
+            version: PLUGIN_CONTRACT.into(),
+            digest: None,
+        },
+        artifacts: vec![],
+        inputs: json!({
+            "component": order.component_name,
+            "repository": repository(app_name, &order.component_name),
+            "source": order.source,
+        }),
+        env: Default::default(),
+        role: None,
+        limits: manifest::limits(),
+        timeouts: manifest::timeouts(kind.class(), DEFAULT_DEADLINE_MS),
+        plan: None,
+        state: None,
+    };
+    let origin = Origin::Build { app: order.app, component: order.component, build };
+    manifest::keep(app, &manifest, origin).await
+}
+
+/// Repository of a component's artifacts below `/v2/`.
+pub fn repository(app_name: &str, component: &str) -> String {
+    format!("{app_name}/{component}")
+}

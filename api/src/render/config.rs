@@ -1,0 +1,95 @@
+//! Cache of parsed configs by bundle digest.
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use app_config::{AppConfig, Diagnostic, Graph, Limits, Tree};
+use domain::{
+    app::{App as AppState, Published},
+    digest::Digest,
+};
+use schemas::problem::FieldProblem;
+use sqlx::PgPool;
+
+use crate::problem::{Code, Problem};
+
+/// Maximum number of cached configs. A full cache is cleared.
+const MAX_CACHED: usize = 64;
+
+/// Parsed bundle.
+#[derive(Debug)]
+pub struct Config {
+    /// Configuration in the app directory.
+    pub app: AppConfig,
+    /// Dependencies between components.
+    pub graph: Graph,
+    /// Warnings, which do not prevent a sync.
+    pub warnings: Vec<Diagnostic>,
+    /// Files of the bundle.
+    pub tree: Tree,
+}
+
+/// Cache of parsed configs.
+#[derive(Clone, Default)]
+pub struct ConfigCache(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
+
+impl ConfigCache {
+    /// Returns the config of a published bundle.
+    pub async fn get(&self, pool: &PgPool, bundle: &Digest) -> Result<Arc<Config>, Problem> {
+        if let Some(kept) = self.lock().get(bundle) {
+            return Ok(kept.clone());
+        }
+        let bytes = event_log::blob::get(pool, bundle).await?;
+        let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {bundle} is missing")))?;
+        let config = Arc::new(read(&bytes)?);
+        let mut kept = self.lock();
+        if kept.len() >= MAX_CACHED {
+            kept.clear();
+        }
+        kept.insert(bundle.clone(), config.clone());
+        Ok(config)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Digest, Arc<Config>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Parses the tar archive of a bundle. Reports errors with file and line.
+pub fn read(bytes: &[u8]) -> Result<Config, Problem> {
+    let tree = Tree::decode(bytes, Limits::default())
+        .map_err(|error| Problem::new(Code::Invalid, format!("invalid bundle: {error}")))?;
+    match app_config::read(&tree) {
+        Ok((app, warnings)) => {
+            let graph = app_config::graph(&app);
+            Ok(Config { app, graph, warnings, tree })
+        }
+        Err(diagnostics) => {
+            let errors = diagnostics.iter().filter(|d| d.is_error()).map(field_problem).collect();
+            Err(Problem::invalid("the app directory has errors; nothing was changed", errors))
+        }
+    }
+}
+
+/// Converts a diagnostic to the wire format.
+pub fn field_problem(diagnostic: &Diagnostic) -> FieldProblem {
+    let Diagnostic { file, line, column, message, remedy, .. } = diagnostic.clone();
+    FieldProblem {
+        field: None,
+        file: Some(file).filter(|file| !file.is_empty()),
+        line: Some(line).filter(|line| *line > 0),
+        column: Some(column).filter(|column| *column > 0),
+        message,
+        remedy: Some(remedy).filter(|remedy| !remedy.is_empty()),
+    }
+}
+
+/// Returns a config version of an app.
+pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
+    app.versions.get(&version).ok_or_else(|| {
+        let newest = app.version();
+        let detail = format!("the app has no config version {version}; the newest is {newest}");
+        Problem::new(Code::NotFound, detail)
+    })
+}

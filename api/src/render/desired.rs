@@ -1,0 +1,141 @@
+//! Desired state of a config version. Each fingerprint covers everything that determines the
+//! result, except the outputs of other components: the module, its settings, and the inputs that it
+//! reads.
+use std::collections::{BTreeMap, BTreeSet};
+
+use app_config::{
+    Reads,
+    model::{Module, TriggerKind},
+    tree::SANDBOX,
+};
+use domain::{
+    app::{Published, PublishedComponent},
+    digest::Digest,
+    install::Outputs,
+    run::{
+        StepOptions, Target,
+        plan::{DesiredComponent, DesiredSandbox, DesiredState},
+    },
+};
+use serde_json::{Value, json};
+
+use super::{
+    config::Config,
+    toggles::{Toggles, is_enabled},
+};
+use crate::problem::Problem;
+
+/// Values of an install.
+#[derive(Debug, Clone, Copy)]
+pub struct InstallValues<'g> {
+    /// All inputs of the config.
+    pub inputs: &'g BTreeMap<String, String>,
+    /// Outputs of the customer's stack.
+    pub stack: &'g Outputs,
+    /// Components that the install enabled or disabled.
+    pub toggles: &'g Toggles,
+}
+
+/// Returns the desired state of a config version for the values of an install.
+pub fn wanted(
+    config: &Config,
+    published: &Published,
+    given: InstallValues<'_>,
+    after: TriggerKind,
+) -> Result<DesiredState, Problem> {
+    let part = |name: &str| {
+        published.components.iter().find(|part| part.name == name).ok_or_else(|| {
+            Problem::internal(format!("the bundle has {name}, but the config version does not"))
+        })
+    };
+    let mut wanted = DesiredState::default();
+    if let Some(sandbox) = &config.app.sandbox {
+        let part = part(SANDBOX)?;
+        let fingerprint = fingerprint(config, part, &sandbox.module, given)?;
+        wanted.sandbox = Some(DesiredSandbox { build: part.build, fingerprint });
+    }
+    let enabled = config.app.components.iter().filter(|one| is_enabled(one, given.toggles));
+    for component in enabled {
+        let part = part(&component.name)?;
+        let reads = reads(config, &component.name);
+        wanted.components.insert(
+            component.name.clone(),
+            DesiredComponent {
+                component: part.component,
+                build: part.build,
+                depends_on: depends_on(config, &component.name),
+                reads_sandbox: reads.is_some_and(|reads| !reads.sandbox.is_empty()),
+                fingerprint: fingerprint(config, part, &component.module, given)?,
+            },
+        );
+    }
+    let mut triggered: Vec<(i64, &str)> = config
+        .app
+        .actions
+        .iter()
+        .flat_map(|action| action.triggers.iter().map(move |trigger| (action, trigger)))
+        .filter(|(_, trigger)| trigger.kind == after)
+        .map(|(action, trigger)| (trigger.index, action.name.as_str()))
+        .collect();
+    triggered.sort_unstable();
+    wanted.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
+    Ok(wanted)
+}
+
+/// Settings of the config for a step of this target.
+pub fn options(config: &Config, target: &Target) -> StepOptions {
+    let options = |module: &Module| StepOptions {
+        max_auto_retries: module.options.auto_retries(),
+        applies_noops: module.options.skip_noops == Some(false),
+    };
+    let found = match target {
+        Target::Sandbox { .. } => config.app.sandbox.as_ref().map(|one| options(&one.module)),
+        Target::Component { name, .. } => {
+            config.app.component(name).map(|one| options(&one.module))
+        }
+        Target::Action { name } => config.app.action(name).map(|action| StepOptions {
+            max_auto_retries: action.max_auto_retries,
+            ..StepOptions::default()
+        }),
+    };
+    found.unwrap_or_default()
+}
+
+/// Names of the components that a component depends on.
+pub fn depends_on(config: &Config, name: &str) -> BTreeSet<String> {
+    config.graph.dependencies(name)
+}
+
+fn reads<'c>(config: &'c Config, name: &str) -> Option<&'c Reads> {
+    if name == SANDBOX {
+        return Some(&config.graph.sandbox);
+    }
+    config.graph.components.get(name).map(|node| &node.reads)
+}
+
+fn fingerprint(
+    config: &Config,
+    part: &PublishedComponent,
+    module: &Module,
+    given: InstallValues<'_>,
+) -> Result<Digest, Problem> {
+    let (own, runner) = (reads(config, &part.name), &config.graph.runner);
+    let is_read =
+        |name: &str| own.is_some_and(|reads| reads.reads_input(name)) || runner.reads_input(name);
+    let read: BTreeMap<&String, &String> =
+        given.inputs.iter().filter(|(name, _)| is_read(name)).collect();
+    let env = config.app.runner.as_ref().map(|runner| &runner.env_vars);
+    let mut decides = json!({ "module": module.digest, "inputs": read, "env": env });
+    let is_read = |name: &str| own.into_iter().chain([runner]).any(|r| r.reads_stack(name));
+    let stack: BTreeMap<&String, &Value> =
+        given.stack.iter().filter(|(name, _)| is_read(name)).collect();
+    // Modules that read no stack outputs keep their fingerprints from before these were included.
+    if !stack.is_empty() {
+        decides["stack"] = json!(stack);
+    }
+    let bytes = proof::canonical::json(&decides).map_err(Problem::internal)?;
+    event_log::blob::digest(&bytes).map_err(Problem::internal)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! Renders the manifests of a run's steps.
+//!
+//! The outer `Err` is an error of the server or the database. The inner one is an error of the
+//! vendor: a template that cannot be rendered.
+use std::{collections::BTreeMap, sync::Arc};
+
+use app_config::{
+    Text,
+    model::{ActionStep, RolePurpose, TriggerKind},
+    tree::SANDBOX,
+};
+use domain::{
+    app::App as AppState,
+    artifact::Artifact,
+    ids::{InstallId, JobId, RunId},
+    install::Install,
+    job::{Origin, Work},
+    run::{Operation, PlanFacts, Request, Run, Step, Target},
+};
+use schemas::{
+    manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
+    runner::JobKind,
+};
+use serde_json::{Value, json};
+
+use super::{
+    build::PLUGIN_CONTRACT,
+    config::{Config, published},
+    manifest, state,
+};
+use crate::{execute::UnitOfWork, problem::Problem, state::App};
+
+mod module;
+
+/// Rendered job, or a message for the vendor.
+pub type RenderResult = Result<Work, String>;
+
+/// Renders the job that plans a step, or that runs the script of an action.
+pub async fn first(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+    job: JobId,
+    artifact: Option<Artifact>,
+) -> Result<RenderResult, Problem> {
+    let scene = StepContext::load(app, unit, run, step).await?;
+    let kind = match step.spec.operation {
+        Operation::Apply | Operation::Destroy => JobKind::Plan,
+        Operation::Execute => JobKind::Action,
+    };
+    scene.work(app, step, job, artifact, kind, None).await
+}
+
+/// Renders the job that applies exactly the approved plan.
+pub async fn apply(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+    job: JobId,
+    artifact: Option<Artifact>,
+    plan: &PlanFacts,
+) -> Result<RenderResult, Problem> {
+    let scene = StepContext::load(app, unit, run, step).await?;
+    scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
+}
+
+/// Name of the component whose state a step changes.
+pub fn component_of(target: &Target) -> Option<&str> {
+    match target {
+        Target::Sandbox { .. } => Some(SANDBOX),
+        Target::Component { name, .. } => Some(name),
+        Target::Action { .. } => None,
+    }
+}
+
+/// State of the component in the log. The runner refuses an older one.
+fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
+    let known = install.states.get(component_of(&step.spec.target)?)?;
+    let decision = known.decisions;
+    let accepted = known.accepted.clone();
+    let accepted = accepted.map(|version| AcceptedState { version, decision });
+    Some(KnownState { newest: known.newest.clone(), accepted })
+}
+
+/// Inputs of a step's manifest.
+struct StepContext {
+    run: RunId,
+    install: InstallId,
+    request: Request,
+    config: Arc<Config>,
+    nuon: Value,
+    /// True if the install has the component or sandbox.
+    is_provisioned: bool,
+    /// State of the component in the log.
+    state: Option<KnownState>,
+}
+
+impl StepContext {
+    async fn load(
+        app: &App,
+        unit: &mut UnitOfWork,
+        run: RunId,
+        step: &Step,
+    ) -> Result<StepContext, Problem> {
+        let request = unit.load::<Run>(run).await?.request.clone();
+        let request = request.ok_or_else(|| Problem::not_found(run))?;
+        let install_id = request.install;
+        let install = unit.load::<Install>(install_id).await?.clone();
+        let app_id = install.app.ok_or_else(|| Problem::not_found(install_id))?;
+        let app_state = unit.load::<AppState>(app_id).await?.clone();
+        let version = config_version(&request, &install, step);
+        let bundle = &published(&app_state, version)?.bundle;
+        let config = app.configs.get(&app.pool, bundle).await?;
+        let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
+        let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
+        let present = brought_by(&install, step).is_some();
+        let state = known_state(&install, step);
+        Ok(StepContext {
+            run,
+            install: install_id,
+            request,
+            config,
+            nuon,
+            is_provisioned: present,
+            state,
+        })
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each argument is a separate part of one manifest"
+    )]
+    async fn work(
+        &self,
+        app: &App,
+        step: &Step,
+        job: JobId,
+        artifact: Option<Artifact>,
+        kind: JobKind,
+        plan: Option<&PlanFacts>,
+    ) -> Result<RenderResult, Problem> {
+        let parts = match self.parts(step) {
+            Ok(parts) => parts,
+            Err(detail) => return Ok(Err(detail)),
+        };
+        let artifacts = artifact.into_iter().map(|artifact| ArtifactRef {
+            repository: artifact.repository,
+            digest: artifact.digest,
+            size: artifact.size_bytes,
+        });
+        let manifest = Manifest {
+            version: 1,
+            job,
+            kind,
+            class: kind.class(),
+            plugin: parts.plugin,
+            artifacts: artifacts.collect(),
+            inputs: parts.inputs,
+            env: parts.env,
+            role: parts.role,
+            limits: manifest::limits(),
+            timeouts: manifest::timeouts(kind.class(), parts.deadline_ms),
+            plan: plan.map(|plan| plan.digest.clone()),
+            state: self.state.clone(),
+        };
+        let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
+        Ok(Ok(manifest::keep(app, &manifest, origin).await?))
+    }
+
+    fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
+        let operation = step.spec.operation;
+        match &step.spec.target {
+            Target::Sandbox { .. } => {
+                let sandbox = self.config.app.sandbox.as_ref();
+                let sandbox = sandbox.ok_or("the config has no sandbox")?;
+                self.module(SANDBOX, &sandbox.module, operation)
+            }
+            Target::Component { name, .. } => match self.config.app.component(name) {
+                Some(component) => self.module(name, &component.module, operation),
+                None => Err(format!("the config has no component {name}")),
+            },
+            Target::Action { name } => self.action(name),
+        }
+    }
+
+    fn action(&self, name: &str) -> Result<ManifestParts, String> {
+        let action = self.config.app.action(name);
+        let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
+        let mut steps = vec![];
+        for step in &action.steps {
+            has_script(step)?;
+            let command = step.command.as_ref().map(|text| self.text(text)).transpose()?;
+            let inline = step.inline_contents.as_ref().map(|text| self.text(text)).transpose()?;
+            steps.push(json!({
+                "name": step.name,
+                "command": command,
+                "inline_contents": inline,
+                "env_vars": self.texts(&step.env_vars)?,
+            }));
+        }
+        let trigger =
+            crate::usecases::runs::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
+        let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
+        let ruled = self.ruled(&format!("nuon::action:{name}"), "trigger");
+        let role = match ruled.or(action.role.as_ref()) {
+            Some(role) => Some(self.text(role)?),
+            None => self.role(RolePurpose::Maintenance)?,
+        };
+        let plugin = self.plugin("action");
+        let mut env = self.runner_env()?;
+        env.extend(self.names());
+        Ok(ManifestParts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
+    }
+
+    /// Ids for scripts, under the variable names of the original format and of Stead.
+    fn names(&self) -> BTreeMap<String, String> {
+        let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
+        let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
+        ids.into_iter()
+            .flat_map(|(name, id)| {
+                [(format!("NUON_{name}"), id.clone()), (format!("STEAD_{name}"), id)]
+            })
+            .collect()
+    }
+
+    fn runner_env(&self) -> Result<BTreeMap<String, String>, String> {
+        match &self.config.app.runner {
+            Some(runner) => self.texts(&runner.env_vars),
+            None => Ok(BTreeMap::new()),
+        }
+    }
+
+    fn plugin(&self, kind: &str) -> PluginRef {
+        let pinned = self.config.app.plugin(kind);
+        PluginRef {
+            name: kind.into(),
+            version: pinned.map_or_else(|| PLUGIN_CONTRACT.into(), |pin| pin.version.clone()),
+            digest: pinned.map(|pin| pin.digest.clone()),
+        }
+    }
+
+    fn role(&self, purpose: RolePurpose) -> Result<Option<String>, String> {
+        let role = self.config.app.roles.iter().find(|role| role.purpose == purpose);
+        role.map(|role| self.text(&role.name)).transpose()
+    }
+
+    fn texts(&self, texts: &BTreeMap<String, Text>) -> Result<BTreeMap<String, String>, String> {
+        texts.iter().map(|(name, text)| Ok((name.clone(), self.text(text)?))).collect()
+    }
+
+    fn text(&self, text: &Text) -> Result<String, String> {
+        app_config::template::render_text(text, &self.nuon).map_err(|error| error.to_string())
+    }
+}
+
+/// Rejects a step whose script is not in the bundle. Without its text the step would do nothing and
+/// succeed.
+fn has_script(step: &ActionStep) -> Result<(), String> {
+    let name = &step.name;
+    if step.source.is_some() {
+        return Err(format!(
+            "the script of step `{name}` is in a repository, which this release cannot fetch; \
+             write it in the step's inline_contents"
+        ));
+    }
+    if step.command.is_none() && step.inline_contents.is_none() {
+        return Err(format!(
+            "the script of step `{name}` is a remote file that was not fetched; save it in the \
+             app directory and refer to it as ./file, or sync with --allow-remote"
+        ));
+    }
+    Ok(())
+}
+
+/// Returns a message if no plugin can deploy the step's component, although its config is
+/// published.
+pub async fn lacks_plugin(
+    app: &App,
+    unit: &mut UnitOfWork,
+    run: RunId,
+    step: &Step,
+) -> Result<Option<String>, Problem> {
+    let name = match &step.spec.target {
+        Target::Sandbox { .. } => SANDBOX,
+        Target::Component { name, .. } => name.as_str(),
+        Target::Action { .. } => return Ok(None),
+    };
+    let request = unit.load::<Run>(run).await?.request.clone();
+    let request = request.ok_or_else(|| Problem::not_found(run))?;
+    let install = unit.load::<Install>(request.install).await?.clone();
+    let of = install.app.ok_or_else(|| Problem::not_found(request.install))?;
+    let version = config_version(&request, &install, step);
+    let bundle = &published(unit.load::<AppState>(of).await?, version)?.bundle;
+    let config = app.configs.get(&app.pool, bundle).await?;
+    Ok(config.app.lacks_plugin(name))
+}
+
+/// Config version that a step is rendered from.
+pub async fn version(unit: &mut UnitOfWork, run: RunId, step: &Step) -> Result<u32, Problem> {
+    let request = unit.load::<Run>(run).await?.request.clone();
+    let request = request.ok_or_else(|| Problem::not_found(run))?;
+    let install = unit.load::<Install>(request.install).await?;
+    Ok(config_version(&request, install, step))
+}
+
+/// Config version that a step is rendered from. This is the version of the run. A destroy step uses
+/// the version that deployed the component, because a later one may lack the component or its
+/// inputs.
+fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
+    match step.spec.operation {
+        Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),
+        Operation::Apply | Operation::Execute => request.config_version,
+    }
+}
+
+/// Config version that last deployed the step's target, even incompletely. `None` if it does not
+/// exist.
+fn brought_by(install: &Install, step: &Step) -> Option<u32> {
+    match &step.spec.target {
+        Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
+        Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),
+        Target::Action { .. } => None,
+    }
+}
+
+struct ManifestParts {
+    plugin: PluginRef,
+    inputs: Value,
+    env: BTreeMap<String, String>,
+    role: Option<String>,
+    deadline_ms: u64,
+}
+
+#[cfg(test)]
+mod tests;

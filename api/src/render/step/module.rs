@@ -1,0 +1,124 @@
+//! Inputs, environment and role of a component or the sandbox.
+use app_config::{
+    Origin, Text,
+    model::{Module, RolePurpose},
+    tree::SANDBOX,
+};
+use domain::run::{Operation, RunKind};
+use serde_json::{Value, json};
+
+use super::{ManifestParts, StepContext};
+use crate::render::manifest::{DEFAULT_DEADLINE_MS, MAX_DEADLINE_MS};
+
+impl StepContext {
+    pub(super) fn module(
+        &self,
+        name: &str,
+        module: &Module,
+        operation: Operation,
+    ) -> Result<ManifestParts, String> {
+        let mut env = self.runner_env()?;
+        env.extend(self.texts(&module.env_vars)?);
+        let vars = self.texts(&module.vars)?;
+        let var_files: Vec<String> =
+            module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
+        let mut inputs = json!({
+            "component": name,
+            "operation": word(operation),
+            "vars": vars,
+            "var_files": var_files,
+        });
+        match module.own_settings() {
+            Some(own) => inputs["settings"] = self.rendered(&own)?,
+            None => {
+                let wanted = module.terraform_version.clone().unwrap_or_default();
+                inputs["terraform_version"] = json!(wanted);
+            }
+        }
+        // Without this, a runner that has lost the state would plan as if the target did not exist.
+        if self.is_provisioned {
+            inputs["present"] = json!(true);
+        }
+        let plugin = self.plugin(&module.kind);
+        let role = self.module_role(name, module, operation)?;
+        // A component can limit its deploys, or all of its operations.
+        let options = &module.options;
+        let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
+        let deadline_ms =
+            deadline_ms.map_or(DEFAULT_DEADLINE_MS, |own| own.clamp(1000, MAX_DEADLINE_MS));
+        Ok(ManifestParts { plugin, inputs, env, role, deadline_ms })
+    }
+
+    /// Role of an operation, in this order: the component's for this operation, that of
+    /// `operation_roles.toml`, the component's for all operations, and the app's default.
+    fn module_role(
+        &self,
+        name: &str,
+        module: &Module,
+        operation: Operation,
+    ) -> Result<Option<String>, String> {
+        let is_sandbox = name == SANDBOX;
+        let (purpose, word) = match operation {
+            Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
+            Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
+            Operation::Apply | Operation::Execute if is_sandbox => {
+                let again = self.request.kind == RunKind::Reprovision;
+                (RolePurpose::Provision, if again { "reprovision" } else { "provision" })
+            }
+            Operation::Apply | Operation::Execute => (RolePurpose::Maintenance, "deploy"),
+        };
+        let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
+        let mut by_operation = by_operation
+            .filter(|role| role["operation"] == word && role.get("principal").is_none())
+            .map(|role| &role["role"]);
+        let named = |role: Option<&Value>| {
+            let named = role.and_then(Value::as_str).filter(|named| !named.is_empty());
+            named.map(|named| Text { value: named.to_owned(), origin: Origin::default() })
+        };
+        let principal =
+            if is_sandbox { "nuon::sandbox".to_owned() } else { format!("nuon::component:{name}") };
+        let role = named(by_operation.next())
+            .or_else(|| self.ruled(&principal, word).cloned())
+            .or_else(|| named(module.settings.get("role")));
+        match role {
+            Some(role) => Ok(Some(self.text(&role)?)),
+            None => self.role(purpose),
+        }
+    }
+
+    /// Role in `operation_roles.toml` for an operation of a component or an action.
+    pub(super) fn ruled(&self, principal: &str, operation: &str) -> Option<&Text> {
+        let mut rules = self.config.app.operation_roles.iter().flat_map(|roles| &roles.rules);
+        let rule = rules.find(|rule| {
+            rule.principal.as_deref() == Some(principal) && rule.operation == operation
+        });
+        rule.map(|rule| &rule.role)
+    }
+
+    /// Renders every text in a plugin's settings, at any depth.
+    fn rendered(&self, settings: &Value) -> Result<Value, String> {
+        Ok(match settings {
+            Value::String(value) => {
+                let text = Text { value: value.clone(), origin: Origin::default() };
+                Value::String(self.text(&text)?)
+            }
+            Value::Array(items) => {
+                items.iter().map(|item| self.rendered(item)).collect::<Result<_, _>>()?
+            }
+            Value::Object(fields) => {
+                let rendered =
+                    |(key, value): (&String, &Value)| Ok((key.clone(), self.rendered(value)?));
+                Value::Object(fields.iter().map(rendered).collect::<Result<_, String>>()?)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => settings.clone(),
+        })
+    }
+}
+
+fn word(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Apply => "apply",
+        Operation::Destroy => "destroy",
+        Operation::Execute => "execute",
+    }
+}

@@ -1,0 +1,259 @@
+//! Rendering of steps: config version, settings, environment and role.
+use domain::{
+    actor::Actor,
+    ids::{BuildId, ComponentId, StepId},
+    install::{Deployed, Sandbox},
+    run::{Cause, RunKind, StepSpec, StepState},
+};
+use ulid::Ulid;
+
+use super::*;
+
+#[test]
+fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
+    let fingerprint: domain::digest::Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
+    let (build, component) = (BuildId(Ulid::new()), ComponentId(Ulid::new()));
+    let sandbox = Sandbox {
+        build,
+        config_version: 1,
+        fingerprint: Some(fingerprint.clone()),
+        outputs: Default::default(),
+    };
+    let deployed = Deployed {
+        component,
+        build,
+        config_version: 2,
+        fingerprint: Some(fingerprint),
+        depends_on: Default::default(),
+        outputs: Default::default(),
+        read_at: 0,
+    };
+    let has = Install {
+        sandbox: Some(sandbox),
+        components: [("api".to_string(), deployed)].into(),
+        ..Install::default()
+    };
+    let request = Request {
+        install: InstallId(Ulid::new()),
+        kind: RunKind::Deprovision,
+        cause: Cause::Requested,
+        by: Actor::System,
+        config_version: 3,
+        reason: None,
+    };
+    let api =
+        Target::Component { component, name: "api".into(), build, depends_on: Default::default() };
+    let version = |install: &Install, target: &Target, operation| {
+        let (step, depends_on, fingerprint) = (StepId(Ulid::new()), vec![], None);
+        let spec = StepSpec {
+            step,
+            target: target.clone(),
+            operation,
+            depends_on,
+            fingerprint,
+            options: Default::default(),
+        };
+        let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
+        config_version(&request, install, &step)
+    };
+    let brought = |install: &Install, target: &Target| {
+        let (step, depends_on, fingerprint) = (StepId(Ulid::new()), vec![], None);
+        let (target, operation) = (target.clone(), Operation::Apply);
+        let spec = StepSpec {
+            step,
+            target,
+            operation,
+            depends_on,
+            fingerprint,
+            options: Default::default(),
+        };
+        let step = Step { spec, state: StepState::Waiting, voided: 0, retries: 0, jobs: vec![] };
+        brought_by(install, &step)
+    };
+    assert_eq!(brought(&has, &api), Some(2));
+    assert_eq!(brought(&Install::default(), &api), None);
+    assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Destroy), 1);
+    assert_eq!(version(&has, &api, Operation::Destroy), 2);
+    assert_eq!(version(&has, &Target::Sandbox { build }, Operation::Apply), 3);
+    assert_eq!(version(&has, &api, Operation::Apply), 3);
+    assert_eq!(version(&Install::default(), &api, Operation::Destroy), 3);
+    assert_eq!(version(&has, &Target::Action { name: "seed".into() }, Operation::Execute), 3);
+}
+
+/// Context of an install whose app has these files.
+fn scene(files: &[(&str, &str)]) -> StepContext {
+    let mut tree = app_config::Tree::default();
+    for (path, text) in files {
+        let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
+        tree.insert(path, file).unwrap();
+    }
+    let config = crate::render::config::read(&tree.encode().unwrap()).unwrap();
+    let (run, install) = (RunId(Ulid::new()), InstallId(Ulid::new()));
+    let request = Request {
+        install,
+        kind: RunKind::Deploy,
+        cause: Cause::Requested,
+        by: Actor::System,
+        config_version: 1,
+        reason: None,
+    };
+    let nuon = json!({ "nuon": {
+        "app": { "id": "app_1" },
+        "install": { "id": "ins_1", "name": "acme" },
+    } });
+    StepContext {
+        run,
+        install,
+        request,
+        config: Arc::new(config),
+        nuon,
+        is_provisioned: false,
+        state: None,
+    }
+}
+
+#[test]
+fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
+    let pins =
+        format!(r#"[{{"name":"vault","version":"1","digest":"sha256:{}"}}]"#, "0".repeat(64));
+    let file = "name = \"api\"\ntype = \"vault\"\ntarget = \"/srv/{{ .nuon.install.name }}\"\n\
+                dependencies = []\n[vars]\nx = \"1\"\n[retention]\ndays = 3\nkeep = [\"a\", \"b\"]\n";
+    let (metadata, source) = ("version = \"v2\"\n", "hello");
+    let of = |component: &str, pins: &str| {
+        let scene = scene(&[
+            ("app/metadata.toml", metadata),
+            ("app/components/api.toml", component),
+            ("source/api/main.tf", source),
+            ("plugins.json", pins),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, Operation::Apply).unwrap().inputs
+    };
+    let inputs = of(file, &pins);
+    let own = json!({ "target": "/srv/acme", "retention": { "days": 3, "keep": ["a", "b"] } });
+    assert_eq!((&inputs["settings"], inputs.get("terraform_version")), (&own, None));
+    let terraform = "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n\
+                     [public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
+    let inputs = of(terraform, "[]");
+    assert_eq!((inputs.get("settings"), &inputs["terraform_version"]), (None, &json!("1.11.4")));
+}
+
+#[test]
+fn a_script_knows_its_install_and_app() {
+    let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
+    let runner =
+        "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
+    let scene = scene(&[
+        ("app/metadata.toml", "version = \"v2\"\n"),
+        ("app/runner.toml", runner),
+        ("app/actions/seed.toml", action),
+    ]);
+    let env = scene.action("seed").unwrap().env;
+    let install = scene.install.to_string();
+    for (name, value) in [
+        ("NUON_INSTALL_ID", install.as_str()),
+        ("STEAD_INSTALL_ID", &install),
+        ("NUON_APP_ID", "app_1"),
+        ("STEAD_APP_ID", "app_1"),
+        ("REGION", "eu"),
+    ] {
+        assert_eq!(env.get(name).map(String::as_str), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
+    let named = "role = \"{{ .nuon.install.id }}-api\"\n[[operation_roles]]\n\
+                 operation = \"teardown\"\nrole = \"{{ .nuon.install.id }}-api-down\"\n";
+    let role = |own: &str, operation| {
+        let component = format!(
+            "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
+             [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
+        );
+        let permissions =
+            |kind: &str| format!("type = \"{kind}\"\nname = \"{kind}\"\ndescription = \"d\"\n");
+        let (maintenance, deprovision) = (permissions("maintenance"), permissions("deprovision"));
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/components/api.toml", &component),
+            ("app/permissions/maintenance.toml", &maintenance),
+            ("app/permissions/deprovision.toml", &deprovision),
+            ("source/api/main.tf", "#"),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, operation).unwrap().role.unwrap()
+    };
+    assert_eq!(role(named, Operation::Apply), "ins_1-api");
+    assert_eq!(role(named, Operation::Destroy), "ins_1-api-down");
+    assert_eq!(role("", Operation::Apply), "maintenance");
+    assert_eq!(role("", Operation::Destroy), "deprovision");
+}
+
+#[test]
+fn a_part_has_the_role_that_the_rules_of_the_app_name_for_what_is_done_to_it() {
+    let rule = |principal: &str, operation: &str, role: &str| {
+        format!(
+            "[[rules]]\nprincipal = \"nuon::{principal}\"\noperation = \"{operation}\"\n\
+             role = \"{{{{ .nuon.install.id }}}}-{role}\"\n"
+        )
+    };
+    let rules = [
+        rule("component:web", "deploy", "web"),
+        rule("component:api", "teardown", "api-down"),
+        rule("component:api", "deploy", "api"),
+        rule("sandbox", "provision", "sandbox"),
+        rule("action:seed", "trigger", "seed"),
+    ];
+    let rules = format!("type = \"matrix\"\n{}", rules.concat());
+    let module = "terraform_version = \"1.11.4\"\n[public_repo]\nrepo = \".\"\ndirectory = \".\"\n";
+    let role = |own: &str, name: &str, operation| {
+        let component = format!("name = \"api\"\ntype = \"terraform_module\"\n{own}{module}");
+        let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/operation_roles.toml", &rules),
+            ("app/sandbox.toml", module),
+            ("app/components/api.toml", &component),
+            ("app/actions/seed.toml", action),
+            ("source/api/main.tf", "#"),
+            ("source/sandbox/main.tf", "#"),
+        ]);
+        let parts = match name {
+            "seed" => scene.action(name),
+            SANDBOX => {
+                scene.module(name, &scene.config.app.sandbox.as_ref().unwrap().module, operation)
+            }
+            _ => scene.module(name, &scene.config.app.components[0].module, operation),
+        };
+        parts.unwrap().role.unwrap()
+    };
+    assert_eq!(role("", "api", Operation::Apply), "ins_1-api");
+    assert_eq!(role("", "api", Operation::Destroy), "ins_1-api-down");
+    assert_eq!(role("role = \"own\"\n", "api", Operation::Apply), "ins_1-api");
+    let own = "operation_roles = [{ operation = \"deploy\", role = \"own\" }]\n";
+    assert_eq!(role(own, "api", Operation::Apply), "own");
+    assert_eq!(role("", SANDBOX, Operation::Apply), "ins_1-sandbox");
+    assert_eq!(role("", "seed", Operation::Execute), "ins_1-seed");
+}
+
+#[test]
+fn a_component_may_take_as_long_as_it_says() {
+    let deadline = |own: &str| {
+        let component = format!(
+            "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
+             [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
+        );
+        let scene = scene(&[
+            ("app/metadata.toml", "version = \"v2\"\n"),
+            ("app/components/api.toml", &component),
+            ("source/api/main.tf", "#"),
+        ]);
+        let module = &scene.config.app.components[0].module;
+        scene.module("api", module, Operation::Apply).unwrap().deadline_ms
+    };
+    let (hour, minute) = (3_600_000, 60_000);
+    assert_eq!(deadline(""), hour);
+    assert_eq!(deadline("timeout = \"5m\"\n"), 5 * minute);
+    assert_eq!(deadline("timeout = \"5m\"\ndeploy_timeout = \"2h\"\n"), 2 * hour);
+    assert_eq!(deadline("deploy_timeout = \"900h\"\n"), 24 * hour);
+}

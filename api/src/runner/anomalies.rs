@@ -1,0 +1,60 @@
+//! Records suspicious calls that were rejected.
+use domain::{
+    ids::{ExecutionId, JobId},
+    job::{Job, JobCommand},
+    runner::{self as aggregate, RunnerCommand},
+};
+
+use super::caller;
+use crate::{
+    auth::RunnerCaller,
+    problem::{Code, Problem},
+    state::App,
+};
+
+/// Records a forgery attempt if the call was rejected for that reason: a report on another runner's
+/// job, or a false statement. The number of records is limited.
+pub async fn record_forgery<T>(
+    app: &App,
+    runner: &RunnerCaller,
+    (job, execution): (JobId, ExecutionId),
+    answered: Result<T, Problem>,
+) -> Result<T, Problem> {
+    let refused = match answered {
+        Ok(answer) => return Ok(answer),
+        Err(refused) => refused,
+    };
+    let calls = match matches!(refused.code, Code::Forbidden | Code::StatementInvalid) {
+        true => app.dispatch.forged(runner.id),
+        false => None,
+    };
+    let Some(calls) = calls else { return Err(refused) };
+    let id = runner.id;
+    tracing::warn!(runner.id = %id, job.id = %job, calls, error = %refused.detail, "Rejected a forged report of a runner");
+    let call = caller::call(runner, "/runner/v1/jobs/{job}");
+    let told = app.engine.transact(&call, move |unit| {
+        let suspect = RunnerCommand::SuspectForgery { job, execution, calls };
+        Box::pin(unit.handle::<aggregate::Runner>(id, suspect))
+    });
+    if let Err(problem) = told.await {
+        // The rejection is what matters. Continued attempts are recorded later.
+        tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
+    }
+    Err(refused)
+}
+
+/// Records that a runner sent different bytes for stored log bytes, once per execution.
+pub async fn record_divergence(
+    app: &App,
+    runner: &RunnerCaller,
+    (job, execution): (JobId, ExecutionId),
+    offset_bytes: u64,
+) -> Result<(), Problem> {
+    tracing::warn!(job.id = %job, execution.id = %execution, offset_bytes, "Runner sent different bytes for stored log bytes");
+    let call = caller::call(runner, "/runner/v1/jobs/{job}/log");
+    let told = app.engine.transact(&call, move |unit| {
+        let note = JobCommand::RecordDivergence { execution, offset_bytes };
+        Box::pin(unit.handle::<Job>(job, note))
+    });
+    told.await.map(drop).map_err(caller::again)
+}

@@ -1,0 +1,157 @@
+//! Impact of a config version: runs the planner for each install of the app.
+use std::{collections::BTreeMap, time::Duration};
+
+use app_config::{model::TriggerKind, tree::SANDBOX};
+use domain::{
+    app::{App as AppState, Published, PublishedComponent},
+    digest::Digest,
+    ids::{AppId, BuildId, ComponentId, InstallId, StepId},
+    install::Install,
+    run::{
+        Operation, StepSpec, Target,
+        plan::{self, Scope},
+    },
+};
+use projections::views;
+use schemas::control::apps::InputDifference;
+use serde_json::Value;
+
+use crate::{
+    problem::Problem,
+    render::{config::Config, desired},
+    state::App,
+    usecases::{installs, toggles},
+};
+
+/// Maximum number of planned installs. Further ones are only counted.
+const MAX_INSTALLS: u32 = 200;
+
+/// Timeout for the projections to process recent events.
+const PROJECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Planned changes of one install.
+#[derive(Debug, Clone)]
+pub struct InstallImpact {
+    /// Id of the install.
+    pub install: InstallId,
+    /// Name of the install.
+    pub name: String,
+    /// Config version that the install follows now.
+    pub config_version: u32,
+    /// True if anything of the install is provisioned.
+    pub is_provisioned: bool,
+    /// Planned operations in order, by component. An error explains why the install cannot use the
+    /// version.
+    pub plans: Result<Vec<(String, Operation)>, String>,
+    /// Inputs with another value than when the install last followed the version.
+    pub inputs: Vec<InputDifference>,
+}
+
+/// Impact on one install, with its current inputs or those that it had at an earlier config
+/// version.
+pub async fn of_install(
+    app: &App,
+    install: InstallId,
+    inputs_of: Option<u32>,
+    config: &Config,
+    published: &Published,
+) -> Result<InstallImpact, Problem> {
+    let mut state = app.engine.load::<Install>(install).await?;
+    let version = published.config_version;
+    let then = installs::of_version(app, install, version).await.ok();
+    let inputs = then.map(|then| installs::differences(&then, &state.inputs)).unwrap_or_default();
+    if let Some(version) = inputs_of {
+        state.inputs = installs::of_version(app, install, version).await?;
+    }
+    Ok(InstallImpact {
+        install,
+        name: state.name.clone(),
+        config_version: state.config_version,
+        is_provisioned: state.sandbox.is_some() || !state.components.is_empty(),
+        plans: plans(config, published, &state)?,
+        inputs,
+    })
+}
+
+/// Impact on every install, and the number of installs that were not planned.
+pub async fn impact(
+    app: &App,
+    of: AppId,
+    config: &Config,
+    published: &Published,
+) -> Result<(Vec<InstallImpact>, u64), Problem> {
+    // Includes installs that were just created.
+    let _ = app.projections.wait_for(app.engine.log().position(), PROJECTION_TIMEOUT).await;
+    let rows = views::installs::page(&app.pool, Some(of), None, MAX_INSTALLS).await?;
+    let all = views::installs::counts(&app.pool, [of]).await?.get(&of).copied().unwrap_or_default();
+    let more = all.saturating_sub(rows.len() as u64);
+    let there = rows.iter().filter(|row| !row.state.deprovisioned);
+    let reached = there.map(|row| {
+        let state = &row.state;
+        Ok(InstallImpact {
+            install: row.install,
+            name: state.name.clone(),
+            config_version: state.config_version,
+            is_provisioned: state.sandbox.is_some() || !state.components.is_empty(),
+            plans: plans(config, published, state)?,
+            inputs: vec![],
+        })
+    });
+    Ok((reached.collect::<Result<_, Problem>>()?, more))
+}
+
+type Plans = Result<Vec<(String, Operation)>, String>;
+
+fn plans(config: &Config, published: &Published, install: &Install) -> Result<Plans, Problem> {
+    let known = install.inputs.iter().filter(|(name, _)| config.app.input(name).is_some());
+    let known: BTreeMap<String, Value> =
+        known.map(|(name, text)| (name.clone(), text.clone().into())).collect();
+    let inputs = match app_config::choose_inputs(&config.app, &known) {
+        Ok(inputs) => inputs,
+        Err(problems) => {
+            let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+            return Ok(Err(said.join("; ")));
+        }
+    };
+    let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
+    if let Some(problem) = toggles::problem(config, toggles) {
+        return Ok(Err(problem));
+    }
+    let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
+    let after = TriggerKind::PostDeployAllComponents;
+    let wanted = desired::wanted(config, published, given, after)?;
+    let fresh = || StepId(ulid::Ulid::new());
+    let steps = plan::plan_deploy(&wanted, &install.actual_state(), &Scope::Changed, fresh)?;
+    Ok(Ok(steps.iter().filter_map(named).collect()))
+}
+
+fn named(step: &StepSpec) -> Option<(String, Operation)> {
+    match &step.target {
+        Target::Sandbox { .. } => Some((SANDBOX.to_owned(), step.operation)),
+        Target::Component { name, .. } => Some((name.clone(), step.operation)),
+        Target::Action { .. } => None,
+    }
+}
+
+/// Config version that publishing this bundle would create. Its builds do not exist; the planner
+/// ignores builds.
+pub fn as_published(state: &AppState, config: &Config, bundle: &Digest) -> Published {
+    let sandbox = config.app.sandbox.iter().map(|sandbox| (SANDBOX, &sandbox.module));
+    let components = config.app.components.iter().map(|one| (one.name.as_str(), &one.module));
+    let part = |(name, module): (&str, &app_config::model::Module)| PublishedComponent {
+        component: state
+            .components
+            .get(name)
+            .copied()
+            .unwrap_or_else(|| ComponentId(ulid::Ulid::new())),
+        name: name.to_owned(),
+        kind: module.kind.clone(),
+        definition: module.digest.clone().unwrap_or_else(|| bundle.clone()),
+        build: BuildId(ulid::Ulid::new()),
+    };
+    Published {
+        config_version: state.version() + 1,
+        bundle: bundle.clone(),
+        components: sandbox.chain(components).map(part).collect(),
+    }
+}

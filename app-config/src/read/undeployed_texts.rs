@@ -1,0 +1,108 @@
+//! Texts that this release does not deploy but that may be templates: of the stack, secrets, roles,
+//! runbooks and descriptions. A problem in them is a warning.
+use super::{cross_checks::text_refers, reader::Reader};
+use crate::{
+    diagnostic::{Diagnostic, Location, Severity},
+    document::{Document, Node, Spot},
+    model::{AppConfig, Input},
+    refs::Reads,
+    template::is_template,
+    text::Text,
+};
+
+/// Files whose texts another module checks, or whose values are not templates.
+const APART: [&str; 5] = ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
+/// Names that other files use, and paths.
+const NEVER: [&str; 5] = ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
+
+/// Templates of a file.
+pub fn texts(document: &Document) -> Vec<Text> {
+    let mut found = Vec::new();
+    if APART.iter().any(|apart| document.file.starts_with(apart)) {
+        return found;
+    }
+    let is_input = document.file == "inputs.toml" || document.file.starts_with("inputs/");
+    for (key, entry) in &document.root {
+        // The runner's `env_vars` are in every job, so the check of the components covers them.
+        let is_apart = document.file == "runner.toml" && key == "env_vars";
+        // A default may be sensitive.
+        if is_apart || (is_input && key == "default") {
+            continue;
+        }
+        walk(document, key, key, &entry.spot, is_input, &mut found);
+    }
+    found
+}
+
+fn walk(
+    document: &Document,
+    key: &str,
+    path: &str,
+    spot: &Spot,
+    is_input: bool,
+    found: &mut Vec<Text>,
+) {
+    match &spot.node {
+        Node::Text(value) if value.contains("{{") && !NEVER.contains(&key) => {
+            found.push(Text { value: value.clone(), origin: document.content(path, spot) });
+        }
+        Node::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                walk(document, key, &format!("{path}.{at}"), item, is_input, found);
+            }
+        }
+        Node::Table(table) if !NEVER.contains(&key) => {
+            let entries = table.iter().filter(|(key, _)| !(is_input && *key == "default"));
+            for (key, entry) in entries {
+                walk(document, key, &format!("{path}.{key}"), &entry.spot, is_input, found);
+            }
+        }
+        Node::Text(_) | Node::Table(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {}
+    }
+}
+
+pub fn check(config: &AppConfig, reader: &Reader<'_>) {
+    for text in reader.loose.borrow().iter() {
+        text_refers(config, reader, text, Severity::Warning);
+    }
+    for (name, text) in reader.defaults.borrow().iter() {
+        if let Some(input) = config.input(name) {
+            default(config, reader, input, text);
+        }
+    }
+}
+
+/// Checks that the template of a default reads only inputs whose defaults are not templates.
+fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) {
+    let reads = if input.sensitive {
+        // A sensitive default must not appear in a finding, and its location would show it.
+        let Ok(reads) = Reads::of_one(text) else {
+            let message =
+                format!("invalid template in the default of the sensitive input `{}`", input.name);
+            let says = (message, "correct the template");
+            reader.about(Severity::Warning, "template", &text.origin.file, says);
+            return;
+        };
+        reads
+    } else {
+        let Some(reads) = text_refers(config, reader, text, Severity::Warning) else { return };
+        reads
+    };
+    let made = |name: &&String| {
+        let other = config.input(name).and_then(|other| other.default.as_deref());
+        other.is_some_and(is_template)
+    };
+    if let Some(other) = reads.needed_inputs.iter().find(made) {
+        let message = format!(
+            "the default of `{}` reads `{other}`, whose default is also a template",
+            input.name
+        );
+        let remedy = "read only inputs whose defaults are not templates; installs that set neither are rejected";
+        let finding = Diagnostic::warning("bad_default", message, remedy);
+        let place = match input.sensitive {
+            true => Location::default(),
+            false => text.origin.place(text.value.chars().count()),
+        };
+        reader.note(finding.at(&text.origin.file, place));
+    }
+}

@@ -1,0 +1,107 @@
+//! Runners that work on queued jobs, one at a time: claim, start, one log chunk, end.
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt as _, stream};
+use schemas::runner::Outcome;
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{agent::Agent, api_client::ApiClient, chunk::Chunk, wire::Wire};
+
+/// Timeout of a long poll in seconds, for a runner that must stop soon after the last job.
+const WAIT_S: u32 = 1;
+
+/// Number of concurrent jobs. There are more runners, because each one has a rate limit.
+const AT_ONCE: usize = 64;
+
+pub struct RunnerPool(Vec<Agent>);
+
+/// Result of a crew's work.
+pub struct Worked {
+    /// Time from each job's claim to its acknowledged end.
+    pub calls: Vec<Duration>,
+    /// End of the last job. Runners that still wait for work stop a moment later.
+    pub until: Instant,
+}
+
+impl Worked {
+    fn nothing() -> Worked {
+        Worked { calls: Vec::new(), until: Instant::now() }
+    }
+}
+
+/// Outcome of each job and content of its log. Without content, no chunk is sent.
+#[derive(Clone)]
+pub struct Doing {
+    pub outcome: Outcome,
+    pub log: Arc<[u8]>,
+}
+
+impl RunnerPool {
+    /// Enrols build runners with this number of slots, over their own connections.
+    pub async fn enrol(people: &ApiClient, runner: &str, runners: usize, slots: u32) -> RunnerPool {
+        let agents = stream::iter(0..runners).map(|_| async move {
+            let ask = people.post("/v1/runners/enrolment-tokens", None);
+            let issued = people.wire().send(ask).await.unwrap().ok().json();
+            let token = issued["enrolment"]["token"].as_str().unwrap();
+            Agent::enrol_over(Wire::to(runner), token, slots).await
+        });
+        RunnerPool(agents.buffer_unordered(16).collect().await)
+    }
+
+    /// Returns the runners one by one.
+    pub fn agents(self) -> Vec<Agent> {
+        self.0
+    }
+
+    /// Works until this number of jobs is done.
+    pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
+        let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
+        let mut working = JoinSet::new();
+        for agent in self.0.drain(..) {
+            let (done, turns) = (Arc::clone(&done), Arc::clone(&turns));
+            working.spawn(work(agent, turns, (done, jobs), doing.clone()));
+        }
+        let mut worked = Worked::nothing();
+        while let Some(back) = working.join_next().await {
+            let (agent, own) = back.unwrap();
+            self.0.push(agent);
+            worked.calls.extend(own.calls);
+            worked.until = worked.until.max(own.until);
+        }
+        worked
+    }
+}
+
+async fn work(
+    mut agent: Agent,
+    turns: Arc<Semaphore>,
+    (done, all): (Arc<AtomicUsize>, usize),
+    Doing { outcome, log }: Doing,
+) -> (Agent, Worked) {
+    let chunk = (!log.is_empty()).then(|| Chunk::of(&log));
+    let mut worked = Worked::nothing();
+    while done.load(Ordering::Relaxed) < all {
+        let jobs = agent.poll_for(WAIT_S).await;
+        for job in &jobs {
+            let _turn = turns.acquire().await.unwrap();
+            let began = Instant::now();
+            let Some(execution) = agent.claim(*job).await else { continue };
+            agent.began(*job, execution).await;
+            if let Some(chunk) = &chunk {
+                agent.log(*job, execution, 0, chunk).await;
+            }
+            agent.ended(*job, execution, outcome, &log).await;
+            worked.until = Instant::now();
+            worked.calls.push(worked.until - began);
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+        agent.free(jobs.len());
+    }
+    (agent, worked)
+}

@@ -1,0 +1,42 @@
+//! Sanitizes responses for a terminal.
+pub use schemas::sanitize::sanitize;
+use serde_json::Value;
+
+/// Returns the response with every text sanitized. `None`: it is not JSON.
+pub(super) fn answer(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut value: Value = serde_json::from_slice(bytes).ok()?;
+    sanitize_json(&mut value);
+    serde_json::to_vec(&value).ok()
+}
+
+pub(super) fn sanitize_json(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = sanitize(text),
+        Value::Array(items) => items.iter_mut().for_each(sanitize_json),
+        Value::Object(members) => {
+            let all = std::mem::take(members).into_iter();
+            members.extend(all.map(|(name, mut value)| {
+                sanitize_json(&mut value);
+                (sanitize(&name), value)
+            }));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn no_text_of_an_answer_is_forgotten() {
+        let wild = "x\u{1b}[1A";
+        let answered = json!({wild: [wild, {"deep": wild}], "n": 7, "none": null}).to_string();
+        let tamed = answer(answered.as_bytes()).unwrap();
+        let text = String::from_utf8(tamed).unwrap();
+        assert!(!text.contains("u001b") && text.matches('\u{fffd}').count() == 3, "{text}");
+        assert_eq!(answer(b"no JSON"), None);
+    }
+}

@@ -1,0 +1,25 @@
+//! Tests of the plan output. A golden file covers the output of a run.
+use serde_json::json;
+
+use crate::render::{Output, Screen};
+
+#[test]
+fn a_plan_shows_what_happens_to_each_resource() {
+    let summary = json!({
+        "resources": [
+            {"action": "create", "address": "aws_s3_bucket.b", "attributes": ["id", "arn"]},
+            {"action": "delete", "address": "aws_iam_role.r"},
+        ],
+        "outputs": [{"action": "update", "name": "url"}],
+    });
+    let screen = Screen::new(Output::Table, true, true);
+    let expected = "
+plan of base
+  + aws_s3_bucket.b (id, arn)
+  - aws_iam_role.r
+  output ~ url
+";
+    assert_eq!(output::plan("base", &summary, &screen), expected);
+    let nothing = json!({"resources": []});
+    assert_eq!(output::plan("base", &nothing, &screen), "\nplan of base\n  no changes\n");
+}

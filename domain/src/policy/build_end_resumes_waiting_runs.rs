@@ -1,0 +1,15 @@
+//! Continues the runs that wait for an artifact when its build has ended.
+use super::{PolicyEvent, Reaction};
+use crate::build::BuildEvent;
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    match fact {
+        PolicyEvent::Build(build, BuildEvent::Succeeded { .. } | BuildEvent::Failed { .. }) => {
+            Some(Reaction::ContinueRunsOfBuild(*build))
+        }
+        PolicyEvent::Build(..)
+        | PolicyEvent::Install(..)
+        | PolicyEvent::Job(..)
+        | PolicyEvent::Run(..) => None,
+    }
+}

@@ -1,0 +1,12 @@
+//! Completes a build when its job has ended.
+use super::{PolicyEvent, Reaction};
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    match fact {
+        PolicyEvent::Job(job, event) if event.is_end() => Some(Reaction::CompleteBuild(*job)),
+        PolicyEvent::Build(..)
+        | PolicyEvent::Install(..)
+        | PolicyEvent::Job(..)
+        | PolicyEvent::Run(..) => None,
+    }
+}

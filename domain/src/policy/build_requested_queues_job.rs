@@ -1,0 +1,13 @@
+//! Queues the job of a build when the build is requested.
+use super::{PolicyEvent, Reaction};
+use crate::build::BuildEvent;
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    match fact {
+        PolicyEvent::Build(build, BuildEvent::Requested(_)) => Some(Reaction::QueueBuild(*build)),
+        PolicyEvent::Build(..)
+        | PolicyEvent::Install(..)
+        | PolicyEvent::Job(..)
+        | PolicyEvent::Run(..) => None,
+    }
+}

@@ -1,0 +1,16 @@
+//! Requests the first provision when an install's runner has reported the stack outputs, unless a
+//! run that deploys was admitted before.
+use super::{PolicyEvent, Reaction};
+use crate::install::InstallEvent;
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    match fact {
+        PolicyEvent::Install(install, InstallEvent::StackOutputsReported { .. }) => {
+            Some(Reaction::Provision(*install))
+        }
+        PolicyEvent::Build(..)
+        | PolicyEvent::Install(..)
+        | PolicyEvent::Job(..)
+        | PolicyEvent::Run(..) => None,
+    }
+}

@@ -1,0 +1,16 @@
+//! Continues the runs of an install when a step has released a resource.
+use super::{PolicyEvent, Reaction};
+use crate::install::InstallEvent;
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    match fact {
+        PolicyEvent::Install(
+            install,
+            InstallEvent::ComponentReleased { .. } | InstallEvent::SandboxReleased { .. },
+        ) => Some(Reaction::ContinueRunsOfInstall(*install)),
+        PolicyEvent::Build(..)
+        | PolicyEvent::Install(..)
+        | PolicyEvent::Job(..)
+        | PolicyEvent::Run(..) => None,
+    }
+}

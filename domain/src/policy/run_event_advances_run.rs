@@ -1,0 +1,26 @@
+//! Advances a run when one of its events requires further work.
+use super::{PolicyEvent, Reaction};
+use crate::run::RunEvent;
+
+pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
+    let PolicyEvent::Run(run, event) = fact else { return None };
+    match event {
+        RunEvent::Planned { .. }
+        | RunEvent::Approved { .. }
+        | RunEvent::PlanInvalidated { .. }
+        | RunEvent::StepSucceeded { .. }
+        | RunEvent::StepRetried { .. }
+        | RunEvent::CancelRequested { .. } => Some(Reaction::AdvanceRun(*run)),
+        RunEvent::Requested { .. }
+        | RunEvent::StepStarted { .. }
+        | RunEvent::PlanProduced { .. }
+        | RunEvent::ApprovalRequested { .. }
+        | RunEvent::Denied { .. }
+        | RunEvent::ApprovalExpired { .. }
+        | RunEvent::ApplyStarted { .. }
+        | RunEvent::StepFailed { .. }
+        | RunEvent::StepRetryScheduled { .. }
+        | RunEvent::StepSkipped { .. }
+        | RunEvent::Finished { .. } => None,
+    }
+}

@@ -1,0 +1,50 @@
+//! Effects that a run requires now. The caller performs them and handles the resulting commands on
+//! the run. The list may be requested repeatedly.
+use super::{Run, Step, StepState};
+use crate::ids::{JobId, StepId};
+
+/// Effect that a run requires now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Reserve the resource of the step, and queue its first job.
+    Start(StepId),
+    /// Queue the apply of the approved plan.
+    Apply(StepId),
+    /// Cancel the job.
+    CancelJob(JobId),
+}
+
+impl Run {
+    /// Returns the effects that the run requires now, in the order of its steps.
+    pub fn effects(&self) -> Vec<Effect> {
+        if self.outcome.is_some() {
+            return vec![];
+        }
+        let wanted = |at: &Step| match &at.state {
+            StepState::Planning { job }
+            | StepState::Applying { job, .. }
+            | StepState::Executing { job } => self.cancel.as_ref().map(|_| Effect::CancelJob(*job)),
+            StepState::Waiting if self.cancel.is_none() && self.is_ready(at) => {
+                Some(Effect::Start(at.spec.step))
+            }
+            StepState::Approved { .. } if self.cancel.is_none() => {
+                Some(Effect::Apply(at.spec.step))
+            }
+            StepState::Waiting
+            | StepState::Approved { .. }
+            | StepState::AwaitingApproval { .. }
+            | StepState::RetryScheduled { .. }
+            | StepState::Succeeded { .. }
+            | StepState::Failed { .. }
+            | StepState::Skipped { .. } => None,
+        };
+        self.steps.iter().filter_map(wanted).collect()
+    }
+
+    /// Returns true if all dependencies of the step have succeeded.
+    pub(super) fn is_ready(&self, at: &Step) -> bool {
+        let states = self.states();
+        let done = |need| matches!(states.get(need), Some(StepState::Succeeded { .. }));
+        at.spec.depends_on.iter().all(done)
+    }
+}

@@ -1,0 +1,142 @@
+//! Destroys components: dependents before their dependencies.
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    ActualComponent, ActualState, Operation, Scope, StepOptions, StepSpec, Target, toposort,
+};
+use crate::ids::StepId;
+
+/// Plans the steps of a teardown: all components, or only those that an earlier run left.
+pub fn teardown(
+    present: &ActualState,
+    scope: &Scope,
+    mut new_id: impl FnMut() -> StepId,
+) -> Vec<StepSpec> {
+    let goes = |name: &str| match scope {
+        Scope::Undone(undone) => undone.destroy.contains(name),
+        Scope::Changed | Scope::Everything | Scope::Named { .. } => true,
+    };
+    let mut steps = vec![];
+    let all = present.components.iter().map(|(n, c)| (n.as_str(), c));
+    let mut down = DestroyPlan::new(all.filter(|(name, _)| goes(name)).collect(), &mut new_id);
+    let names = down.gone.keys().copied().collect();
+    down.take(&names, &mut steps, |_| vec![]);
+    steps
+}
+
+/// Plans the steps of a deprovision: all components, then the sandbox.
+pub fn deprovision(present: &ActualState, mut new_id: impl FnMut() -> StepId) -> Vec<StepSpec> {
+    let mut steps = teardown(present, &Scope::Everything, &mut new_id);
+    if let Some((build, _)) = &present.sandbox {
+        let depends_on = steps.iter().map(|step| step.step).collect();
+        steps.push(StepSpec {
+            step: new_id(),
+            target: Target::Sandbox { build: *build },
+            operation: Operation::Destroy,
+            depends_on,
+            fingerprint: None,
+            options: StepOptions::default(),
+        });
+    }
+    steps
+}
+
+/// Components to destroy, and the steps that were planned for them so far.
+pub(super) struct DestroyPlan<'p, F> {
+    gone: BTreeMap<&'p str, &'p ActualComponent>,
+    ids: BTreeMap<&'p str, StepId>,
+    new_id: F,
+}
+
+impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
+    pub(super) fn new(
+        gone: BTreeMap<&'p str, &'p ActualComponent>,
+        new_id: F,
+    ) -> DestroyPlan<'p, F> {
+        DestroyPlan { gone, ids: BTreeMap::new(), new_id }
+    }
+
+    pub(super) fn new_id(&mut self) -> StepId {
+        (self.new_id)()
+    }
+
+    /// Returns the components that a planned component still uses, directly or through another
+    /// component to destroy, and the remaining ones. `used` maps each planned component to its
+    /// current dependencies.
+    pub(super) fn late(
+        &self,
+        used: &BTreeMap<&str, &BTreeSet<String>>,
+    ) -> (BTreeSet<&'p str>, BTreeSet<&'p str>) {
+        let mut late: BTreeSet<&str> = BTreeSet::new();
+        loop {
+            let by_late = |name: &str| {
+                late.iter().any(|l| self.gone.get(l).is_some_and(|c| c.depends_on.contains(name)))
+            };
+            let is_used = |name: &str| used.values().any(|depends_on| depends_on.contains(name));
+            let more: Vec<&str> = self
+                .gone
+                .keys()
+                .copied()
+                .filter(|name| !late.contains(name) && (is_used(name) || by_late(name)))
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            late.extend(more);
+        }
+        let free = self.gone.keys().copied().filter(|name| !late.contains(name)).collect();
+        (late, free)
+    }
+
+    /// Plans the destruction of these components, dependents first, each also after the steps that
+    /// `users` returns. Returns the ids of the new steps.
+    pub(super) fn take(
+        &mut self,
+        names: &BTreeSet<&'p str>,
+        steps: &mut Vec<StepSpec>,
+        users: impl Fn(&str) -> Vec<StepId>,
+    ) -> Vec<StepId> {
+        let mut taken = vec![];
+        let named: BTreeMap<String, &ActualComponent> = self
+            .gone
+            .iter()
+            .filter(|(name, _)| names.contains(*name))
+            .map(|(name, component)| (name.to_string(), *component))
+            .collect();
+        for name in toposort::topological_order(&named, |c| &c.depends_on).into_iter().rev() {
+            let Some((name, component)) = self.gone.get_key_value(name) else { continue };
+            let (name, component) = (*name, *component);
+            let step = (self.new_id)();
+            // A component that depends on one member of a cycle depends on all of them.
+            let circle = toposort::cycle_of(&named, |c| &c.depends_on, name);
+            let needs_it = |other: &&str| {
+                self.gone
+                    .get(*other)
+                    .is_some_and(|c| circle.iter().any(|n| c.depends_on.contains(*n)))
+            };
+            let mut depends_on: Vec<StepId> =
+                self.ids.iter().filter(|(n, _)| needs_it(n)).map(|(_, id)| *id).collect();
+            for user in circle.iter().flat_map(|name| users(name)) {
+                if !depends_on.contains(&user) {
+                    depends_on.push(user);
+                }
+            }
+            self.ids.insert(name, step);
+            taken.push(step);
+            steps.push(StepSpec {
+                step,
+                target: Target::Component {
+                    component: component.component,
+                    name: name.into(),
+                    build: component.build,
+                    depends_on: component.depends_on.clone(),
+                },
+                operation: Operation::Destroy,
+                depends_on,
+                fingerprint: None,
+                options: StepOptions::default(),
+            });
+        }
+        taken
+    }
+}

@@ -1,0 +1,71 @@
+//! Sorts components by dependency.
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Returns the names sorted by dependency, then by name.
+///
+/// A config has no dependency cycle, but the actual state may have one. After a change that failed
+/// halfway, a component has its earlier and its new dependencies. The members of a cycle are
+/// adjacent: after all their dependencies, and before all their dependents.
+pub(super) fn topological_order<C>(
+    components: &BTreeMap<String, C>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
+) -> Vec<&str> {
+    let mut ordered: Vec<&str> = vec![];
+    let mut left: Vec<&str> = components.keys().map(String::as_str).collect();
+    while !left.is_empty() {
+        let free = |name: &&str| {
+            components.get(*name).is_some_and(|c| {
+                depends_on(c)
+                    .iter()
+                    .all(|need| ordered.contains(&need.as_str()) || !components.contains_key(need))
+            })
+        };
+        let (mut now, mut later): (Vec<&str>, Vec<&str>) =
+            left.iter().copied().partition(|name| free(name));
+        if now.is_empty() {
+            // Finds at least one name: a path along the dependencies ends in a cycle that waits for
+            // nothing else.
+            let waits_only_for_its_circle = |name: &&str| {
+                let mut all = below(components, &depends_on, name).into_iter();
+                all.all(|need| {
+                    ordered.contains(&need) || below(components, &depends_on, need).contains(name)
+                })
+            };
+            (now, later) = later.into_iter().partition(waits_only_for_its_circle);
+        }
+        ordered.extend(now);
+        left = later;
+    }
+    ordered
+}
+
+/// Returns the names that depend on this name and that it depends on, including itself.
+pub(super) fn cycle_of<'c, C>(
+    components: &'c BTreeMap<String, C>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
+    name: &'c str,
+) -> BTreeSet<&'c str> {
+    let mut circle = below(components, &depends_on, name);
+    circle.retain(|other| below(components, &depends_on, other).contains(name));
+    circle.insert(name);
+    circle
+}
+
+/// Returns the direct and indirect dependencies of a name.
+fn below<'c, C>(
+    components: &'c BTreeMap<String, C>,
+    depends_on: impl Fn(&C) -> &BTreeSet<String>,
+    name: &str,
+) -> BTreeSet<&'c str> {
+    let mut below = BTreeSet::new();
+    let mut next = vec![name.to_string()];
+    while let Some(depends_on) = next.pop().and_then(|name| components.get(&name)).map(&depends_on)
+    {
+        for (need, _) in depends_on.iter().filter_map(|need| components.get_key_value(need)) {
+            if below.insert(need.as_str()) {
+                next.push(need.clone());
+            }
+        }
+    }
+    below
+}

@@ -1,0 +1,46 @@
+//! Unfinished work of a run that has finished. A retry repeats exactly this work.
+use std::collections::BTreeSet;
+
+use super::{Operation, Run, StepState, Target};
+
+/// Unfinished work of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RemainingWork {
+    /// True if the sandbox is unfinished.
+    pub sandbox: bool,
+    /// Names of the components to deploy.
+    pub deploy: BTreeSet<String>,
+    /// Names of the components to destroy.
+    pub destroy: BTreeSet<String>,
+    /// Scripts to run, in their planned order.
+    pub actions: Vec<String>,
+}
+
+impl RemainingWork {
+    /// Returns true if no work remains.
+    pub fn is_empty(&self) -> bool {
+        *self == RemainingWork::default()
+    }
+}
+
+impl Run {
+    /// Returns the work of all steps that did not succeed.
+    pub fn remaining_work(&self) -> RemainingWork {
+        let mut undone = RemainingWork::default();
+        let is_done = |state: &StepState| matches!(state, StepState::Succeeded { .. });
+        for at in self.steps.iter().filter(|at| !is_done(&at.state)) {
+            match &at.spec.target {
+                Target::Sandbox { .. } => undone.sandbox = true,
+                Target::Component { name, .. } => {
+                    let names = match at.spec.operation {
+                        Operation::Destroy => &mut undone.destroy,
+                        Operation::Apply | Operation::Execute => &mut undone.deploy,
+                    };
+                    names.insert(name.clone());
+                }
+                Target::Action { name } => undone.actions.push(name.clone()),
+            }
+        }
+        undone
+    }
+}

@@ -1,0 +1,300 @@
+//! Published checkpoints, and expired idempotency keys.
+use chrono::TimeDelta;
+use domain::decider::Timestamp;
+use ed25519_dalek::{SigningKey, VerifyingKey};
+use proof::checkpoint::Checkpoint;
+use sqlx::{PgExecutor, Row};
+
+use crate::{
+    EventLog, LogError,
+    stored::{bigint, fixed, number},
+};
+
+/// Time after its end in which a key may still have signed. Servers load a new key within seconds.
+pub const KEY_GRACE: TimeDelta = TimeDelta::seconds(60);
+/// Maximum number of checkpoints that are read at once.
+const PAGE: i64 = 100;
+
+/// Key that signs checkpoints, with its end.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckpointKey {
+    /// Public key.
+    pub key: VerifyingKey,
+    /// Time from which the key validates nothing; `None` if it was not retired.
+    pub until: Option<Timestamp>,
+    /// Size of the log at the key's last checkpoint. The key validates no checkpoint of a larger
+    /// log, even if the database states an earlier time. `None` if it was not retired, or only
+    /// recently.
+    pub last_size: Option<u64>,
+}
+
+/// Checkpoint key as the database lists it.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckpointKeyRecord {
+    /// The key and its end.
+    pub key: CheckpointKey,
+    /// Time from which the key is valid.
+    pub from: Timestamp,
+}
+
+impl From<VerifyingKey> for CheckpointKey {
+    fn from(key: VerifyingKey) -> CheckpointKey {
+        CheckpointKey { key, until: None, last_size: None }
+    }
+}
+
+impl CheckpointKey {
+    /// Returns true if the key may have signed a checkpoint of this size and time. The time itself
+    /// is not signed.
+    fn may_sign(&self, size: u64, at: Timestamp) -> bool {
+        match self.last_size {
+            Some(last) => size <= last,
+            None => self.until.is_none_or(|until| at < until + KEY_GRACE),
+        }
+    }
+}
+
+/// Returns the keys that may have signed a checkpoint of this size and time.
+fn valid_at(keys: &[CheckpointKey], size: u64, at: Timestamp) -> Vec<VerifyingKey> {
+    keys.iter().filter(|key| key.may_sign(size, at)).map(|key| key.key).collect()
+}
+
+impl EventLog {
+    /// Signs and publishes the head, if the log has grown since the last checkpoint. Returns the
+    /// published note.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn publish_checkpoint(&self, key: &SigningKey) -> Result<Option<String>, LogError> {
+        let head = self.head();
+        if head.size == 0 {
+            return Ok(None);
+        }
+        let now = self.clock().now();
+        // The key is stored first, because a note with an unknown key proves nothing.
+        sqlx::query(
+            "insert into log_checkpoint_key (public_key, valid_from) values ($1, $2) on conflict do nothing",
+        )
+        .bind(&key.verifying_key().as_bytes()[..])
+        .bind(now)
+        .execute(self.pool())
+        .await?;
+        let note = head.sign(key);
+        let done = sqlx::query(
+            "insert into log_checkpoint (position, note, published_at) values ($1, $2, $3) \
+             on conflict (position) do nothing",
+        )
+        .bind(bigint(head.size))
+        .bind(&note)
+        .bind(now)
+        .execute(self.pool())
+        .await?;
+        Ok((done.rows_affected() == 1).then_some(note))
+    }
+
+    /// Stores the public checkpoint keys, with the times from and until which they are valid.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn note_keys(&self, keys: &[CheckpointKeyRecord]) -> Result<(), LogError> {
+        for CheckpointKeyRecord { key, from } in keys {
+            sqlx::query(
+                "insert into log_checkpoint_key (public_key, valid_from, valid_until, last_size) values ($1, $2, $3, $4) \
+                 on conflict (public_key) do update \
+                   set valid_until = excluded.valid_until, \
+                   last_size = coalesce(log_checkpoint_key.last_size, excluded.last_size)",
+            )
+            .bind(&key.key.as_bytes()[..])
+            .bind(from)
+            .bind(key.until)
+            .bind(key.last_size.map(bigint))
+            .execute(self.pool())
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Returns the size of the log at the last checkpoint that a key signed before its end, or 0.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn last_size_of(
+        &self,
+        key: &VerifyingKey,
+        until: Timestamp,
+    ) -> Result<u64, LogError> {
+        let mut below = i64::MAX;
+        loop {
+            let rows: Vec<(i64, String)> = sqlx::query_as(
+                "select position, note from log_checkpoint where position < $1 and published_at < $2 \
+                 order by position desc limit $3",
+            )
+            .bind(below)
+            .bind(until + KEY_GRACE)
+            .bind(PAGE)
+            .fetch_all(self.pool())
+            .await?;
+            for (position, note) in &rows {
+                if Checkpoint::open(note, std::slice::from_ref(key)).is_ok() {
+                    return Ok(number(*position));
+                }
+            }
+            let Some((last, _)) = rows.last() else { return Ok(0) };
+            below = *last;
+        }
+    }
+
+    /// Returns the position of the latest published checkpoint, or 0.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn latest_checkpoint(&self) -> Result<u64, LogError> {
+        let newest = sqlx::query_scalar("select coalesce(max(position), 0) from log_checkpoint");
+        Ok(number(newest.fetch_one(self.pool()).await?))
+    }
+
+    /// Returns published checkpoints after a position, in order, at most `limit`.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn checkpoints(
+        &self,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, String)>, LogError> {
+        let published = self.published(after, limit).await?;
+        Ok(published.into_iter().map(|(position, note, _)| (position, note)).collect())
+    }
+
+    async fn published(
+        &self,
+        after: u64,
+        limit: u32,
+    ) -> Result<Vec<(u64, String, Timestamp)>, LogError> {
+        let rows = sqlx::query(
+            "select position, note, published_at from log_checkpoint where position > $1 \
+             order by position limit $2",
+        )
+        .bind(bigint(after))
+        .bind(i64::from(limit))
+        .fetch_all(self.pool())
+        .await?;
+        let seal = |row: &sqlx::postgres::PgRow| {
+            Ok((number(row.try_get(0)?), row.try_get(1)?, row.try_get(2)?))
+        };
+        rows.iter().map(seal).collect()
+    }
+
+    /// Returns the checkpoint keys in the database.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn known_note_keys(&self) -> Result<Vec<VerifyingKey>, LogError> {
+        note_keys(self.pool()).await
+    }
+
+    /// Compares every published checkpoint with the log as it is now. A key validates no
+    /// checkpoint after its end. Returns the number of checkpoints.
+    ///
+    /// # Errors
+    /// [`LogError::Damaged`] for the first checkpoint that does not match.
+    pub async fn verify_checkpoints(&self, keys: &[CheckpointKey]) -> Result<u64, LogError> {
+        let (mut checked, mut last) = (0, 0);
+        loop {
+            let seals = self.published(last, 100).await?;
+            if seals.is_empty() {
+                return Ok(checked);
+            }
+            // A checkpoint after the current head proves that events were lost.
+            let end: i64 =
+                sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
+            let end = number(end);
+            let there: Vec<u64> =
+                seals.iter().map(|(position, ..)| *position).filter(|at| *at <= end).collect();
+            let roots = match self.roots(&there).await {
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Err(self.first_without_root(&there).await?);
+                }
+                roots => roots?,
+            };
+            for (n, (position, note, published_at)) in seals.into_iter().enumerate() {
+                let differs = |position, what: String| LogError::Damaged { position, what };
+                let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
+                    .map_err(|error| differs(position, error.to_string()))?;
+                let Some(root) = roots.get(n) else {
+                    let what = format!("the published events from here to {position} are missing");
+                    return Err(differs(end + 1, what));
+                };
+                if seal.size != position || seal.root != *root {
+                    let what = "the log does not match the checkpoint published here".into();
+                    return Err(differs(position, what));
+                }
+                (checked, last) = (checked + 1, position);
+            }
+        }
+    }
+
+    /// Leaves or nodes are missing. Returns an error with the first of these checkpoints that has
+    /// no root.
+    async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
+        let what = "events or nodes before it are missing".to_owned();
+        for position in sizes {
+            match self.roots(&[*position]).await {
+                Ok(_) => {}
+                Err(LogError::Database(sqlx::Error::Decode(_))) => {
+                    return Ok(LogError::Damaged { position: *position, what });
+                }
+                Err(other) => return Err(other),
+            }
+        }
+        // The missing data was restored meanwhile.
+        Ok(LogError::Damaged { position: sizes.first().copied().unwrap_or(0), what })
+    }
+
+    /// Deletes expired idempotency keys. Returns their number.
+    ///
+    /// # Errors
+    /// [`LogError`].
+    pub async fn delete_expired_keys(&self) -> Result<u64, LogError> {
+        let done = sqlx::query("delete from log_command where expires_at <= $1")
+            .bind(self.clock().now())
+            .execute(self.pool())
+            .await?;
+        Ok(done.rows_affected())
+    }
+}
+
+/// Returns the checkpoint keys in the database.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<VerifyingKey>, LogError> {
+    Ok(all_note_keys(executor).await?.into_iter().map(|key| key.key).collect())
+}
+
+/// Returns the checkpoint keys in the database that may have signed a checkpoint of this size
+/// and time.
+///
+/// # Errors
+/// [`LogError`].
+pub async fn note_keys_at(
+    executor: impl PgExecutor<'_>,
+    size: u64,
+    at: Timestamp,
+) -> Result<Vec<VerifyingKey>, LogError> {
+    Ok(valid_at(&all_note_keys(executor).await?, size, at))
+}
+
+async fn all_note_keys(executor: impl PgExecutor<'_>) -> Result<Vec<CheckpointKey>, LogError> {
+    let keys =
+        "select public_key, valid_until, last_size from log_checkpoint_key order by valid_from";
+    let rows = sqlx::query(keys).fetch_all(executor).await?;
+    let key = |row: &sqlx::postgres::PgRow| {
+        let bytes = fixed(row.try_get(0)?, 0, "a checkpoint's key")?;
+        let key = VerifyingKey::from_bytes(&bytes)
+            .map_err(|error| LogError::Damaged { position: 0, what: error.to_string() })?;
+        let last_size: Option<i64> = row.try_get(2)?;
+        Ok(CheckpointKey { key, until: row.try_get(1)?, last_size: last_size.map(number) })
+    };
+    rows.iter().map(key).collect()
+}

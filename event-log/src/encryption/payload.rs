@@ -1,0 +1,238 @@
+//! A payload with somebody's words in it, and the same as it is kept: each place says [`KEPT`], and the member
+//! `encrypted` at the end has what was there.
+//!
+//! ```json
+//! {"type":"created", … "inputs":{"region":"[encrypted]"},
+//!  "encrypted":[{"subjects":["ins_…"],"paths":["/inputs/region"],"ciphertext":"<nonce, ciphertext, tag in base64>"}]}
+//! ```
+use std::collections::{BTreeMap, HashMap};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use domain::erasure::{ERASED, FieldOwner, PersonalField};
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+use zeroize::Zeroizing;
+
+use super::{
+    KeyState, Keys,
+    aead::{decrypt, encrypt},
+    members::{Members, Way, replaced},
+};
+
+/// Stored value of an encrypted field.
+pub(super) const PLACEHOLDER: &str = "[encrypted]";
+const MEMBER: &str = "encrypted";
+
+/// Encrypted fields of one set of subjects. Decryption needs the keys of all of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct EncryptedFields {
+    /// Subjects whose keys together decrypt it.
+    pub subjects: Vec<String>,
+    /// JSON pointers to the encrypted values.
+    paths: Vec<String>,
+    /// JSON array of the values, in that order: nonce, ciphertext and tag in base64.
+    ciphertext: String,
+}
+
+/// Identity of an event. An encrypted field cannot be decrypted in another event.
+#[derive(Debug, Clone, Copy)]
+pub struct EventContext<'a> {
+    /// Aggregate type.
+    pub aggregate_type: &'a str,
+    /// Aggregate id.
+    pub aggregate_id: &'a str,
+    /// Sequence of the event in its stream.
+    pub sequence: u64,
+    /// `aggregate.verb_past`.
+    pub event_type: &'a str,
+}
+
+impl EventContext<'_> {
+    fn context(&self, subjects: &[String], paths: &[String]) -> Vec<u8> {
+        let EventContext { aggregate_type, aggregate_id, sequence, event_type } = self;
+        let stream = format!("{aggregate_type}/{aggregate_id} {sequence} {event_type}");
+        format!("stead/encrypted/v1\n{stream}\n{}\n{}", subjects.join(" "), paths.join(" "))
+            .into_bytes()
+    }
+}
+
+/// Returns the subjects of an event's personal data: its customer and its author.
+pub(super) fn subjects(
+    payload: &str,
+    places: &[PersonalField],
+    customer: Option<String>,
+) -> (Option<String>, Option<String>) {
+    #[derive(Deserialize)]
+    struct Written {
+        by: Option<String>,
+    }
+    let by = places.iter().any(|place| place.owner == FieldOwner::Author);
+    let written = by.then(|| serde_json::from_str::<Written>(payload).ok()).flatten();
+    let author = written.and_then(|written| written.by).filter(|by| by.starts_with("prn_"));
+    (customer, author)
+}
+
+/// Pointers of fields, with their values.
+type Parts = (Vec<String>, Vec<Box<RawValue>>);
+
+/// Returns the encrypted payload and the payload to read, or `None` if no field has personal data.
+pub(super) fn encrypt_payload(
+    payload: &str,
+    places: &[PersonalField],
+    (customer, author): (Option<String>, Option<String>),
+    which: EventContext<'_>,
+    keys: &Keys,
+) -> Result<Option<(String, String)>, String> {
+    let bad = |error: serde_json::Error| error.to_string();
+    let whose = |place: &PersonalField| -> Vec<String> {
+        match place.owner {
+            FieldOwner::Customer => customer.iter().cloned().collect(),
+            FieldOwner::Author => customer.iter().chain(&author).cloned().collect(),
+        }
+    };
+    let whole: Box<RawValue> = serde_json::from_str(payload).map_err(bad)?;
+    let kept = to_raw_value(PLACEHOLDER).map_err(bad)?;
+    let erased = to_raw_value(ERASED).map_err(bad)?;
+    let (mut stored, mut said) = (whole.clone(), whole);
+    let mut parts: BTreeMap<Vec<String>, Parts> = BTreeMap::new();
+    for place in places {
+        let of = whose(place);
+        if of.is_empty() {
+            continue;
+        }
+        let way = |pointer: &str| way(pointer, place.path);
+        match keys.standing(&of) {
+            KeyState::Open(_) => {
+                let (at, values) = parts.entry(of).or_default();
+                let mut take = |pointer: &str, value: &RawValue| {
+                    at.push(pointer.to_owned());
+                    values.push(value.to_owned());
+                    Some(kept.clone())
+                };
+                stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
+            }
+            // A shredded key encrypts nothing more.
+            KeyState::Shredded => {
+                let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
+                stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
+                said = replaced(&said, "", &way, &mut erase).map_err(bad)?.unwrap_or(said);
+            }
+            // The commit fails rather than being written in plaintext.
+            KeyState::Missing(why) => return Err(why),
+        }
+    }
+    let mut seals = vec![];
+    for (of, (at, values)) in parts {
+        let KeyState::Open(key) = keys.standing(&of) else { continue };
+        if at.is_empty() {
+            continue;
+        }
+        let plain = Zeroizing::new(serde_json::to_vec(&values).map_err(bad)?);
+        let context = which.context(&of, &at);
+        let text = encrypt(&key, &context, &plain).map(|text| STANDARD.encode(text));
+        let text = text.ok_or("it is too long to be encrypted")?;
+        seals.push(EncryptedFields { subjects: of, paths: at, ciphertext: text });
+    }
+    if stored.get() == payload {
+        return Ok(None);
+    }
+    if seals.is_empty() {
+        return Ok(Some((stored.get().to_owned(), said.get().to_owned())));
+    }
+    let mut members: Members = serde_json::from_str(stored.get()).map_err(bad)?;
+    members.0.push((MEMBER.to_owned(), to_raw_value(&seals).map_err(bad)?));
+    let stored = serde_json::to_string(&members).map_err(bad)?;
+    Ok(Some((stored, said.get().to_owned())))
+}
+
+/// What of a payload is sealed. Nothing: it is read as it is.
+///
+/// # Errors
+/// A member `encrypted` that cannot be read. Its payload is never taken for clear text.
+pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, String> {
+    #[derive(Deserialize)]
+    struct Encrypted<'p> {
+        #[serde(default, borrow)]
+        encrypted: Option<&'p RawValue>,
+    }
+    // The usual case, which needs no parsing.
+    if !payload.contains("\"encrypted\"") {
+        return Ok(vec![]);
+    }
+    let bad = |error: serde_json::Error| format!("its member `encrypted` cannot be read: {error}");
+    let Some(encrypted) = serde_json::from_str::<Encrypted<'_>>(payload).map_err(bad)?.encrypted
+    else {
+        return Ok(vec![]);
+    };
+    let seals: Vec<EncryptedFields> = serde_json::from_str(encrypted.get()).map_err(bad)?;
+    if seals.is_empty() {
+        return Err("its member `encrypted` is empty".into());
+    }
+    Ok(seals)
+}
+
+/// Returns the payload with decrypted fields, `None` if no field is encrypted, or the reason why
+/// decryption failed.
+pub(super) fn open(
+    payload: &str,
+    which: EventContext<'_>,
+    keys: &Keys,
+) -> Result<Option<String>, String> {
+    let seals = encrypted_fields(payload)?;
+    if seals.is_empty() {
+        return Ok(None);
+    }
+    let bad = |error: serde_json::Error| error.to_string();
+    let erased = to_raw_value(ERASED).map_err(bad)?;
+    let mut values: HashMap<String, Box<RawValue>> = HashMap::new();
+    for EncryptedFields { subjects: of, paths: at, ciphertext: text } in seals {
+        let key = match keys.standing(&of) {
+            KeyState::Open(key) => key,
+            KeyState::Shredded => {
+                values.extend(at.into_iter().map(|at| (at, erased.clone())));
+                continue;
+            }
+            KeyState::Missing(why) => return Err(why),
+        };
+        let sealed = STANDARD.decode(&text).ok();
+        let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
+        let changed = || {
+            format!("what is encrypted for {} was changed, or is from another event", of.join(", "))
+        };
+        let plain = plain.ok_or_else(changed)?;
+        let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;
+        values.extend(at.into_iter().zip(there));
+    }
+    let mut members: Members = serde_json::from_str(payload).map_err(bad)?;
+    members.0.retain(|(name, _)| name != MEMBER);
+    let whole = to_raw_value(&members).map_err(bad)?;
+    let places: Vec<String> = values.keys().cloned().collect();
+    let way = |pointer: &str| {
+        let within =
+            |place: &String| place.strip_prefix(pointer).is_some_and(|rest| rest.starts_with('/'));
+        match places.iter().any(|place| place == pointer) {
+            true => Way::Here,
+            false if places.iter().any(within) => Way::Through,
+            false => Way::Past,
+        }
+    };
+    let mut fill = |pointer: &str, _: &RawValue| values.remove(pointer);
+    let read = replaced(&whole, "", &way, &mut fill).map_err(bad)?;
+    Ok(Some(read.unwrap_or(whole).get().to_owned()))
+}
+
+/// Relation of a pointer to the path of a personal data field.
+fn way(pointer: &str, path: &[&str]) -> Way {
+    let mut steps = pointer.split('/').skip(1);
+    for part in path {
+        match steps.next() {
+            None => return Way::Through,
+            Some(step) if *part == "*" || step == *part => {}
+            Some(_) => return Way::Past,
+        }
+    }
+    if steps.next().is_some() { Way::Past } else { Way::Here }
+}
+
+#[cfg(test)]
+mod tests;

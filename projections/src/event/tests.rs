@@ -1,0 +1,27 @@
+use super::*;
+
+fn raw<'a>(version: &'a str, payload: &'a str) -> RawEvent<'a> {
+    RawEvent {
+        position: 7,
+        sequence: 3,
+        at: Timestamp::UNIX_EPOCH,
+        aggregate: "name",
+        id: "install/acme",
+        event_type: "name.taken",
+        version,
+        payload,
+        metadata: r#"{"actor":"system"}"#,
+    }
+}
+
+#[test]
+fn an_unreadable_event_is_named_by_position_type_and_version() {
+    for (version, payload, why) in [
+        ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads name.taken in version 1 only"),
+        ("1", r#"{"type":"taken"}"#, "missing field `owner`"),
+    ] {
+        let error = raw(version, payload).read(&mut vec![]).unwrap_err().to_string();
+        let named = format!("position 7: name.taken version {version}: ");
+        assert!(error.starts_with(&named) && error.contains(why), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Types of an install's history.
+use domain::{
+    actor::Actor,
+    decider::Timestamp,
+    digest::Digest,
+    ids::{BuildId, JobId, RunId, RunnerId},
+    job, run,
+};
+
+/// History after one position and up to another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct History {
+    /// Runs in the order in which they were requested.
+    pub runs: Vec<RunHistory>,
+    /// Events that belong to no run.
+    pub other_events: Vec<EventSummary>,
+    /// Position up to which the history is complete.
+    pub complete_through: u64,
+}
+
+/// History of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunHistory {
+    pub run: RunId,
+    /// Request, with its principal and reason.
+    pub request: Option<run::Request>,
+    /// Time of the request.
+    pub requested_at: Option<Timestamp>,
+    /// Outcome, if the run finished.
+    pub outcome: Option<run::Outcome>,
+    /// Time at which it finished.
+    pub ended_at: Option<Timestamp>,
+    /// Interventions by principals and policies. Includes those before the range: an apply on
+    /// Tuesday may follow an approval on Monday.
+    pub interventions: Vec<Intervention>,
+    /// Jobs with an event within the range.
+    pub jobs: Vec<JobHistory>,
+    /// Components that the run changed or started to change, including the sandbox.
+    pub components: Vec<ComponentHistory>,
+    /// Events within the range.
+    pub events: Vec<EventSummary>,
+}
+
+/// An intervention in a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Intervention {
+    /// Kind of intervention.
+    pub said: InterventionKind,
+    /// Name of the component, sandbox or action of the step, or `None` for the whole run.
+    pub of: Option<String>,
+    /// Digest of the plan that was decided.
+    pub digest: Option<Digest>,
+    /// Actor that intervened.
+    pub by: Actor,
+    pub reason: Option<String>,
+    /// Time of the event.
+    pub at: Timestamp,
+    /// Position in the log.
+    pub position: u64,
+}
+
+/// Kinds of interventions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InterventionKind {
+    /// A plan was approved.
+    Approved,
+    /// A plan was denied.
+    Denied,
+    /// An approval expired before a decision.
+    Expired,
+    /// A cancel of the run was requested.
+    CancelRequested,
+    /// A retry of a step was requested.
+    Retried,
+    /// The unknown outcome of a job was resolved.
+    Resolved,
+}
+
+/// History of a job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobHistory {
+    pub job: JobId,
+    pub kind: Option<job::JobKind>,
+    /// Name of the component, sandbox or action of its step.
+    pub target: Option<String>,
+    /// Runner of the last execution.
+    pub runner: Option<RunnerId>,
+    /// Number of executions.
+    pub attempts: u32,
+    /// Outcome, if the job finished.
+    pub outcome: Option<job::Outcome>,
+    /// Description of the failure.
+    pub detail: Option<String>,
+    /// Time at which it was queued.
+    pub queued_at: Option<Timestamp>,
+    /// Time at which it finished.
+    pub ended_at: Option<Timestamp>,
+}
+
+/// History of a component or of the sandbox.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ComponentHistory {
+    pub name: String,
+    /// Version before the run, or `None` if nothing was deployed.
+    pub before: Option<Version>,
+    /// Version after the run or at the end of the range, or `None` if nothing is deployed.
+    pub after: Option<Version>,
+    /// True if an apply is active or failed, so the actual state is unknown.
+    pub incomplete: bool,
+}
+
+/// Deployed version of a component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Config version of the deploy.
+    pub config_version: u32,
+    /// Build that was deployed.
+    pub build: BuildId,
+}
+
+/// An event of a history.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventSummary {
+    /// Position in the log.
+    pub position: u64,
+    /// Time of the event.
+    pub at: Timestamp,
+    /// `aggregate.verb_past`.
+    pub event_type: &'static str,
+    /// `<aggregate type>/<aggregate id>`.
+    pub stream: String,
+    /// Actor that caused the event.
+    pub actor: Actor,
+    /// Reason in the event, if it has one.
+    pub reason: Option<String>,
+}
+
+impl InterventionKind {
+    /// Name in the API and in output.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InterventionKind::Approved => "approved",
+            InterventionKind::Denied => "denied",
+            InterventionKind::Expired => "expired",
+            InterventionKind::CancelRequested => "cancel_requested",
+            InterventionKind::Retried => "retried",
+            InterventionKind::Resolved => "resolved",
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Fault injection: one deliberate fault at a time, to show that the checks after a test detect it.
+//!
+//! Only builds with the feature `planted` contain it. Only tests enable the feature, and no fault
+//! is active until a test activates one.
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU8, Ordering},
+};
+
+/// Environment variable that activates a fault for the whole process.
+pub const VARIABLE: &str = "STEAD_PLANTED";
+
+macro_rules! bugs {
+    ($($name:ident = $number:literal $word:literal, $what:literal;)*) => {
+        /// Fault that a test can inject.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Bug {
+            $(#[doc = $what] $name = $number,)*
+        }
+        impl Bug {
+            /// All faults.
+            pub const ALL: &[Bug] = &[$(Bug::$name,)*];
+            /// Returns the name for [`VARIABLE`].
+            pub fn word(self) -> &'static str {
+                match self { $(Bug::$name => $word,)* }
+            }
+        }
+    };
+}
+
+bugs! {
+    AnswerBeforeCommit = 1 "answer_before_commit", "Sends responses before the database statement.";
+    RetryInDoubt = 2 "retry_in_doubt", "Sends an in-doubt batch again without a check whether it was committed.";
+    GuardWithoutAbsent = 3 "guard_without_absent", "Accepts any expected version for a stream that does not exist.";
+    HeadBeforeTables = 4 "head_before_tables", "Locks the head before the tables in a swap of projections.";
+    ReaperByUpdate = 5 "reaper_by_update", "Changes overdue jobs in their rows instead of by a command.";
+    ConsumerOffByOne = 6 "consumer_off_by_one", "Stores a consumer position that is one too high.";
+    UnprefixedLeaf = 7 "unprefixed_leaf", "Hashes leaves of the tree without the prefix 0x00.";
+    PanicInTask = 8 "panic_in_task", "Panics repeatedly in the background task of timers.";
+    PanicInAppender = 9 "panic_in_appender", "Panics in the appender at its next batch.";
+    PanicInProjector = 10 "panic_in_projector", "Panics repeatedly in the task that updates projections.";
+}
+
+const NONE: u8 = 0;
+static PLANTED: AtomicU8 = AtomicU8::new(NONE);
+
+/// Returns whether the fault is active.
+pub fn has(bug: Bug) -> bool {
+    static OF_THE_PROCESS: OnceLock<Option<Bug>> = OnceLock::new();
+    let of_the_process = *OF_THE_PROCESS.get_or_init(|| {
+        let word = std::env::var(VARIABLE).ok()?;
+        Bug::ALL.iter().copied().find(|bug| bug.word() == word)
+    });
+    of_the_process == Some(bug) || PLANTED.load(Ordering::SeqCst) == bug as u8
+}
+
+/// Activates a fault in the whole process until the returned value is dropped.
+#[must_use]
+pub fn plant(bug: Bug) -> ActiveFault {
+    PLANTED.store(bug as u8, Ordering::SeqCst);
+    ActiveFault(())
+}
+
+/// Guard of an active fault. The fault ends when it is dropped.
+#[derive(Debug)]
+pub struct ActiveFault(());
+
+impl Drop for ActiveFault {
+    fn drop(&mut self) {
+        PLANTED.store(NONE, Ordering::SeqCst);
+    }
+}

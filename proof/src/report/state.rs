@@ -1,0 +1,130 @@
+//! State of runners and jobs while a log is read. It is small, because it covers every job of the
+//! log.
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::Claimed;
+use crate::{Hash, sha256};
+
+/// 16-byte key for any texts: half of their SHA-256. A hash is used instead of a ULID, because a
+/// forged event can contain any text as an id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Id([u8; 16]);
+
+impl Id {
+    pub fn of(texts: &[&str]) -> Id {
+        let mut all = vec![];
+        for text in texts {
+            all.extend((text.len() as u64).to_be_bytes());
+            all.extend(text.as_bytes());
+        }
+        let mut half = [0; 16];
+        half.copy_from_slice(&sha256(&all)[..16]);
+        Id(half)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Runner {
+    pub id: String,
+    /// Identity key, hexadecimal. `None`: no enrolment was read yet.
+    pub key: Option<String>,
+    /// Position of the revocation. A later key does not end it.
+    pub revoked: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Job {
+    pub manifest: Option<Hash>,
+    /// True if a runner has the job, or had it last.
+    pub is_held: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    runner: Id,
+    /// Length, digest and omitted bytes of the log, as the runner signed them.
+    pub log: Option<Id>,
+}
+
+/// State while a log is read.
+///
+/// A job with one execution takes 100 bytes in the tables, and up to 230 with their spare capacity:
+/// 230 MB for a million jobs. A late result can arrive for any job at any time, so no job can be
+/// removed. The outputs of an execution are removed when it is over.
+#[derive(Debug, Default)]
+pub(super) struct ReportState {
+    runners: HashMap<Id, Runner>,
+    jobs: HashMap<Id, Job>,
+    runs: HashMap<Id, Run>,
+    /// Reported outputs of executions that are not over. `None`: some of them cannot be read.
+    outputs: HashMap<Id, Option<Map<String, Value>>>,
+}
+
+impl ReportState {
+    pub fn runner(&mut self, id: String) -> &mut Runner {
+        let runner = Runner { key: None, revoked: None, id };
+        self.runners.entry(Id::of(&[&runner.id])).or_insert(runner)
+    }
+
+    /// Returns the job, and adds it if it is new.
+    pub fn job(&mut self, job: &str) -> &mut Job {
+        self.jobs.entry(Id::of(&[job])).or_default()
+    }
+
+    pub fn seen(&self, job: &str) -> Option<&Job> {
+        self.jobs.get(&Id::of(&[job]))
+    }
+
+    pub fn claimed(&mut self, job: &str, claimed: Claimed) {
+        let Claimed { execution, runner } = claimed;
+        self.job(job).is_held = true;
+        let run = Run { runner: Id::of(&[&runner]), log: None };
+        self.runner(runner);
+        let id = Id::of(&[job, &execution]);
+        self.runs.entry(id).or_insert(run);
+        self.outputs.insert(id, Some(Map::new()));
+    }
+
+    pub fn run(&mut self, job: &str, execution: &str) -> Option<(&mut Run, &Runner)> {
+        let run = self.runs.get_mut(&Id::of(&[job, execution]))?;
+        let runner = self.runners.get(&run.runner)?;
+        Some((run, runner))
+    }
+
+    pub fn reported(&mut self, job: &str, execution: &str, outputs: Map<String, Value>) {
+        let Some(all) = self.outputs.get_mut(&Id::of(&[job, execution])) else { return };
+        let is_known = |value: &Value| value != "[encrypted]" && value != "[erased]";
+        match all {
+            Some(all) if outputs.values().all(is_known) => all.extend(outputs),
+            Some(_) | None => *all = None,
+        }
+    }
+
+    /// Ends the execution and returns its reported outputs, if they are readable and it was not
+    /// over.
+    pub fn over(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
+        self.outputs.remove(&Id::of(&[job, execution])).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_job_that_is_over_no_text_is_kept() {
+        let mut known = ReportState::default();
+        for job in ["job_1", "job_2"] {
+            let (execution, runner) = ("exe_1".to_owned(), "rnr_1".to_owned());
+            known.claimed(job, Claimed { execution, runner });
+        }
+        known.reported("job_1", "exe_1", Map::from_iter([("a".to_owned(), Value::Null)]));
+        assert_eq!(known.over("job_1", "exe_1").map(|all| all.len()), Some(1));
+        assert_eq!(known.over("job_1", "exe_1"), None);
+        assert_eq!((known.outputs.len(), known.runs.len(), known.runners.len()), (1, 2, 1));
+        assert!(size_of::<(Id, Job)>() + size_of::<(Id, Run)>() <= 100);
+        assert!(!std::mem::needs_drop::<(Job, Run)>());
+    }
+}

@@ -1,0 +1,227 @@
+//! Approval on the host: a job waits for the decision of a user of the customer.
+//!
+//! The request and the decision are files of the execution. The server only sees that the job
+//! waits.
+use std::{
+    fs, io,
+    time::{Duration, Instant},
+};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use domain::{digest::Digest, ids::ExecutionId};
+use schemas::{manifest::Manifest, moment};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    data::{self, Data},
+    host,
+    journal::{Journal, JournalEvent},
+    plugins,
+    policy::{self, Refusal},
+    shim::order::CancelOrder,
+    witness::Verified,
+};
+
+/// Interval between checks for the decision.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Request for an approval: everything that will run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalRequest {
+    /// Execution that the decision names.
+    pub execution: ExecutionId,
+    /// Verified manifest. The shim gets the same one.
+    pub manifest: Manifest,
+    /// Digest of the manifest.
+    pub digest: Digest,
+    /// Name and digest of an action, in the form that the policy compares.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Summary of the plan, if this runner has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<Value>,
+    /// Time of the request.
+    #[serde(with = "moment")]
+    pub asked_at: DateTime<Utc>,
+    /// Time at which the request expires.
+    #[serde(with = "moment")]
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Decision on an approval request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalDecision {
+    /// True for an approval, false for a denial.
+    pub yes: bool,
+    /// Reason that the user gave.
+    pub reason: String,
+}
+
+impl ApprovalRequest {
+    /// Creates the approval request of a granted job. It expires after `patience`.
+    pub fn new(
+        data: &Data,
+        verified: &Verified,
+        execution: ExecutionId,
+        patience: Duration,
+    ) -> Self {
+        let manifest = verified.manifest.clone();
+        let plan = manifest.plan.as_ref();
+        let asked_at = host::now();
+        ApprovalRequest {
+            execution,
+            action: policy::action_with_digest(&manifest),
+            plan: plan.and_then(|plan| plugins::plan_summary(&data.path("plans"), plan)),
+            manifest,
+            digest: verified.digest.clone(),
+            asked_at,
+            expires_at: TimeDelta::from_std(patience)
+                .ok()
+                .and_then(|patience| asked_at.checked_add_signed(patience))
+                .unwrap_or(asked_at),
+        }
+    }
+}
+
+/// Result of a request that was not denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A user approved the job.
+    Approved,
+    /// The job was cancelled while it waited, and must not start.
+    Cancelled,
+}
+
+/// Requests an approval and waits for the decision. A cancel ends the wait.
+pub async fn wait(
+    data: &Data,
+    journal: &Journal,
+    question: &ApprovalRequest,
+    patience: Duration,
+) -> Result<Asked, Refusal> {
+    let (job, execution) = (question.manifest.job, question.execution);
+    // Uses the monotonic clock, so the server's clock cannot extend the wait.
+    let until = Instant::now() + patience;
+    let dir = data.job(execution);
+    dir.create()
+        .and_then(|()| data::replace_json(&dir.question(), question))
+        .and_then(|()| journal.write(JournalEvent::ApprovalRequested { job, execution }))
+        .map_err(|error| {
+            Refusal::policy(
+                "require_approval",
+                format!("the approval cannot be requested: {error}"),
+            )
+        })?;
+    let said = loop {
+        if CancelOrder::of(&dir).is_some() {
+            break Ok(Asked::Cancelled);
+        }
+        match data::read_json::<ApprovalDecision>(&dir.answer()) {
+            Ok(Some(ApprovalDecision { yes: true, .. })) => break Ok(Asked::Approved),
+            Ok(Some(ApprovalDecision { reason, .. })) => {
+                break Err(Refusal::policy("require_approval", reason));
+            }
+            Ok(None) | Err(_) => {}
+        }
+        if Instant::now() >= until {
+            let detail = format!("the approval request expired after {} s", patience.as_secs());
+            break Err(Refusal::policy("require_approval", detail));
+        }
+        tokio::time::sleep(LOOK).await;
+    };
+    // Best effort: the wait is over, and no later decision has an effect.
+    let _best_effort = data::remove(&dir.question());
+    said
+}
+
+/// Returns the pending approval requests, oldest first.
+pub fn waiting(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
+    let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
+    let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
+    // A request that a killed agent left behind expires as well.
+    let now = host::now();
+    let mut questions: Vec<ApprovalRequest> =
+        asked.filter(|question: &ApprovalRequest| now < question.expires_at).collect();
+    questions.sort_unstable_by_key(|question| question.asked_at);
+    Ok(questions)
+}
+
+/// Records a decision. Returns `false` if the execution has no pending request.
+pub fn answer(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) -> io::Result<bool> {
+    let dir = data.job(execution);
+    if !dir.question().exists() {
+        return Ok(false);
+    }
+    let ApprovalDecision { yes, reason } = answer.clone();
+    // The journal comes first: a decision must be recorded before it takes effect.
+    Journal::open(data)?.write(JournalEvent::ApprovalDecided {
+        execution,
+        approved: yes,
+        reason,
+    })?;
+    data::replace_json(&dir.answer(), answer)?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::tests::{execution, verified};
+
+    async fn asked(patience: Duration, said: Option<bool>) -> Result<Asked, Refusal> {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let journal = Journal::open(&data).unwrap();
+        let question = ApprovalRequest::new(&data, &verified(), execution(), patience);
+        let waits = wait(&data, &journal, &question, patience);
+        let speaks = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            assert_eq!(waiting(&data).unwrap(), std::slice::from_ref(&question));
+            if let Some(yes) = said {
+                let word = ApprovalDecision { yes, reason: "not today".into() };
+                assert!(answer(&data, question.execution, &word).unwrap());
+            }
+        };
+        let (ended, ()) = tokio::join!(waits, speaks);
+        assert_eq!(waiting(&data).unwrap(), []);
+        let late = ApprovalDecision { yes: true, reason: String::new() };
+        assert!(!answer(&data, question.execution, &late).unwrap());
+        ended
+    }
+
+    #[tokio::test]
+    async fn a_persons_word_decides() {
+        let minute = Duration::from_secs(60);
+        assert_eq!(asked(minute, Some(true)).await, Ok(Asked::Approved));
+        let no = asked(minute, Some(false)).await.unwrap_err();
+        assert_eq!((no.rule.as_str(), no.detail.as_str()), ("require_approval", "not today"));
+    }
+
+    #[tokio::test]
+    async fn a_cancel_is_stronger_than_an_approval_also_when_it_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        let journal = Journal::open(&data).unwrap();
+        let minute = Duration::from_secs(60);
+        let question = ApprovalRequest::new(&data, &verified(), execution(), minute);
+        let files = data.job(question.execution);
+        files.create().unwrap();
+        let approval = ApprovalDecision { yes: true, reason: String::new() };
+        data::replace_json(&files.answer(), &approval).unwrap();
+        let wait = || wait(&data, &journal, &question, minute);
+        assert_eq!(wait().await, Ok(Asked::Approved));
+        fs::write(files.cancel(), "{\"reason\":").unwrap();
+        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        let order = CancelOrder::of_vendor("enough".into(), 1, false);
+        data::replace_json(&files.cancel(), &order).unwrap();
+        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        assert_eq!(waiting(&data).unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn silence_is_no_word() {
+        let refused = asked(Duration::from_millis(300), None).await.unwrap_err();
+        assert!(refused.detail.contains("expired"));
+    }
+}

@@ -1,0 +1,133 @@
+//! File that disables the runner. The customer can use it without server and agent.
+use std::{io, path::PathBuf};
+
+use anyhow::anyhow;
+use chrono::{DateTime, Utc};
+use nix::sys::signal::Signal;
+use schemas::moment;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    data::{self, Data},
+    host,
+    journal::{self, Journal, JournalEvent},
+    shim::{
+        order::{CancelOrder, Cause},
+        recorder::brief,
+    },
+    supervisor::adopt::{self, Stage},
+};
+
+/// Contents of the file while the runner is disabled.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DisableFile {
+    /// Time since which the runner is disabled.
+    #[serde(with = "moment")]
+    pub at: DateTime<Utc>,
+    /// Reason, for the vendor to read.
+    pub reason: String,
+    /// True if the running jobs are stopped as well.
+    #[serde(default)]
+    pub stop_jobs: bool,
+}
+
+fn path(data: &Data) -> PathBuf {
+    data.path("disabled")
+}
+
+/// Returns the contents of the file, if the runner is disabled. A file that cannot be read disables
+/// the runner, because its existence is no accident.
+pub fn off(data: &Data) -> Option<DisableFile> {
+    match data::read_json(&path(data)) {
+        Ok(off) => off,
+        Err(_) => {
+            let reason = "cannot read the file that disables the runner".into();
+            Some(DisableFile { at: host::now(), reason, stop_jobs: false })
+        }
+    }
+}
+
+/// Reserves disk space for the file.
+pub fn keep_reserve(data: &Data) -> io::Result<()> {
+    data::keep_reserve(&path(data))
+}
+
+/// Disables the runner. The journal entry comes last, so neither a full disk nor a locked
+/// journal delays the change.
+///
+/// # Errors
+/// Fails if the runner could not be disabled, or only until its next start.
+pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
+    let reason = brief(reason.into(), data::RESERVED_TEXT);
+    let off = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
+    if let Err(error) = data::replace_reserved(&path(data), &off) {
+        return Err(end_the_agent(data, stop_jobs, &error));
+    }
+    if stop_jobs && data.agent().is_none() {
+        stop_orphans(data, &reason)?;
+    }
+    let journalled = Journal::open(data).and_then(|to| to.write(JournalEvent::Disabled { reason }));
+    if let Err(error) = journalled {
+        eprintln!("the runner is disabled, but the journal has no entry about it: {error}");
+    }
+    Ok(())
+}
+
+/// Stops the jobs that run without an agent. A running agent stops its jobs itself.
+fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
+    for known in adopt::fold(journal::read(&data.path("journal.ndjson"))?) {
+        let (Some(execution), Stage::Spawned(shim)) = (known.execution, known.stage) else {
+            continue;
+        };
+        let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
+        let order = CancelOrder { reason, grace_ms: None, cause };
+        if data::replace_reserved(&data.job(execution).cancel(), &order).is_err() {
+            shim.signal(Signal::SIGTERM);
+        }
+    }
+    Ok(())
+}
+
+/// Stops the running agent if the file cannot be written, for example on a disk that became
+/// read-only.
+fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
+    let at = path(data);
+    let at = at.display();
+    match data.agent() {
+        Some(agent) => {
+            agent.signal(if stop_jobs { Signal::SIGQUIT } else { Signal::SIGTERM });
+            let jobs =
+                if stop_jobs { "stops its jobs and exits" } else { "accepts no jobs and exits" };
+            anyhow!(
+                "cannot write {at}: {error}; the agent (process {}) {jobs} instead; make {at} writable before you \
+                 start another agent",
+                agent.pid
+            )
+        }
+        None => anyhow!("cannot write {at}: {error}; no agent runs; make {at} writable"),
+    }
+}
+
+/// Enables the runner.
+pub fn enable(data: &Data) -> io::Result<()> {
+    data::remove(&path(data))?;
+    Journal::open(data)?.write(JournalEvent::Enabled {})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_is_read_live_and_doubt_means_off() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Data::open(dir.path()).unwrap();
+        assert_eq!(off(&data), None);
+        disable(&data, "audit", false).unwrap();
+        assert_eq!(off(&data).unwrap().reason, "audit");
+        std::fs::write(path(&data), "yes").unwrap();
+        assert!(off(&data).is_some());
+        enable(&data).unwrap();
+        assert_eq!(off(&data), None);
+    }
+}

@@ -1,0 +1,79 @@
+//! The approval screen: everything that will run. The vendor wrote all of it, so every line is sanitized and indented.
+use schemas::{moment, sanitize::sanitize};
+use serde_json::Value;
+
+use crate::approval::ApprovalRequest;
+
+/// Formats one request. Only its first line is not indented, so the vendor's texts cannot look like
+/// another request.
+pub(super) fn screen(question: &ApprovalRequest) -> String {
+    let ApprovalRequest { execution, manifest, .. } = question;
+    let plugin = sanitize(&manifest.plugin.name);
+    // Shows the same field that the policy compares.
+    let subject =
+        manifest.inputs.get(manifest.kind.subject()).and_then(Value::as_str).unwrap_or_default();
+    let mut text =
+        format!("{execution} {} {plugin} {}\n", manifest.kind.as_str(), sanitize(subject));
+    let mut line = |key: &str, value: &str| {
+        text += &format!("    {key:<10} {}\n", sanitize(value));
+    };
+    line("job", &manifest.job.to_string());
+    line("expires", &moment::text(&question.expires_at));
+    line("role", manifest.role.as_deref().unwrap_or("none"));
+    if let Some(action) = &question.action {
+        line("action", action);
+    }
+    line("manifest", &question.digest.to_string());
+    if let Some(digest) = &manifest.plugin.digest {
+        line("plugin", &digest.to_string());
+    }
+    for artifact in &manifest.artifacts {
+        line("artifact", &format!("{}@{}", artifact.repository, artifact.digest));
+    }
+    if let Some(plan) = &manifest.plan {
+        line("plan", &plan.to_string());
+        match &question.plan {
+            Some(summary) => block(&mut text, "summary of the plan", summary),
+            None => line("", "its summary is not on this runner"),
+        }
+    }
+    if !manifest.env.is_empty() {
+        let env = manifest.env.iter().map(|(name, value)| (name.clone(), value.clone().into()));
+        block(&mut text, "environment", &Value::Object(env.collect()));
+    }
+    block(&mut text, "inputs", &manifest.inputs);
+    text
+}
+
+fn block(text: &mut String, title: &str, value: &Value) {
+    *text += &format!("    {title}\n");
+    write(text, value, 8);
+}
+
+/// Writes a value with one line for each part. Scripts keep their lines.
+fn write(text: &mut String, value: &Value, indent: usize) {
+    let mut named = |name: &str, value: &Value| {
+        let start = format!("{:indent$}{}", "", sanitize(name));
+        match value {
+            Value::Object(_) | Value::Array(_) => {
+                *text += &format!("{start}:\n");
+                write(text, value, indent + 2);
+            }
+            Value::String(script) if script.contains('\n') => {
+                *text += &format!("{start}:\n");
+                for line in script.lines() {
+                    *text += &format!("{:indent$}  | {}\n", "", sanitize(line));
+                }
+            }
+            Value::String(one) => *text += &format!("{start}: {}\n", sanitize(one)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {
+                *text += &format!("{start}: {value}\n");
+            }
+        }
+    };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| named(name, value)),
+        Value::Array(items) => items.iter().for_each(|value| named("-", value)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => named("", value),
+    }
+}

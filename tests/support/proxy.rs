@@ -1,0 +1,159 @@
+//! Intercepting proxy between a runner and its server, which records calls and can change
+//! responses.
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// Recorded call.
+#[derive(Debug, Clone, Default)]
+pub struct RecordedCall {
+    /// Method, such as `PUT` or `POST`.
+    pub method: String,
+    /// Path with its query.
+    pub path: String,
+    /// Headers: lower-case name, value.
+    pub headers: Vec<(String, String)>,
+    /// Body of the request.
+    pub body: Vec<u8>,
+    /// Original body of the response.
+    pub answer: Vec<u8>,
+}
+
+impl RecordedCall {
+    /// Returns a header of the request, or an empty text.
+    pub fn header(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or("", |(_, value)| value)
+    }
+}
+
+/// Change of a response: a new body, or `None` to keep the original.
+type Change = dyn Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync;
+
+/// Intercepting proxy, until the test ends.
+pub struct InterceptingProxy {
+    url: String,
+    passed: Arc<Mutex<Vec<RecordedCall>>>,
+}
+
+impl InterceptingProxy {
+    /// Starts a proxy for this server.
+    pub fn before(
+        server: &str,
+        change: impl Fn(&RecordedCall) -> Option<Vec<u8>> + Send + Sync + 'static,
+    ) -> InterceptingProxy {
+        let host = server.trim_start_matches("http://").trim_end_matches('/').to_string();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (passed, change) = (Arc::<Mutex<Vec<RecordedCall>>>::default(), Arc::new(change));
+        let seen = Arc::clone(&passed);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (host, seen, change) = (host.clone(), Arc::clone(&seen), Arc::clone(&change));
+                // The runner repeats a call whose connection breaks.
+                thread::spawn(move || pass(stream, &host, &seen, change.as_ref()));
+            }
+        });
+        InterceptingProxy { url, passed }
+    }
+
+    /// Returns the URL for the runner.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the calls to paths with this suffix, oldest first.
+    pub fn passed(&self, end: &str) -> Vec<RecordedCall> {
+        let all = self.passed.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().filter(|call| call.path.ends_with(end)).cloned().collect()
+    }
+}
+
+fn pass(
+    client: TcpStream,
+    host: &str,
+    seen: &Mutex<Vec<RecordedCall>>,
+    change: &Change,
+) -> std::io::Result<()> {
+    let mut from = BufReader::new(client.try_clone()?);
+    let (first, headers) = head(&mut from)?;
+    let mut words = first.split(' ').map(str::to_string);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut call = RecordedCall { method, path, headers, ..RecordedCall::default() };
+    call.body = match call.header("transfer-encoding") {
+        "chunked" => chunks(&mut from)?,
+        _ => {
+            let mut body = vec![0; call.header("content-length").parse().unwrap_or(0)];
+            from.read_exact(&mut body)?;
+            body
+        }
+    };
+    // HTTP/1.0, so the response ends with the connection.
+    let mut text = format!("{} {} HTTP/1.0\r\nConnection: close\r\n", call.method, call.path);
+    for (name, value) in &call.headers {
+        if !["connection", "transfer-encoding", "content-length"].contains(&name.as_str()) {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    text += &format!("Content-Length: {}\r\n\r\n", call.body.len());
+    let mut server = TcpStream::connect(host)?;
+    server.write_all(text.as_bytes())?;
+    server.write_all(&call.body)?;
+    let mut back = BufReader::new(server);
+    let (status, headers) = head(&mut back)?;
+    back.read_to_end(&mut call.answer)?;
+    let body = change(&call).unwrap_or_else(|| call.answer.clone());
+    let mut text = format!(
+        "HTTP/1.1{}\r\n",
+        status.trim_start_matches("HTTP/1.0").trim_start_matches("HTTP/1.1")
+    );
+    let hidden = call.method == "HEAD";
+    for (name, value) in &headers {
+        let ours = ["connection", "transfer-encoding"].contains(&name.as_str());
+        if !ours && (hidden || name != "content-length") {
+            text += &format!("{name}: {value}\r\n");
+        }
+    }
+    if !hidden {
+        text += &format!("Content-Length: {}\r\n", body.len());
+    }
+    seen.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+    let mut client = client;
+    client.write_all(format!("{text}Connection: close\r\n\r\n").as_bytes())?;
+    client.write_all(&body)
+}
+
+/// First line and headers.
+type Head = (String, Vec<(String, String)>);
+
+fn head(from: &mut impl std::io::BufRead) -> std::io::Result<Head> {
+    let (mut first, mut headers) = (String::new(), vec![]);
+    from.read_line(&mut first)?;
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+        headers.push((name.to_lowercase(), value.to_string()));
+    }
+    Ok((first.trim_end().to_string(), headers))
+}
+
+/// Reads a chunked body.
+fn chunks(from: &mut BufReader<TcpStream>) -> std::io::Result<Vec<u8>> {
+    let mut body = vec![];
+    loop {
+        let mut line = String::new();
+        from.read_line(&mut line)?;
+        let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+        let mut chunk = vec![0; length + 2];
+        from.read_exact(&mut chunk)?;
+        if length == 0 {
+            return Ok(body);
+        }
+        chunk.truncate(length);
+        body.extend(chunk);
+    }
+}
