@@ -14,13 +14,14 @@
 //! Reading order: [`data`] [`keys`] [`journal`] [`disable`] [`policy`] [`approval`] [`witness`]
 //! belong to the customer; [`client`] [`enrol`] [`supervisor`] communicate with the server;
 //! [`shim`] [`plugins`] [`artifacts`] run the jobs.
+pub mod approval;
 pub mod artifacts;
-pub mod ask;
 pub mod budgets;
 mod cgroup;
 pub mod cli;
 pub mod client;
 pub mod data;
+pub mod disable;
 pub mod enrol;
 pub mod host;
 pub mod journal;
@@ -34,6 +35,5 @@ pub mod show;
 mod start;
 pub mod state;
 pub mod supervisor;
-pub mod switch;
 pub mod tls;
 pub mod witness;

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     data::Data,
-    journal::{Fact, Journal},
+    journal::{Journal, JournalEvent},
     show,
     state::{Decision, StateMark, StateStore, overview},
 };
@@ -61,8 +61,8 @@ struct Choice {
 
 pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
-        StateCommand::List => show::said(&list(data)?),
-        StateCommand::Resolve(resolve) => show::said(&resolved(data, resolve)?),
+        StateCommand::List => show::print(&list(data)?),
+        StateCommand::Resolve(resolve) => show::print(&resolved(data, resolve)?),
     }
 }
 
@@ -98,12 +98,17 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
     let StateMark { lineage, serial } = resolution.mark().clone();
     let journal = Journal::open(data)?;
     let (name, why) = (component.clone(), reason.clone());
-    let resolving =
-        Fact::StateResolving { component: name, lineage: lineage.clone(), serial, reason: why };
+    let resolving = JournalEvent::StateResolving {
+        component: name,
+        lineage: lineage.clone(),
+        serial,
+        reason: why,
+    };
     journal.write(resolving).context("cannot record the decision in the journal")?;
     resolution.carry_out()?;
     // This entry comes last: after a crash before it, the runner still refuses plans.
-    let resolved = Fact::StateResolved { component: component.clone(), lineage, serial, reason };
+    let resolved =
+        JournalEvent::StateResolved { component: component.clone(), lineage, serial, reason };
     journal.write(resolved).with_context(|| {
         let again = if resolution.mark().lineage.is_some() { "keep-current" } else { "nothing-exists" };
         format!(
@@ -136,7 +141,7 @@ mod tests {
         Resolve { component: "web".into(), choice, reason: "removed by hand".into() }
     }
 
-    fn facts(data: &Data) -> Vec<Fact> {
+    fn facts(data: &Data) -> Vec<JournalEvent> {
         let entries = Journal::open(data).unwrap().read().unwrap();
         entries.into_iter().skip(1).map(|entry| entry.fact).collect()
     }
@@ -150,12 +155,12 @@ mod tests {
         fs::create_dir_all(web.join("no-prior-state")).unwrap();
         resolved(&data, nothing_exists()).unwrap_err();
         let begun = facts(&data);
-        assert!(matches!(&begun[..], [Fact::StateResolving { .. }]), "{begun:?}");
+        assert!(matches!(&begun[..], [JournalEvent::StateResolving { .. }]), "{begun:?}");
 
         fs::remove_dir(web.join("no-prior-state")).unwrap();
         resolved(&data, nothing_exists()).unwrap();
         let all = facts(&data);
-        assert!(matches!(&all[2], Fact::StateResolved { lineage: None, .. }), "{all:?}");
+        assert!(matches!(&all[2], JournalEvent::StateResolved { lineage: None, .. }), "{all:?}");
         assert!(web.join("no-prior-state").is_file());
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Entry, Fact};
+use super::{Entry, JournalEvent};
 use crate::data::Data;
 
 /// Reads a journal file without its incomplete lines.
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &[u8]) -> Vec<Entry> {
 /// Returns the original of a copied entry.
 fn original(entry: Entry) -> Entry {
     match entry.fact {
-        Fact::CarriedOver { original } => *original,
+        JournalEvent::CarriedOver { original } => *original,
         fact => Entry { fact, ..entry },
     }
 }

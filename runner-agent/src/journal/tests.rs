@@ -13,7 +13,7 @@ fn journal() -> (tempfile::TempDir, Data, Journal) {
 #[test]
 fn a_journal_keeps_its_name_and_its_lines() {
     let (_dir, data, journal) = journal();
-    let fact = Fact::Disabled { reason: "holiday".into() };
+    let fact = JournalEvent::Disabled { reason: "holiday".into() };
     journal.write(fact.clone()).unwrap();
     let again = Journal::open(&data).unwrap();
     assert_eq!(again.id().unwrap(), journal.id().unwrap());
@@ -25,10 +25,10 @@ fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
     let (_dir, data, journal) = journal();
     data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
     let again = Journal::open(&data).unwrap();
-    again.write(Fact::Enabled {}).unwrap();
+    again.write(JournalEvent::Enabled {}).unwrap();
     let facts: Vec<_> = again.read().unwrap().into_iter().map(|entry| entry.fact).collect();
     assert_eq!(facts.len(), 2);
-    assert_eq!(facts[1], Fact::Enabled {});
+    assert_eq!(facts[1], JournalEvent::Enabled {});
 }
 
 #[test]
@@ -39,13 +39,13 @@ fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
     fs::rename(&journal.path, &aside).unwrap();
     fs::create_dir(&journal.path).unwrap();
     assert!(journal.is_writable());
-    assert!(journal.write(Fact::Enabled {}).is_err());
-    assert!(journal.mend().is_err() && !journal.is_writable());
+    assert!(journal.write(JournalEvent::Enabled {}).is_err());
+    assert!(journal.recover().is_err() && !journal.is_writable());
     // when it can be written again
     fs::remove_dir(&journal.path).unwrap();
     fs::rename(&aside, &journal.path).unwrap();
     // then the journal is writable, and no entry was added
-    journal.mend().unwrap();
+    journal.recover().unwrap();
     assert!(journal.is_writable());
     assert_eq!(journal.read().unwrap().len(), 1);
     assert_eq!(fs::metadata(journal.reserve()).unwrap().len(), RESERVE);
@@ -56,22 +56,22 @@ fn a_line_of_a_later_version_is_read_over() {
     let (_dir, _data, journal) = journal();
     let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
     data::append(&journal.path).unwrap().write_all(line).unwrap();
-    assert_eq!(journal.read().unwrap()[1].fact, Fact::Unknown);
+    assert_eq!(journal.read().unwrap()[1].fact, JournalEvent::Unknown);
 }
 
 #[test]
 fn a_long_journal_is_put_aside_and_still_read() {
     let (_dir, data, journal) = journal();
-    journal.turn(|_| Vec::new()).unwrap();
+    journal.rotate(|_| Vec::new()).unwrap();
     let reason = "x".repeat(1024 * 1024);
     for _ in 0..5 {
-        journal.write(Fact::Disabled { reason: reason.clone() }).unwrap();
+        journal.write(JournalEvent::Disabled { reason: reason.clone() }).unwrap();
     }
     let id = journal.id().unwrap();
-    journal.turn(|_| Vec::new()).unwrap();
+    journal.rotate(|_| Vec::new()).unwrap();
     assert_eq!(journal.read().unwrap().len(), 1);
     assert_eq!(journal.id().unwrap(), id);
-    journal.write(Fact::Enabled {}).unwrap();
+    journal.write(JournalEvent::Enabled {}).unwrap();
     assert_eq!(read_all(&data).unwrap().len(), 8);
     // and both files are one chain, even if an agent died during the rotation
     let aside = data.path("journal.7ZZZZZZZZZZZZZZZZZZZZZZZZZ.ndjson");
@@ -87,20 +87,20 @@ fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
     let mut position = Position::default();
     let mut read = || journal.read_on(&mut position).unwrap();
     assert_eq!(read().len(), 1);
-    journal.write(Fact::Enabled {}).unwrap();
+    journal.write(JournalEvent::Enabled {}).unwrap();
     // The line of another process is read when it is complete.
     data::append(&journal.path).unwrap().write_all(b"{\"at\":\"2026-01-01T00:00:00Z\"").unwrap();
     assert_eq!(read().len(), 1);
     data::append(&journal.path).unwrap().write_all(b",\"entry\":\"enabled\"}\n").unwrap();
     assert_eq!((read().len(), read().len()), (1, 0));
-    journal.write(Fact::Disabled { reason: "x".repeat(5 * 1024 * 1024) }).unwrap();
-    let claiming = Fact::Claiming {
+    journal.write(JournalEvent::Disabled { reason: "x".repeat(5 * 1024 * 1024) }).unwrap();
+    let claiming = JournalEvent::Claiming {
         job: "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap(),
         claim_id: "c".into(),
     };
     let carried = Entry { at: host::now(), fact: claiming };
-    let fact = Fact::CarriedOver { original: Box::new(carried.clone()) };
-    journal.turn(|_| vec![fact]).unwrap();
+    let fact = JournalEvent::CarriedOver { original: Box::new(carried.clone()) };
+    journal.rotate(|_| vec![fact]).unwrap();
     assert_eq!(read()[1..], [carried]);
 }
 
@@ -113,7 +113,7 @@ fn writers_of_one_journal_wait_for_each_other() {
             scope.spawn(move || {
                 for line in 0..25 {
                     let reason = format!("{writer} {line}");
-                    let fact = Fact::Disabled { reason };
+                    let fact = JournalEvent::Disabled { reason };
                     // Another process has its own journal object.
                     match line % 2 {
                         0 => journal.write(fact).unwrap(),
@@ -129,7 +129,7 @@ fn writers_of_one_journal_wait_for_each_other() {
 #[test]
 fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
     let (_dir, data, journal) = journal();
-    journal.write(Fact::Enabled {}).unwrap();
+    journal.write(JournalEvent::Enabled {}).unwrap();
     let whole = fs::read(&journal.path).unwrap();
     let begin = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     let second = whole[begin..].to_vec();
@@ -137,13 +137,15 @@ fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
         // given a journal whose last line is incomplete
         fs::write(&journal.path, [&whole, &second[..cut]].concat()).unwrap();
         // when an entry is written
-        Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+        Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
         // then the chain is valid and no entry is lost. A line that lacks only its line end is
         // complete.
         let examined = examine(&texts(&data).unwrap());
         match cut + 1 < second.len() {
             true => assert_eq!(examined.unwrap().chains[0].entries(), 3, "{cut}"),
-            false => assert_eq!(examined, Err(Wrong::Twice { number: 2 }), "a copy of entry 2"),
+            false => {
+                assert_eq!(examined, Err(ChainError::Twice { number: 2 }), "a copy of entry 2")
+            }
         }
     }
 }
@@ -160,7 +162,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     assert_eq!(examine(&texts(&data).unwrap()).unwrap().unlinked, 2);
     // when this program writes an entry
     let journal = Journal::open(&data).unwrap();
-    journal.write(Fact::Enabled {}).unwrap();
+    journal.write(JournalEvent::Enabled {}).unwrap();
     // then all entries can be read, and the chain covers the older lines
     assert_eq!(journal.id().unwrap(), "J");
     assert_eq!(read_all(&data).unwrap().len(), 4);
@@ -170,7 +172,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     // and the older program may write again
     let line = b"{\"at\":\"2026-01-01T00:00:02Z\",\"entry\":\"enabled\"}\n";
     data::append(&path).unwrap().write_all(line).unwrap();
-    journal.write(Fact::Enabled {}).unwrap();
+    journal.write(JournalEvent::Enabled {}).unwrap();
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
     assert_eq!(examine_all(&data).unwrap(), Ok(examined));
@@ -178,7 +180,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();
-    assert_eq!(wrong, Wrong::BeforeChanged { number: 1 });
+    assert_eq!(wrong, ChainError::BeforeChanged { number: 1 });
 }
 
 #[test]
@@ -191,15 +193,15 @@ fn a_chain_that_begins_after_files_of_before_covers_them_all() {
     fs::write(&aside, line.repeat(3)).unwrap();
     fs::write(data.path("journal.ndjson"), line).unwrap();
     // when this program writes an entry
-    Journal::open(&data).unwrap().write(Fact::Enabled {}).unwrap();
+    Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
     // then the chain covers all lines
     assert_eq!(examine_all(&data).unwrap().unwrap().unlinked, 4);
     // and the check at a start, which does not read the older file, trusts the digest
     assert!(examine_current(&data).unwrap().is_ok());
     fs::write(&aside, line.repeat(2)).unwrap();
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::BeforeChanged { number: 1 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::BeforeChanged { number: 1 }));
     // and without older lines the digest covers one line end
     let none = examine::begun("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();
-    assert_eq!(none, Fact::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });
+    assert_eq!(none, JournalEvent::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });
 }

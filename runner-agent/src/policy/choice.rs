@@ -12,7 +12,7 @@ use tracing::info;
 use super::{Policy, PolicyError};
 use crate::{
     data::{self, Data},
-    journal::{Fact, Journal},
+    journal::{Journal, JournalEvent},
 };
 
 /// Default policy file, in the data directory.
@@ -59,7 +59,7 @@ impl Choice {
 
     /// Records this choice in the data directory and in the journal.
     pub fn record(&self, data: &Data) -> io::Result<()> {
-        Journal::open(data)?.write(Fact::PolicyChosen { policy: self.to_string() })?;
+        Journal::open(data)?.write(JournalEvent::PolicyChosen { policy: self.to_string() })?;
         data::replace_json(&record_of(data), self)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemas::manifest;
 
 use super::{StateMark, StateStore};
-use crate::journal::{Entry, Fact};
+use crate::journal::{Entry, JournalEvent};
 
 /// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,11 +44,13 @@ impl KnownState {
 pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { fact, .. } in entries {
-        if let Fact::StateSeen { component, lineage, serial, .. } = fact {
+        if let JournalEvent::StateSeen { component, lineage, serial, .. } = fact {
             all.entry(component.clone()).or_default().see(lineage.as_ref(), *serial);
-        } else if let Fact::StateResolved { component, lineage, serial, .. } = fact {
+        } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = fact {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
-        } else if let Fact::StateAccepted { component, lineage, serial, decision, .. } = fact {
+        } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
+            fact
+        {
             let known = all.entry(component.clone()).or_default();
             known.decide(Some(lineage), *serial);
             known.decision = *decision;
@@ -68,23 +70,23 @@ enum Reason {
 
 /// Returns the entries with which a new journal file must begin. The new file then gives the same
 /// known states as the old one.
-pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
-    let mut all: BTreeMap<String, BTreeMap<Reason, (usize, Fact)>> = BTreeMap::new();
+pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
+    let mut all: BTreeMap<String, BTreeMap<Reason, (usize, JournalEvent)>> = BTreeMap::new();
     for (place, Entry { fact, .. }) in entries.into_iter().enumerate() {
-        if let Fact::StateAccepted { component, .. } = &fact {
+        if let JournalEvent::StateAccepted { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.clear();
             kept.insert(Reason::LastAccepted, (place, fact));
-        } else if let Fact::StateResolved { component, .. } = &fact {
+        } else if let JournalEvent::StateResolved { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.retain(|reason, _| *reason == Reason::LastAccepted);
             kept.insert(Reason::LastResolved, (place, fact));
-        } else if let Fact::StateSeen { component, lineage, serial, .. } = &fact {
+        } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             if let Some(lineage) = lineage {
                 let highest = Reason::HighestOf(lineage.clone());
                 let is_higher = kept.get(&highest).is_none_or(|(_, kept)| {
-                    !matches!(kept, Fact::StateSeen { serial: kept, .. } if kept > serial)
+                    !matches!(kept, JournalEvent::StateSeen { serial: kept, .. } if kept > serial)
                 });
                 if is_higher {
                     kept.insert(highest, (place, fact.clone()));
@@ -101,7 +103,7 @@ pub fn carried(entries: Vec<Entry>) -> Vec<Fact> {
 
 /// Message about a state that is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Outdated(pub String);
+pub struct StateRefusal(pub String);
 
 impl StateStore {
     /// Checks that the state is not missing, has the known lineage, and is not older than the
@@ -112,7 +114,7 @@ impl StateStore {
         mark: &StateMark,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
-    ) -> Result<Option<manifest::AcceptedState>, Outdated> {
+    ) -> Result<Option<manifest::AcceptedState>, StateRefusal> {
         let Some(lineage) = &mark.lineage else {
             return self.check_missing(own, log).map(|()| None);
         };
@@ -137,7 +139,7 @@ impl StateStore {
             let Some(known_lineage) = &known.lineage else { continue };
             if known_lineage != lineage || mark.serial < known.serial {
                 let (name, file) = (&self.component, self.file());
-                return Err(Outdated(format!(
+                return Err(StateRefusal(format!(
                     "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
                      lineage {known_lineage} is known; restore that state to {}, or let the vendor accept this one: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
@@ -157,14 +159,14 @@ impl StateStore {
         &self,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
-    ) -> Result<(), Outdated> {
+    ) -> Result<(), StateRefusal> {
         let of_log = log.and_then(|log| log.newest.as_ref());
         let of_log = of_log.map(|version| (version.lineage.as_str(), version.serial));
         let of_own = own.newest.lineage.as_deref().map(|lineage| (lineage, own.newest.serial));
         let known = of_own.or(of_log).filter(|_| !own.nothing);
         let Some((lineage, serial)) = known else { return Ok(()) };
         let (name, dir) = (&self.component, self.dir().display());
-        Err(Outdated(format!(
+        Err(StateRefusal(format!(
             "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: restore that \
              state to {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
              --nothing-exists --reason TEXT` on the runner's host"
@@ -197,9 +199,9 @@ mod tests {
             let check = |mark: &StateMark| store().check_known(mark, own, log);
             assert_eq!(check(&mark("l", 7)), Ok(None));
             assert_eq!(check(&mark("l", 8)), Ok(None));
-            let Outdated(why) = check(&mark("l", 3)).unwrap_err();
+            let StateRefusal(why) = check(&mark("l", 3)).unwrap_err();
             assert!(why.contains("serial 3 of lineage l") && why.contains("serial 7 of"), "{why}");
-            let Outdated(why) = check(&mark("other", 9)).unwrap_err();
+            let StateRefusal(why) = check(&mark("other", 9)).unwrap_err();
             assert!(why.contains("lineage other") && why.contains("lineage l"), "{why}");
         }
     }
@@ -225,7 +227,7 @@ mod tests {
         let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
         let (absent, nothing) = (StateMark::default(), KnownState::default());
         for (own, log) in [(&own, None), (&nothing, Some(&log))] {
-            let Outdated(why) = store().check_known(&absent, own, log).unwrap_err();
+            let StateRefusal(why) = store().check_known(&absent, own, log).unwrap_err();
             assert!(why.contains("serial 7 of lineage l is known"), "{why}");
             assert!(why.contains("state resolve web --nothing-exists"), "{why}");
         }
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn the_newest_serial_decreases_only_by_a_decision() {
-        let newest = |facts: &[Fact]| {
+        let newest = |facts: &[JournalEvent]| {
             let entries: Vec<_> = facts.iter().cloned().map(entry).collect();
             let now = known(&entries).remove("web").unwrap();
             let carried: Vec<_> = carried(entries).into_iter().map(entry).collect();
@@ -256,8 +258,12 @@ mod tests {
         assert_eq!(newest(&facts), mark("l", 5));
         // given a decision that was not carried out
         let reason = String::new();
-        let resolving =
-            Fact::StateResolving { component: "web".into(), lineage: None, serial: 0, reason };
+        let resolving = JournalEvent::StateResolving {
+            component: "web".into(),
+            lineage: None,
+            serial: 0,
+            reason,
+        };
         assert_eq!(newest(&[seen("web", 8), resolving]), mark("l", 8));
     }
 
@@ -265,7 +271,7 @@ mod tests {
     fn a_state_from_before_a_destroy_is_older() {
         let own = &known(&[entry(seen("web", 8)), entry(gone())])["web"];
         assert_eq!(store().check_known(&StateMark::default(), own, None), Ok(None));
-        let Outdated(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
+        let StateRefusal(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
         assert!(why.contains("serial 8 of lineage l is known"), "{why}");
         assert_eq!(store().check_known(&mark("k", 1), own, None), Ok(None));
     }
@@ -280,7 +286,7 @@ mod tests {
         assert_eq!((carried.len(), known(&carried)), (3, before));
     }
 
-    fn entry(fact: Fact) -> Entry {
+    fn entry(fact: JournalEvent) -> Entry {
         Entry { at: crate::host::now(), fact }
     }
 
@@ -288,28 +294,28 @@ mod tests {
         domain::ids::ExecutionId(ulid::Ulid::nil())
     }
 
-    fn seen(component: &str, serial: u64) -> Fact {
+    fn seen(component: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = (component.into(), Some("l".into()));
-        Fact::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
     }
 
-    fn of_lineage(lineage: &str, serial: u64) -> Fact {
+    fn of_lineage(lineage: &str, serial: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), Some(lineage.into()));
-        Fact::StateSeen { execution: execution(), component, lineage, serial }
+        JournalEvent::StateSeen { execution: execution(), component, lineage, serial }
     }
 
-    fn gone() -> Fact {
+    fn gone() -> JournalEvent {
         let component = "web".into();
-        Fact::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
+        JournalEvent::StateSeen { execution: execution(), component, lineage: None, serial: 0 }
     }
 
-    fn accepted(serial: u64, decision: u64) -> Fact {
+    fn accepted(serial: u64, decision: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), "l".into());
-        Fact::StateAccepted { execution: execution(), component, lineage, serial, decision }
+        JournalEvent::StateAccepted { execution: execution(), component, lineage, serial, decision }
     }
 
-    fn resolved(lineage: Option<&str>, serial: u64) -> Fact {
+    fn resolved(lineage: Option<&str>, serial: u64) -> JournalEvent {
         let (component, lineage) = ("web".into(), lineage.map(String::from));
-        Fact::StateResolved { component, lineage, serial, reason: "why".into() }
+        JournalEvent::StateResolved { component, lineage, serial, reason: "why".into() }
     }
 }

@@ -7,56 +7,56 @@ use std::collections::BTreeMap;
 use domain::{digest::Digest, ids::ExecutionId};
 use schemas::runner::RefusedBy;
 
-use crate::{journal::Fact, policy::Refusal};
+use crate::{journal::JournalEvent, policy::Refusal};
 
 /// Number of crashes after which a manifest is refused.
-const CRASHES: usize = 2;
+const MAX_CRASHES: usize = 2;
 
 /// Manifests that an agent verified and then started no shim for, because the agent ended first.
 #[derive(Debug, Default)]
-pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
+pub(super) struct UnstartedManifests(BTreeMap<ExecutionId, Digest>);
 
-impl Starts {
+impl UnstartedManifests {
     /// Applies the next journal entry.
-    pub(super) fn take(&mut self, fact: &Fact) {
+    pub(super) fn apply(&mut self, fact: &JournalEvent) {
         match fact {
-            Fact::Verified { execution, manifest, .. } => {
+            JournalEvent::Verified { execution, manifest, .. } => {
                 self.0.insert(*execution, manifest.clone());
             }
             // An approval can be pending for a day and across agent restarts.
-            Fact::Spawning { execution, .. }
-            | Fact::Refused { execution, .. }
-            | Fact::Exited { execution, .. }
-            | Fact::ApprovalRequested { execution, .. } => {
+            JournalEvent::Spawning { execution, .. }
+            | JournalEvent::Refused { execution, .. }
+            | JournalEvent::Exited { execution, .. }
+            | JournalEvent::ApprovalRequested { execution, .. } => {
                 self.0.remove(execution);
             }
-            Fact::Opened { .. }
-            | Fact::ChainStarted { .. }
-            | Fact::StatementSigned { .. }
-            | Fact::StatementRejected { .. }
-            | Fact::LogRejected { .. }
-            | Fact::SessionOpened { .. }
-            | Fact::Claiming { .. }
-            | Fact::ClaimRejected { .. }
-            | Fact::Claimed { .. }
-            | Fact::Spawned { .. }
-            | Fact::ChildStarted { .. }
-            | Fact::Cancelling { .. }
-            | Fact::Reported { .. }
-            | Fact::ApprovalDecided { .. }
-            | Fact::Abandoned { .. }
-            | Fact::Checkpoint { .. }
-            | Fact::EpochAccepted { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::StateSeen { .. }
-            | Fact::StateAccepted { .. }
-            | Fact::StateResolving { .. }
-            | Fact::StateResolved { .. }
-            | Fact::Disabled { .. }
-            | Fact::Enabled {}
-            | Fact::PolicyChosen { .. }
-            | Fact::CarriedOver { .. }
-            | Fact::Unknown => {}
+            JournalEvent::Opened { .. }
+            | JournalEvent::ChainStarted { .. }
+            | JournalEvent::StatementSigned { .. }
+            | JournalEvent::StatementRejected { .. }
+            | JournalEvent::LogRejected { .. }
+            | JournalEvent::SessionOpened { .. }
+            | JournalEvent::Claiming { .. }
+            | JournalEvent::ClaimRejected { .. }
+            | JournalEvent::Claimed { .. }
+            | JournalEvent::Spawned { .. }
+            | JournalEvent::ChildStarted { .. }
+            | JournalEvent::Cancelling { .. }
+            | JournalEvent::Reported { .. }
+            | JournalEvent::ApprovalDecided { .. }
+            | JournalEvent::Abandoned { .. }
+            | JournalEvent::Checkpoint { .. }
+            | JournalEvent::EpochAccepted { .. }
+            | JournalEvent::Rekeyed { .. }
+            | JournalEvent::StateSeen { .. }
+            | JournalEvent::StateAccepted { .. }
+            | JournalEvent::StateResolving { .. }
+            | JournalEvent::StateResolved { .. }
+            | JournalEvent::Disabled { .. }
+            | JournalEvent::Enabled {}
+            | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::CarriedOver { .. }
+            | JournalEvent::Unknown => {}
         }
     }
 
@@ -67,11 +67,11 @@ impl Starts {
 
     /// Refuses a manifest that has ended the agent too often.
     pub(super) fn check(&self, manifest: &Digest) -> Result<(), Refusal> {
-        if self.0.values().filter(|of| *of == manifest).count() < CRASHES {
+        if self.0.values().filter(|of| *of == manifest).count() < MAX_CRASHES {
             return Ok(());
         }
         let detail = format!(
-            "cannot start the job: the agent ended {CRASHES} times while starting this manifest; \
+            "cannot start the job: the agent ended {MAX_CRASHES} times while starting this manifest; \
              check the agent's log, then create a new job"
         );
         Err(Refusal { by: RefusedBy::Capability, rule: "quarantine".into(), detail })
@@ -95,23 +95,23 @@ mod tests {
         format!("sha256:{number:064}").parse().unwrap()
     }
 
-    fn verified(number: u8, manifest: Digest) -> Fact {
+    fn verified(number: u8, manifest: Digest) -> JournalEvent {
         let (kind, class) = (JobKind::Apply, JobClass::Mutating);
         let fence = Fence { epoch: 1, position: 4 };
         let (execution, plugin) = (execution(number), "odd".into());
-        Fact::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
+        JournalEvent::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
     }
 
-    fn refused(facts: Vec<Fact>) -> bool {
-        let mut starts = Starts::default();
-        facts.iter().for_each(|fact| starts.take(fact));
+    fn refused(facts: Vec<JournalEvent>) -> bool {
+        let mut starts = UnstartedManifests::default();
+        facts.iter().for_each(|fact| starts.apply(fact));
         starts.check(&manifest(1)).is_err()
     }
 
     #[test]
-    fn what_ended_the_agent_twice_is_not_begun_a_third_time() {
+    fn a_manifest_that_ended_the_agent_twice_is_refused() {
         let job = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
-        let began = Fact::Spawning { job, execution: execution(1) };
+        let began = JournalEvent::Spawning { job, execution: execution(1) };
         assert!(refused(vec![verified(1, manifest(1)), verified(2, manifest(1))]));
         assert!(!refused(vec![verified(1, manifest(1)), verified(2, manifest(2))]));
         assert!(!refused(vec![verified(1, manifest(1)), began, verified(2, manifest(1))]));

@@ -11,8 +11,8 @@ use domain::ids::{ExecutionId, JobId};
 use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
-    journal::{self, Fact},
-    shim::order::{CancelOrder, Cause, Order},
+    journal::{self, JournalEvent},
+    shim::order::{CancelOrder, ShimOrder, StopCause},
     tls::Trust,
 };
 use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
@@ -82,7 +82,7 @@ fn begin(
     });
     change(&mut manifest);
     let manifest = manifest.to_string();
-    let order = Order {
+    let order = ShimOrder {
         manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
         manifest,
         server: "http://127.0.0.1:9".into(),
@@ -233,7 +233,9 @@ fn a_shim_without_disk_for_its_log_says_that_nothing_began() {
         .unwrap();
     assert!(!shim.wait().unwrap().success());
     let facts = journal::read(&data.path("journal.ndjson")).unwrap();
-    let Fact::Exited { exit, .. } = &facts.last().unwrap().fact else { panic!("{facts:?}") };
+    let JournalEvent::Exited { exit, .. } = &facts.last().unwrap().fact else {
+        panic!("{facts:?}")
+    };
     assert_eq!(exit.reason, Some(FailureReason::SpawnFailed));
     assert!(!files.reports().exists());
 }
@@ -258,11 +260,12 @@ fn a_shim_leads_a_session_of_its_own_and_says_who_it_is() {
     assert_eq!(session, run.shim.id().to_string());
     run.end();
     let facts: Vec<_> = journal::read(&journal).unwrap().into_iter().map(|e| e.fact).collect();
-    let is = |wanted: &dyn Fn(&Fact) -> bool| facts.iter().position(wanted).unwrap();
-    let spawned =
-        is(&|fact| matches!(fact, Fact::Spawned { process, .. } if process.pid == run.shim.id()));
-    let child = is(&|fact| matches!(fact, Fact::ChildStarted { .. }));
-    let exited = is(&|fact| matches!(fact, Fact::Exited { .. }));
+    let is = |wanted: &dyn Fn(&JournalEvent) -> bool| facts.iter().position(wanted).unwrap();
+    let spawned = is(
+        &|fact| matches!(fact, JournalEvent::Spawned { process, .. } if process.pid == run.shim.id()),
+    );
+    let child = is(&|fact| matches!(fact, JournalEvent::ChildStarted { .. }));
+    let exited = is(&|fact| matches!(fact, JournalEvent::Exited { .. }));
     assert!(spawned < child && child < exited);
 }
 
@@ -272,7 +275,7 @@ fn ready(run: &Run) {
 
 fn cancel(run: &Run, grace_ms: u64) {
     let order =
-        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: Cause::Cancel };
+        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: StopCause::Cancel };
     data::replace_json(&run.files.cancel(), &order).unwrap();
 }
 

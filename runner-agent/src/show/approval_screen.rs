@@ -2,12 +2,12 @@
 use schemas::{harmless::harmless, moment};
 use serde_json::Value;
 
-use crate::ask::Question;
+use crate::approval::ApprovalRequest;
 
 /// Formats one request. Only its first line is not indented, so the vendor's texts cannot look like
 /// another request.
-pub(super) fn screen(question: &Question) -> String {
-    let Question { execution, manifest, .. } = question;
+pub(super) fn screen(question: &ApprovalRequest) -> String {
+    let ApprovalRequest { execution, manifest, .. } = question;
     let plugin = harmless(&manifest.plugin.name);
     // Shows the same field that the policy compares.
     let subject =

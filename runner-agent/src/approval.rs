@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::{
     data::{self, Data},
     host,
-    journal::{Fact, Journal},
+    journal::{Journal, JournalEvent},
     plugins,
     policy::{self, Refusal},
     shim::order::CancelOrder,
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Request for an approval: everything that will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Question {
+pub struct ApprovalRequest {
     /// Execution that the decision names.
     pub execution: ExecutionId,
     /// Verified manifest. The shim gets the same one.
@@ -51,14 +51,14 @@ pub struct Question {
 
 /// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ApprovalDecision {
     /// True for an approval, false for a denial.
     pub yes: bool,
     /// Reason that the user gave.
     pub reason: String,
 }
 
-impl Question {
+impl ApprovalRequest {
     /// Creates the approval request of a granted job. It expires after `patience`.
     pub fn new(
         data: &Data,
@@ -69,7 +69,7 @@ impl Question {
         let manifest = verified.manifest.clone();
         let plan = manifest.plan.as_ref();
         let asked_at = host::now();
-        Question {
+        ApprovalRequest {
             execution,
             action: policy::action_with_digest(&manifest),
             plan: plan.and_then(|plan| plugins::plan_summary(&data.path("plans"), plan)),
@@ -86,7 +86,7 @@ impl Question {
 
 /// Result of a request that was not denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ApprovalOutcome {
     /// A user approved the job.
     Approved,
     /// The job was cancelled while it waited, and must not start.
@@ -97,16 +97,16 @@ pub enum Asked {
 pub async fn wait(
     data: &Data,
     journal: &Journal,
-    question: &Question,
+    question: &ApprovalRequest,
     patience: Duration,
-) -> Result<Asked, Refusal> {
+) -> Result<ApprovalOutcome, Refusal> {
     let (job, execution) = (question.manifest.job, question.execution);
     // Uses the monotonic clock, so the server's clock cannot extend the wait.
     let until = Instant::now() + patience;
     let dir = data.job(execution);
     dir.create()
-        .and_then(|()| data::replace_json(&dir.question(), question))
-        .and_then(|()| journal.write(Fact::ApprovalRequested { job, execution }))
+        .and_then(|()| data::replace_json(&dir.approval_request(), question))
+        .and_then(|()| journal.write(JournalEvent::ApprovalRequested { job, execution }))
         .map_err(|error| {
             Refusal::policy(
                 "require_approval",
@@ -115,11 +115,11 @@ pub async fn wait(
         })?;
     let said = loop {
         if CancelOrder::of(&dir).is_some() {
-            break Ok(Asked::Cancelled);
+            break Ok(ApprovalOutcome::Cancelled);
         }
-        match data::read_json::<Answer>(&dir.answer()) {
-            Ok(Some(Answer { yes: true, .. })) => break Ok(Asked::Approved),
-            Ok(Some(Answer { reason, .. })) => {
+        match data::read_json::<ApprovalDecision>(&dir.approval_decision()) {
+            Ok(Some(ApprovalDecision { yes: true, .. })) => break Ok(ApprovalOutcome::Approved),
+            Ok(Some(ApprovalDecision { reason, .. })) => {
                 break Err(Refusal::policy("require_approval", reason));
             }
             Ok(None) | Err(_) => {}
@@ -131,32 +131,36 @@ pub async fn wait(
         tokio::time::sleep(LOOK).await;
     };
     // Best effort: the wait is over, and no later decision has an effect.
-    let _best_effort = data::remove(&dir.question());
+    let _best_effort = data::remove(&dir.approval_request());
     said
 }
 
 /// Returns the pending approval requests, oldest first.
-pub fn waiting(data: &Data) -> io::Result<Vec<Question>> {
+pub fn pending(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
     // A request that a killed agent left behind expires as well.
     let now = host::now();
-    let mut questions: Vec<Question> =
-        asked.filter(|question: &Question| now < question.expires_at).collect();
+    let mut questions: Vec<ApprovalRequest> =
+        asked.filter(|question: &ApprovalRequest| now < question.expires_at).collect();
     questions.sort_unstable_by_key(|question| question.asked_at);
     Ok(questions)
 }
 
 /// Records a decision. Returns `false` if the execution has no pending request.
-pub fn answer(data: &Data, execution: ExecutionId, answer: &Answer) -> io::Result<bool> {
+pub fn decide(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) -> io::Result<bool> {
     let dir = data.job(execution);
-    if !dir.question().exists() {
+    if !dir.approval_request().exists() {
         return Ok(false);
     }
-    let Answer { yes, reason } = answer.clone();
+    let ApprovalDecision { yes, reason } = answer.clone();
     // The journal comes first: a decision must be recorded before it takes effect.
-    Journal::open(data)?.write(Fact::ApprovalDecided { execution, approved: yes, reason })?;
-    data::replace_json(&dir.answer(), answer)?;
+    Journal::open(data)?.write(JournalEvent::ApprovalDecided {
+        execution,
+        approved: yes,
+        reason,
+    })?;
+    data::replace_json(&dir.approval_decision(), answer)?;
     Ok(true)
 }
 
@@ -165,31 +169,31 @@ mod tests {
     use super::*;
     use crate::supervisor::tests::{execution, verified};
 
-    async fn asked(patience: Duration, said: Option<bool>) -> Result<Asked, Refusal> {
+    async fn asked(patience: Duration, said: Option<bool>) -> Result<ApprovalOutcome, Refusal> {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
-        let question = Question::new(&data, &verified(), execution(), patience);
+        let question = ApprovalRequest::new(&data, &verified(), execution(), patience);
         let waits = wait(&data, &journal, &question, patience);
         let speaks = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(waiting(&data).unwrap(), std::slice::from_ref(&question));
+            assert_eq!(pending(&data).unwrap(), std::slice::from_ref(&question));
             if let Some(yes) = said {
-                let word = Answer { yes, reason: "not today".into() };
-                assert!(answer(&data, question.execution, &word).unwrap());
+                let word = ApprovalDecision { yes, reason: "not today".into() };
+                assert!(decide(&data, question.execution, &word).unwrap());
             }
         };
         let (ended, ()) = tokio::join!(waits, speaks);
-        assert_eq!(waiting(&data).unwrap(), []);
-        let late = Answer { yes: true, reason: String::new() };
-        assert!(!answer(&data, question.execution, &late).unwrap());
+        assert_eq!(pending(&data).unwrap(), []);
+        let late = ApprovalDecision { yes: true, reason: String::new() };
+        assert!(!decide(&data, question.execution, &late).unwrap());
         ended
     }
 
     #[tokio::test]
     async fn a_persons_word_decides() {
         let minute = Duration::from_secs(60);
-        assert_eq!(asked(minute, Some(true)).await, Ok(Asked::Approved));
+        assert_eq!(asked(minute, Some(true)).await, Ok(ApprovalOutcome::Approved));
         let no = asked(minute, Some(false)).await.unwrap_err();
         assert_eq!((no.rule.as_str(), no.detail.as_str()), ("require_approval", "not today"));
     }
@@ -200,19 +204,19 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
         let minute = Duration::from_secs(60);
-        let question = Question::new(&data, &verified(), execution(), minute);
+        let question = ApprovalRequest::new(&data, &verified(), execution(), minute);
         let files = data.job(question.execution);
         files.create().unwrap();
-        let approval = Answer { yes: true, reason: String::new() };
-        data::replace_json(&files.answer(), &approval).unwrap();
+        let approval = ApprovalDecision { yes: true, reason: String::new() };
+        data::replace_json(&files.approval_decision(), &approval).unwrap();
         let wait = || wait(&data, &journal, &question, minute);
-        assert_eq!(wait().await, Ok(Asked::Approved));
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Approved));
         fs::write(files.cancel(), "{\"reason\":").unwrap();
-        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Cancelled));
         let order = CancelOrder::of_vendor("enough".into(), 1, false);
         data::replace_json(&files.cancel(), &order).unwrap();
-        assert_eq!(wait().await, Ok(Asked::Cancelled));
-        assert_eq!(waiting(&data).unwrap(), []);
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Cancelled));
+        assert_eq!(pending(&data).unwrap(), []);
     }
 
     #[tokio::test]

@@ -21,13 +21,13 @@ pub struct Entry {
     pub at: DateTime<Utc>,
     /// Type and fields of the entry.
     #[serde(flatten)]
-    pub fact: Fact,
+    pub fact: JournalEvent,
 }
 
 /// Event on this runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Fact {
+pub enum JournalEvent {
     /// First line. A journal without it, or with another id, is another journal.
     Opened { journal_id: String },
     /// Each line from here on is an entry of the chain. The journal was begun by a program that knew of none, or went on
@@ -153,51 +153,51 @@ pub enum Fact {
     Unknown,
 }
 
-impl Fact {
+impl JournalEvent {
     /// Returns the execution of the entry. A claim that was not granted has none.
     pub fn execution(&self) -> Option<ExecutionId> {
         match self {
-            Fact::Claimed { execution, .. }
-            | Fact::Verified { execution, .. }
-            | Fact::Refused { execution, .. }
-            | Fact::Spawning { execution, .. }
-            | Fact::Spawned { execution, .. }
-            | Fact::ChildStarted { execution, .. }
-            | Fact::Cancelling { execution, .. }
-            | Fact::Exited { execution, .. }
-            | Fact::StatementSigned { execution, .. }
-            | Fact::StatementRejected { execution, .. }
-            | Fact::Reported { execution, .. }
-            | Fact::ApprovalRequested { execution, .. }
-            | Fact::ApprovalDecided { execution, .. }
-            | Fact::StateSeen { execution, .. }
-            | Fact::StateAccepted { execution, .. } => Some(*execution),
-            Fact::CarriedOver { original } => original.fact.execution(),
-            Fact::Opened { .. }
-            | Fact::ChainStarted { .. }
-            | Fact::SessionOpened { .. }
-            | Fact::Claiming { .. }
-            | Fact::ClaimRejected { .. }
-            | Fact::Abandoned { .. }
-            | Fact::Checkpoint { .. }
-            | Fact::LogRejected { .. }
-            | Fact::EpochAccepted { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::StateResolving { .. }
-            | Fact::StateResolved { .. }
-            | Fact::Disabled { .. }
-            | Fact::Enabled {}
-            | Fact::PolicyChosen { .. }
-            | Fact::Unknown => None,
+            JournalEvent::Claimed { execution, .. }
+            | JournalEvent::Verified { execution, .. }
+            | JournalEvent::Refused { execution, .. }
+            | JournalEvent::Spawning { execution, .. }
+            | JournalEvent::Spawned { execution, .. }
+            | JournalEvent::ChildStarted { execution, .. }
+            | JournalEvent::Cancelling { execution, .. }
+            | JournalEvent::Exited { execution, .. }
+            | JournalEvent::StatementSigned { execution, .. }
+            | JournalEvent::StatementRejected { execution, .. }
+            | JournalEvent::Reported { execution, .. }
+            | JournalEvent::ApprovalRequested { execution, .. }
+            | JournalEvent::ApprovalDecided { execution, .. }
+            | JournalEvent::StateSeen { execution, .. }
+            | JournalEvent::StateAccepted { execution, .. } => Some(*execution),
+            JournalEvent::CarriedOver { original } => original.fact.execution(),
+            JournalEvent::Opened { .. }
+            | JournalEvent::ChainStarted { .. }
+            | JournalEvent::SessionOpened { .. }
+            | JournalEvent::Claiming { .. }
+            | JournalEvent::ClaimRejected { .. }
+            | JournalEvent::Abandoned { .. }
+            | JournalEvent::Checkpoint { .. }
+            | JournalEvent::LogRejected { .. }
+            | JournalEvent::EpochAccepted { .. }
+            | JournalEvent::Rekeyed { .. }
+            | JournalEvent::StateResolving { .. }
+            | JournalEvent::StateResolved { .. }
+            | JournalEvent::Disabled { .. }
+            | JournalEvent::Enabled {}
+            | JournalEvent::PolicyChosen { .. }
+            | JournalEvent::Unknown => None,
         }
     }
 
     /// Returns the idempotency key of the claim.
     pub fn claim_id(&self) -> Option<&str> {
-        if let Fact::Claiming { claim_id, .. }
-        | Fact::ClaimRejected { claim_id, .. }
-        | Fact::Claimed { claim_id, .. }
-        | Fact::Abandoned { claim_id, .. } = self
+        if let JournalEvent::Claiming { claim_id, .. }
+        | JournalEvent::ClaimRejected { claim_id, .. }
+        | JournalEvent::Claimed { claim_id, .. }
+        | JournalEvent::Abandoned { claim_id, .. } = self
         {
             Some(claim_id)
         } else {

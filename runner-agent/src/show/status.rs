@@ -8,7 +8,7 @@ use crate::{
     budgets::{Budgets, Usage},
     data::Data,
     host,
-    journal::{self, Fact},
+    journal::{self, JournalEvent},
     policy::Choice,
     witness::Witness,
 };
@@ -106,9 +106,11 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
 pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
-        let believed =
-            matches!(line.entry.fact, Fact::Checkpoint { .. } | Fact::EpochAccepted { .. });
-        if let Fact::LogRejected { rule, evidence, .. } = line.entry.fact {
+        let believed = matches!(
+            line.entry.fact,
+            JournalEvent::Checkpoint { .. } | JournalEvent::EpochAccepted { .. }
+        );
+        if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.fact {
             last = Some((line.entry.at, rule, evidence));
         } else if believed {
             last = None;
