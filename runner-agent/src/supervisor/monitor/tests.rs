@@ -257,7 +257,7 @@ async fn the_final_report_is_signed_and_the_journal_has_its_digest() {
     let payload =
         proof::dsse::verify_as(schemas::runner::STATEMENT_TYPE, &end.statement, &keys).unwrap();
     let statement: schemas::runner::Statement = serde_json::from_slice(&payload).unwrap();
-    assert_eq!((statement.job, statement.execution), (monitor::super::tests::job(), of));
+    assert_eq!((statement.job, statement.execution), (super::super::tests::job(), of));
     assert_eq!((statement.manifest, statement.grant), (Some(digest(1)), Some(digest(2))));
     let outputs = proof::canonical::hash(&serde_json::json!({"a": 0.1, "b": 2})).unwrap();
     assert_eq!(statement.outputs, Some(outputs.into()));
