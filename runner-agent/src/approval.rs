@@ -86,7 +86,7 @@ impl ApprovalRequest {
 
 /// Result of a request that was not denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum ApprovalOutcome {
     /// A user approved the job.
     Approved,
     /// The job was cancelled while it waited, and must not start.
@@ -99,13 +99,13 @@ pub async fn wait(
     journal: &Journal,
     question: &ApprovalRequest,
     patience: Duration,
-) -> Result<Asked, Refusal> {
+) -> Result<ApprovalOutcome, Refusal> {
     let (job, execution) = (question.manifest.job, question.execution);
     // Uses the monotonic clock, so the server's clock cannot extend the wait.
     let until = Instant::now() + patience;
     let dir = data.job(execution);
     dir.create()
-        .and_then(|()| data::replace_json(&dir.question(), question))
+        .and_then(|()| data::replace_json(&dir.approval_request(), question))
         .and_then(|()| journal.write(JournalEvent::ApprovalRequested { job, execution }))
         .map_err(|error| {
             Refusal::policy(
@@ -115,10 +115,10 @@ pub async fn wait(
         })?;
     let said = loop {
         if CancelOrder::of(&dir).is_some() {
-            break Ok(Asked::Cancelled);
+            break Ok(ApprovalOutcome::Cancelled);
         }
-        match data::read_json::<ApprovalDecision>(&dir.answer()) {
-            Ok(Some(ApprovalDecision { yes: true, .. })) => break Ok(Asked::Approved),
+        match data::read_json::<ApprovalDecision>(&dir.approval_decision()) {
+            Ok(Some(ApprovalDecision { yes: true, .. })) => break Ok(ApprovalOutcome::Approved),
             Ok(Some(ApprovalDecision { reason, .. })) => {
                 break Err(Refusal::policy("require_approval", reason));
             }
@@ -131,12 +131,12 @@ pub async fn wait(
         tokio::time::sleep(LOOK).await;
     };
     // Best effort: the wait is over, and no later decision has an effect.
-    let _best_effort = data::remove(&dir.question());
+    let _best_effort = data::remove(&dir.approval_request());
     said
 }
 
 /// Returns the pending approval requests, oldest first.
-pub fn waiting(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
+pub fn pending(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
     let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
     // A request that a killed agent left behind expires as well.
@@ -148,9 +148,9 @@ pub fn waiting(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
 }
 
 /// Records a decision. Returns `false` if the execution has no pending request.
-pub fn answer(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) -> io::Result<bool> {
+pub fn decide(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) -> io::Result<bool> {
     let dir = data.job(execution);
-    if !dir.question().exists() {
+    if !dir.approval_request().exists() {
         return Ok(false);
     }
     let ApprovalDecision { yes, reason } = answer.clone();
@@ -160,7 +160,7 @@ pub fn answer(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) ->
         approved: yes,
         reason,
     })?;
-    data::replace_json(&dir.answer(), answer)?;
+    data::replace_json(&dir.approval_decision(), answer)?;
     Ok(true)
 }
 
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::supervisor::tests::{execution, verified};
 
-    async fn asked(patience: Duration, said: Option<bool>) -> Result<Asked, Refusal> {
+    async fn asked(patience: Duration, said: Option<bool>) -> Result<ApprovalOutcome, Refusal> {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
@@ -177,23 +177,23 @@ mod tests {
         let waits = wait(&data, &journal, &question, patience);
         let speaks = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(waiting(&data).unwrap(), std::slice::from_ref(&question));
+            assert_eq!(pending(&data).unwrap(), std::slice::from_ref(&question));
             if let Some(yes) = said {
                 let word = ApprovalDecision { yes, reason: "not today".into() };
-                assert!(answer(&data, question.execution, &word).unwrap());
+                assert!(decide(&data, question.execution, &word).unwrap());
             }
         };
         let (ended, ()) = tokio::join!(waits, speaks);
-        assert_eq!(waiting(&data).unwrap(), []);
+        assert_eq!(pending(&data).unwrap(), []);
         let late = ApprovalDecision { yes: true, reason: String::new() };
-        assert!(!answer(&data, question.execution, &late).unwrap());
+        assert!(!decide(&data, question.execution, &late).unwrap());
         ended
     }
 
     #[tokio::test]
     async fn a_persons_word_decides() {
         let minute = Duration::from_secs(60);
-        assert_eq!(asked(minute, Some(true)).await, Ok(Asked::Approved));
+        assert_eq!(asked(minute, Some(true)).await, Ok(ApprovalOutcome::Approved));
         let no = asked(minute, Some(false)).await.unwrap_err();
         assert_eq!((no.rule.as_str(), no.detail.as_str()), ("require_approval", "not today"));
     }
@@ -208,15 +208,15 @@ mod tests {
         let files = data.job(question.execution);
         files.create().unwrap();
         let approval = ApprovalDecision { yes: true, reason: String::new() };
-        data::replace_json(&files.answer(), &approval).unwrap();
+        data::replace_json(&files.approval_decision(), &approval).unwrap();
         let wait = || wait(&data, &journal, &question, minute);
-        assert_eq!(wait().await, Ok(Asked::Approved));
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Approved));
         fs::write(files.cancel(), "{\"reason\":").unwrap();
-        assert_eq!(wait().await, Ok(Asked::Cancelled));
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Cancelled));
         let order = CancelOrder::of_vendor("enough".into(), 1, false);
         data::replace_json(&files.cancel(), &order).unwrap();
-        assert_eq!(wait().await, Ok(Asked::Cancelled));
-        assert_eq!(waiting(&data).unwrap(), []);
+        assert_eq!(wait().await, Ok(ApprovalOutcome::Cancelled));
+        assert_eq!(pending(&data).unwrap(), []);
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ impl Cgroup {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let group = hierarchies(&mounts, &own)
             .into_iter()
-            .find_map(|parent| Cgroup::make(&parent, &name))?;
+            .find_map(|parent| Cgroup::create(&parent, &name))?;
         // Record it first: otherwise the group would outlive a shim that is killed now.
         let recorded = data::replace(&dir.cgroup(), group.dir.as_os_str().as_encoded_bytes());
         if recorded.and_then(|()| join(&group.dir)).is_err() {
@@ -50,7 +50,7 @@ impl Cgroup {
         Some(group)
     }
 
-    fn make(parent: &Path, name: &str) -> Option<Cgroup> {
+    fn create(parent: &Path, name: &str) -> Option<Cgroup> {
         let group = Cgroup { dir: parent.join(name) };
         fs::create_dir(&group.dir).ok().map(|()| group)
     }
@@ -187,7 +187,7 @@ mod tests {
         let (mut tested, mut untested) = (0, Vec::new());
         for parent in parents {
             let name = format!("{PREFIX}test-{}", ulid::Ulid::new());
-            let Some(group) = Cgroup::make(&parent, &name) else {
+            let Some(group) = Cgroup::create(&parent, &name) else {
                 untested.push(format!("{} is not writable", parent.display()));
                 continue;
             };

@@ -17,7 +17,7 @@ use crate::{
     journal::{Journal, JournalEvent},
     keys::Keys,
     policy::Choice,
-    shim::hide,
+    shim::redact_socket,
     show, start,
     witness::Witness,
 };
@@ -268,7 +268,7 @@ Example: check a proof from the vendor with the keys and the checkpoint of this 
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
         if error.use_stderr() && env::args_os().any(|argument| argument == "redact") {
-            hide::withhold();
+            redact_socket::withhold();
         }
         error.exit()
     })
@@ -281,7 +281,7 @@ pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
 }
 
 fn hand_in() -> anyhow::Result<ExitCode> {
-    hide::hand_in()?;
+    redact_socket::register()?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -306,22 +306,22 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 let data = data.root().display();
                 eprintln!("start the runner: stead-runner --data {data} {policy}");
             }
-            show::said(&format!("{}\n", identity.runner))
+            show::print(&format!("{}\n", identity.runner))
         }
         Some(Command::Disable { reason, stop_jobs }) => {
             disable::disable(&open()?, &reason, stop_jobs)?;
-            show::said("Disabled: no job is accepted until `stead-runner enable`\n")
+            show::print("Disabled: no job is accepted until `stead-runner enable`\n")
         }
         Some(Command::Enable) => {
             disable::enable(&open()?)?;
-            show::said("Enabled\n")
+            show::print("Enabled\n")
         }
         Some(Command::Approvals) => show::approvals(&look()?),
         Some(Command::Approve { execution, reason }) => {
-            answer(&look()?, execution, &ApprovalDecision { yes: true, reason })
+            decide(&look()?, execution, &ApprovalDecision { yes: true, reason })
         }
         Some(Command::Deny { execution, reason }) => {
-            answer(&look()?, execution, &ApprovalDecision { yes: false, reason })
+            decide(&look()?, execution, &ApprovalDecision { yes: false, reason })
         }
         Some(Command::Policy { command }) => choose_policy(&look()?, command),
         Some(Command::Status) => show::status(&look()?),
@@ -335,7 +335,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Witness { command: Some(WitnessCommand::Accept { epoch }) }) => {
             let data = look()?;
-            if let Some(seen) = show::standing::seen(&data)?
+            if let Some(seen) = show::status::seen(&data)?
                 && epoch <= seen.epoch
             {
                 bail!(
@@ -345,12 +345,12 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             }
             Witness::of(&data).accept(epoch)?;
             Journal::open(&data)?.write(JournalEvent::EpochAccepted { epoch })?;
-            show::said(&format!("Accepted epoch {epoch}\n"))
+            show::print(&format!("Accepted epoch {epoch}\n"))
         }
         Some(Command::Witness { command: Some(WitnessCommand::Key) }) => {
             let keys = enrol::checkpoint_keys(&look()?)?;
             let keys = keys.iter().map(|key| format!("{key}\n")).collect::<String>();
-            show::said(&show::sanitized(&keys))
+            show::print(&show::sanitized(&keys))
         }
         Some(Command::Redact) => hand_in(),
         Some(Command::Shim { job, execution }) => {
@@ -362,26 +362,26 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 
 fn choose_policy(data: &Data, command: Option<PolicyCommand>) -> anyhow::Result<ExitCode> {
     let choice = match command {
-        None => return show::said(&format!("{}\n", show::standing::policy(data))),
+        None => return show::print(&format!("{}\n", show::status::policy(data))),
         Some(PolicyCommand::Set { file }) => Choice::File(std::path::absolute(file)?),
         Some(PolicyCommand::None) => Choice::None,
     };
     choice.policy()?;
     choice.record(data)?;
-    show::said(&format!("{}\n", show::standing::policy(data)))
+    show::print(&format!("{}\n", show::status::policy(data)))
 }
 
-fn answer(
+fn decide(
     data: &Data,
     execution: ExecutionId,
     word: &ApprovalDecision,
 ) -> anyhow::Result<ExitCode> {
-    if !approval::answer(data, execution, word)? {
+    if !approval::decide(data, execution, word)? {
         bail!(
             "{execution} does not wait for an approval: `stead-runner approvals` lists the jobs that do"
         );
     }
-    show::said(if word.yes { "Approved\n" } else { "Denied\n" })
+    show::print(if word.yes { "Approved\n" } else { "Denied\n" })
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
@@ -391,7 +391,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 }
 
 /// Longest time for the runtime to shut down after the work has ended.
-pub const LAST_BREATH: Duration = Duration::from_secs(2);
+pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -3,9 +3,9 @@
 //! Every call is idempotent, so the client repeats it until the response is conclusive. A
 //! conclusive response is a success that can be parsed, or a rejection with a problem code. Failed
 //! connections, the HTML of a proxy, 408, 425, 429 and 5xx are not conclusive.
-mod answer;
 mod backoff;
 pub mod limits;
+mod response;
 mod token;
 
 use std::{
@@ -24,11 +24,11 @@ use schemas::{
 use serde::Serialize;
 use tracing::{debug, warn};
 
-pub use self::{answer::Answer, token::Tokens};
 use self::{
     backoff::Backoff,
-    limits::{Rejected, Response},
+    limits::{InvalidResponse, Response},
 };
+pub use self::{response::ApiResponse, token::Tokens};
 use crate::tls::Trust;
 
 /// Longest pause between two attempts while a job is open.
@@ -40,7 +40,7 @@ const TOTAL: Duration = Duration::from_secs(15);
 /// Rejection by the server. Repeating the call gives the same response.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the server rejected the request: {problem}")]
-pub struct Refused {
+pub struct ServerRejection {
     /// The HTTP status.
     pub status: u16,
     /// Problem in the response.
@@ -49,7 +49,7 @@ pub struct Refused {
     pub have: Option<u64>,
 }
 
-impl Refused {
+impl ServerRejection {
     /// Returns the problem code.
     pub fn code(&self) -> &str {
         &self.problem.code
@@ -68,7 +68,7 @@ impl Refused {
 
 /// Request to the server.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct ApiRequest {
     method: Method,
     path: String,
     headers: HeaderMap,
@@ -78,10 +78,10 @@ pub struct Ask {
     with_token: bool,
 }
 
-impl Ask {
+impl ApiRequest {
     /// Returns a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
-        Ask {
+        ApiRequest {
             method,
             path: path.into(),
             headers: HeaderMap::new(),
@@ -98,13 +98,13 @@ impl Ask {
         path: impl Into<String>,
         body: &T,
     ) -> serde_json::Result<Self> {
-        let ask = Ask::new(method, path).bytes(serde_json::to_vec(body)?);
+        let ask = ApiRequest::new(method, path).bytes(serde_json::to_vec(body)?);
         Ok(ask.header(CONTENT_TYPE, "application/json"))
     }
 
     /// Sets the body.
     pub fn bytes(self, body: impl Into<bytes::Bytes>) -> Self {
-        Ask { body: body.into(), ..self }
+        ApiRequest { body: body.into(), ..self }
     }
 
     /// Adds a header. An invalid value is left out.
@@ -117,12 +117,12 @@ impl Ask {
 
     /// Adds the time of a long poll to the timeout.
     pub fn parked(self, wait: Duration) -> Self {
-        Ask { wait, ..self }
+        ApiRequest { wait, ..self }
     }
 
     /// Allows longer pauses between attempts, because no job is open.
     pub fn idle(self) -> Self {
-        Ask { cap: IDLE_CAP, ..self }
+        ApiRequest { cap: IDLE_CAP, ..self }
     }
 
     /// Returns whether the request belongs to an execution. Such a request outlives its session.
@@ -132,7 +132,7 @@ impl Ask {
 
     /// Sends the request without an access token.
     pub fn without_token(self) -> Self {
-        Ask { with_token: false, ..self }
+        ApiRequest { with_token: false, ..self }
     }
 }
 
@@ -143,7 +143,7 @@ pub struct Client {
     http: reqwest::Client,
     tokens: Option<Arc<Tokens>>,
     /// Time of the last successful call.
-    heard: Arc<Mutex<Instant>>,
+    last_contact: Arc<Mutex<Instant>>,
 }
 
 impl Client {
@@ -157,7 +157,12 @@ impl Client {
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         let heard = Arc::new(Mutex::new(Instant::now()));
-        Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None, heard })
+        Ok(Client {
+            base: base.trim_end_matches('/').into(),
+            http,
+            tokens: None,
+            last_contact: heard,
+        })
     }
 
     /// Adds an access token to each call.
@@ -177,49 +182,53 @@ impl Client {
 
     /// Time since the last successful call. It grows while the server is unreachable or rejects the
     /// runner.
-    pub fn silence(&self) -> Duration {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    pub fn time_since_contact(&self) -> Duration {
+        self.last_contact.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
     /// Sends the request until the response is conclusive. Drop the future to stop.
-    pub async fn send<T: Response>(&self, ask: &Ask) -> Result<Answer<T>, Refused> {
+    pub async fn send<T: Response>(
+        &self,
+        ask: &ApiRequest,
+    ) -> Result<ApiResponse<T>, ServerRejection> {
         self.send_with(ask, &mut Backoff::new(ask.cap)).await
     }
 
     /// Does the same with an existing back-off.
     async fn send_with<T: Response>(
         &self,
-        ask: &Ask,
+        ask: &ApiRequest,
         backoff: &mut Backoff,
-    ) -> Result<Answer<T>, Refused> {
-        self.try_until_clear(|| Ok(ask.clone()), backoff).await
+    ) -> Result<ApiResponse<T>, ServerRejection> {
+        self.send_until_conclusive(|| Ok(ask.clone()), backoff).await
     }
 
     /// Does the same for a request with a signature that expires in a minute: each attempt builds
     /// it again.
-    pub async fn send_anew<T: Response>(
+    pub async fn send_signed<T: Response>(
         &self,
-        make: impl Fn() -> anyhow::Result<Ask>,
-    ) -> Result<Answer<T>, Refused> {
-        let cap = make().map_err(|error| token::ours(&error))?.cap;
-        self.try_until_clear(make, &mut Backoff::new(cap)).await
+        make: impl Fn() -> anyhow::Result<ApiRequest>,
+    ) -> Result<ApiResponse<T>, ServerRejection> {
+        let cap = make().map_err(|error| token::local_error(&error))?.cap;
+        self.send_until_conclusive(make, &mut Backoff::new(cap)).await
     }
 
-    async fn try_until_clear<T: Response>(
+    async fn send_until_conclusive<T: Response>(
         &self,
-        make: impl Fn() -> anyhow::Result<Ask>,
+        make: impl Fn() -> anyhow::Result<ApiRequest>,
         backoff: &mut Backoff,
-    ) -> Result<Answer<T>, Refused> {
-        let mut ask = make().map_err(|error| token::ours(&error))?;
+    ) -> Result<ApiResponse<T>, ServerRejection> {
+        let mut ask = make().map_err(|error| token::local_error(&error))?;
         let mut token_renewed = false;
         loop {
             let unclear = match self.once(&ask, T::BYTES).await {
-                Ok(reply) => match answer::read::<T>(reply) {
-                    answer::Read::Clear(answer) => {
-                        *self.heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+                Ok(reply) => match response::classify::<T>(reply) {
+                    response::Classified::Clear(answer) => {
+                        *self.last_contact.lock().unwrap_or_else(PoisonError::into_inner) =
+                            Instant::now();
                         return Ok(answer);
                     }
-                    answer::Read::Refused(refused)
+                    response::Classified::Refused(refused)
                         if refused.status == 401 && ask.with_token && !token_renewed =>
                     {
                         token_renewed = true;
@@ -229,19 +238,21 @@ impl Client {
                     // The token is of a former session, but requests of an execution outlive
                     // sessions. Either this runner is opening a new session, or another agent uses
                     // its identity. In the second case the next poll says so and this process ends.
-                    answer::Read::Refused(refused)
+                    response::Classified::Refused(refused)
                         if refused.is_of_a_former_session() && ask.outlives() =>
                     {
-                        answer::Unclear { why: refused.to_string(), after: None }
+                        response::Inconclusive { why: refused.to_string(), after: None }
                     }
-                    answer::Read::Refused(refused) => return Err(refused),
-                    answer::Read::Unclear(unclear) => unclear,
+                    response::Classified::Refused(refused) => return Err(refused),
+                    response::Classified::Unclear(unclear) => unclear,
                 },
-                Err(Failed::Refused(refused)) => return Err(refused),
-                Err(Failed::Rejected(rejected)) => {
-                    answer::Unclear { why: rejected.to_string(), after: None }
+                Err(SendError::Refused(refused)) => return Err(refused),
+                Err(SendError::Rejected(rejected)) => {
+                    response::Inconclusive { why: rejected.to_string(), after: None }
                 }
-                Err(Failed::Network(error)) => answer::Unclear { why: chain(&error), after: None },
+                Err(SendError::Network(error)) => {
+                    response::Inconclusive { why: chain(&error), after: None }
+                }
             };
             let pause = backoff.next(unclear.after);
             let retry_ms = pause.as_millis();
@@ -252,7 +263,7 @@ impl Client {
                 debug!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
             }
             tokio::time::sleep(pause).await;
-            ask = make().map_err(|error| token::ours(&error))?;
+            ask = make().map_err(|error| token::local_error(&error))?;
         }
     }
 
@@ -264,23 +275,27 @@ impl Client {
     }
 
     /// Corrects the clock, if the rejection contains the server's time.
-    pub fn correct_clock(&self, refused: &Refused) {
+    pub fn correct_clock(&self, refused: &ServerRejection) {
         let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
         if let Some(Ok(time)) = said.map(str::parse)
             && limits::clock("server_time", time).is_ok()
         {
-            crate::host::server_said(time);
+            crate::host::set_server_time(time);
         }
     }
 
-    async fn forget_token(&self, refused: &Refused) {
+    async fn forget_token(&self, refused: &ServerRejection) {
         self.correct_clock(refused);
         if let Some(tokens) = &self.tokens {
             tokens.forget().await;
         }
     }
 
-    async fn once(&self, ask: &Ask, limit: usize) -> Result<answer::Reply, Failed> {
+    async fn once(
+        &self,
+        ask: &ApiRequest,
+        limit: usize,
+    ) -> Result<response::RawResponse, SendError> {
         let mut request = self
             .http
             .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
@@ -290,22 +305,22 @@ impl Client {
             request = request.body(ask.body.clone());
         }
         if let Some(tokens) = self.tokens.as_ref().filter(|_| ask.with_token) {
-            let token = Box::pin(tokens.current(self)).await.map_err(Failed::Refused)?;
+            let token = Box::pin(tokens.current(self)).await.map_err(SendError::Refused)?;
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
         }
-        let response = request.send().await.map_err(Failed::Network)?;
+        let response = request.send().await.map_err(SendError::Network)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let limit = if status.is_success() { limit } else { limits::PROBLEM_BYTES };
         let body = body(response, limit).await?;
-        Ok(answer::Reply { status, headers, body })
+        Ok(response::RawResponse { status, headers, body })
     }
 }
 
 /// Reads at most `limit` bytes, whatever length the response announces.
-async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, Failed> {
-    let too_large = || Failed::Rejected(Rejected::TooLarge { limit });
+async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, SendError> {
+    let too_large = || SendError::Rejected(InvalidResponse::TooLarge { limit });
     let mut body = bytes::BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(Failed::Network)? {
+    while let Some(chunk) = response.chunk().await.map_err(SendError::Network)? {
         if chunk.len() > limit - body.len() {
             return Err(too_large());
         }
@@ -314,10 +329,10 @@ async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::By
     Ok(body.freeze())
 }
 
-enum Failed {
+enum SendError {
     Network(reqwest::Error),
-    Rejected(Rejected),
-    Refused(Refused),
+    Rejected(InvalidResponse),
+    Refused(ServerRejection),
 }
 
 /// An error and its causes in one line.

@@ -166,11 +166,11 @@ impl JobDir {
         self.0.join("work")
     }
     /// Approval request.
-    pub fn question(&self) -> PathBuf {
+    pub fn approval_request(&self) -> PathBuf {
         self.0.join("question.json")
     }
     /// Approval decision.
-    pub fn answer(&self) -> PathBuf {
+    pub fn approval_decision(&self) -> PathBuf {
         self.0.join("answer.json")
     }
     /// Disk space reserved for the final report.

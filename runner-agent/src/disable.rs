@@ -12,10 +12,10 @@ use crate::{
     host,
     journal::{self, Journal, JournalEvent},
     shim::{
-        order::{CancelOrder, Cause},
-        recorder::brief,
+        order::{CancelOrder, StopCause},
+        recorder::truncate,
     },
-    supervisor::adopt::{self, Stage},
+    supervisor::recover::{self, ClaimStage},
 };
 
 /// Contents of the file while the runner is disabled.
@@ -37,7 +37,7 @@ fn path(data: &Data) -> PathBuf {
 
 /// Returns the contents of the file, if the runner is disabled. A file that cannot be read disables
 /// the runner, because its existence is no accident.
-pub fn off(data: &Data) -> Option<DisableFile> {
+pub fn disabled(data: &Data) -> Option<DisableFile> {
     match data::read_json(&path(data)) {
         Ok(off) => off,
         Err(_) => {
@@ -58,7 +58,7 @@ pub fn keep_reserve(data: &Data) -> io::Result<()> {
 /// # Errors
 /// Fails if the runner could not be disabled, or only until its next start.
 pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
-    let reason = brief(reason.into(), data::RESERVED_TEXT);
+    let reason = truncate(reason.into(), data::RESERVED_TEXT);
     let off = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
     if let Err(error) = data::replace_reserved(&path(data), &off) {
         return Err(end_the_agent(data, stop_jobs, &error));
@@ -75,11 +75,11 @@ pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()>
 
 /// Stops the jobs that run without an agent. A running agent stops its jobs itself.
 fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
-    for known in adopt::fold(journal::read(&data.path("journal.ndjson"))?) {
-        let (Some(execution), Stage::Spawned(shim)) = (known.execution, known.stage) else {
+    for known in recover::fold(journal::read(&data.path("journal.ndjson"))?) {
+        let (Some(execution), ClaimStage::Spawned(shim)) = (known.execution, known.stage) else {
             continue;
         };
-        let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
+        let (reason, cause) = (reason.to_owned(), StopCause::AgentStop);
         let order = CancelOrder { reason, grace_ms: None, cause };
         if data::replace_reserved(&data.job(execution).cancel(), &order).is_err() {
             shim.signal(Signal::SIGTERM);
@@ -122,12 +122,12 @@ mod tests {
     fn the_switch_is_read_live_and_doubt_means_off() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
-        assert_eq!(off(&data), None);
+        assert_eq!(disabled(&data), None);
         disable(&data, "audit", false).unwrap();
-        assert_eq!(off(&data).unwrap().reason, "audit");
+        assert_eq!(disabled(&data).unwrap().reason, "audit");
         std::fs::write(path(&data), "yes").unwrap();
-        assert!(off(&data).is_some());
+        assert!(disabled(&data).is_some());
         enable(&data).unwrap();
-        assert_eq!(off(&data), None);
+        assert_eq!(disabled(&data), None);
     }
 }

@@ -20,7 +20,7 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use crate::{
-    client::{Ask, Client},
+    client::{ApiRequest, Client},
     data::{self, Data},
     host,
     keys::Keys,
@@ -47,7 +47,7 @@ pub struct Identity {
 }
 
 /// Options of the enrolment.
-pub struct Invitation {
+pub struct EnrolmentOptions {
     pub mode: RunnerMode,
     pub server: String,
     pub trust: Trust,
@@ -58,12 +58,12 @@ pub struct Invitation {
 }
 
 /// Returns the identity of this runner. `None`: it is not enrolled.
-pub fn known(data: &Data) -> io::Result<Option<Identity>> {
+pub fn stored_identity(data: &Data) -> io::Result<Option<Identity>> {
     data::read_json(&data.path("runner.json"))
 }
 
 /// Stores the identity of this runner.
-pub fn keep(data: &Data, identity: &Identity) -> io::Result<()> {
+pub fn store_identity(data: &Data, identity: &Identity) -> io::Result<()> {
     data::replace_json(&data.path("runner.json"), identity)
 }
 
@@ -82,23 +82,23 @@ pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
 }
 
 /// Enrols this runner. A repeated request with the same token and keys gets the same response.
-pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result<Identity> {
+pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::Result<Identity> {
     let client = Client::new(&ask.server, &ask.trust)?;
-    let list = invited_by(&fetch_keys(&client).await?, &ask.server_key)?;
+    let list = verified_key_list(&fetch_keys(&client).await?, &ask.server_key)?;
     let install = ask.mode == RunnerMode::Install;
     let body = Enrol {
         token: ask.token.to_string(),
         mode: ask.mode,
         identity_key: keys.identity_hex(),
-        encryption_key: install.then(|| keys.sealing_hex()),
+        encryption_key: install.then(|| keys.encryption_hex()),
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
         stack_outputs: ask.stack_outputs.clone(),
     };
-    let call = Ask::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
+    let call = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
     let answer = client.send::<Enrolled>(&call).await.context("cannot enrol")?;
     let enrolled = answer.body.context("the server's response has no body")?;
-    host::server_said(enrolled.server_time);
+    host::set_server_time(enrolled.server_time);
     if enrolled.log_id != list.log_id {
         bail!(
             "cannot enrol: the server enrolled this runner with log {}, but its keys are of log {}",
@@ -115,7 +115,7 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &Invitation) -> anyhow::Result
         trust: ask.trust.clone(),
     };
     data::replace_json(&data.path("server-keys.json"), &list)?;
-    keep(data, &identity)?;
+    store_identity(data, &identity)?;
     Ok(identity)
 }
 
@@ -135,13 +135,13 @@ pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::R
 
 /// Fetches the key list of the server. It is not verified yet.
 pub async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
-    let ask = Ask::new(Method::GET, KEYS_PATH).without_token().idle();
+    let ask = ApiRequest::new(Method::GET, KEYS_PATH).without_token().idle();
     let answer = client.send::<Envelope>(&ask).await.context("cannot fetch the server's keys")?;
     answer.body.context("the server's key list is empty")
 }
 
 /// Returns the key list, if it contains the key with this fingerprint and that key signed it.
-fn invited_by(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
+fn verified_key_list(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
     let expected = expected.trim_start_matches("sha256:").to_lowercase();
     // The key is searched in unverified data. The list is trusted only if that key signed it.
     let unproven = dsse_payload(envelope)?;
@@ -214,10 +214,12 @@ mod tests {
         let payload = serde_json::to_vec(&list(&ours)).unwrap();
         let told = fingerprint(ours.verifying_key().as_bytes());
         let honest = dsse::sign(KEYS_TYPE, &payload, &ours);
-        assert_eq!(invited_by(&honest, &told).unwrap(), list(&ours));
-        assert!(invited_by(&honest, &told.to_uppercase().replace("SHA256:", "")).is_ok());
-        assert!(invited_by(&honest, &fingerprint(other.verifying_key().as_bytes())).is_err());
+        assert_eq!(verified_key_list(&honest, &told).unwrap(), list(&ours));
+        assert!(verified_key_list(&honest, &told.to_uppercase().replace("SHA256:", "")).is_ok());
+        assert!(
+            verified_key_list(&honest, &fingerprint(other.verifying_key().as_bytes())).is_err()
+        );
         // The list contains the key, but another key signed it.
-        assert!(invited_by(&dsse::sign(KEYS_TYPE, &payload, &other), &told).is_err());
+        assert!(verified_key_list(&dsse::sign(KEYS_TYPE, &payload, &other), &told).is_err());
     }
 }

@@ -33,7 +33,7 @@ pub fn server_now() -> DateTime<Utc> {
 }
 
 /// Corrects the estimated clock of the server.
-pub fn server_said(time: DateTime<Utc>) {
+pub fn set_server_time(time: DateTime<Utc>) {
     AHEAD_MS.store((time - now()).num_milliseconds(), Ordering::Relaxed);
 }
 
@@ -233,14 +233,14 @@ impl Stat {
 
 /// Keeps other processes of the same user from reading the memory and environment of this process,
 /// and crashes from writing them to disk.
-pub fn keep_to_itself() {
+pub fn make_undumpable() {
     // Every supported Linux kernel has this call.
     let _always = nix::sys::prctl::set_dumpable(false);
 }
 
 /// Returns whether `/proc` is mounted with `hidepid`, so that only root sees a process that is not
 /// dumpable. Other processes of the same user stay visible.
-pub fn hides_what_keeps_to_itself() -> bool {
+pub fn hides_undumpable_processes() -> bool {
     hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_process_that_keeps_to_itself_can_still_be_told_from_others() {
-        keep_to_itself();
+        make_undumpable();
         assert!(!nix::sys::prctl::get_dumpable().unwrap());
         assert!(Process::of(std::process::id()).unwrap().is_alive().unwrap());
         assert!(fs::read_link("/proc/self/exe").is_ok());

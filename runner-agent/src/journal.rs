@@ -14,9 +14,9 @@
 //! long file is rotated: it gets a name with the time, and a new file begins. The first line of
 //! the new file continues the chain. Copies of entries follow that are still needed: those of
 //! open claims, and the known state of each component.
+mod event;
 mod examine;
 mod export;
-mod fact;
 mod frame;
 mod head;
 mod position;
@@ -37,9 +37,9 @@ use std::{
 use domain::ids::ExecutionId;
 
 pub use self::{
-    examine::{Chain, Examined, Wrong, examine, examine_all, examine_current},
+    event::{Entry, JournalEvent, Stop},
+    examine::{Chain, ChainError, VerifiedJournal, examine, examine_all, examine_current},
     export::{Exported, export, verify},
-    fact::{Entry, JournalEvent, Stop},
     frame::Link,
     head::{Heads, open as open_head, sign as sign_head},
     position::Position,
@@ -62,9 +62,9 @@ pub struct Journal {
 /// Bytes of disk space that are reserved for entries on a full disk.
 const RESERVE: u64 = 1024 * 1024;
 /// Length in bytes from which a journal file is rotated.
-const LONG: u64 = 4 * 1024 * 1024;
+const ROTATION_BYTES: u64 = 4 * 1024 * 1024;
 /// Longest wait for another writer. A stopped process must not block all others.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(2);
 /// Bytes at the end of the file in which the last link is searched first.
 const TAIL: u64 = 16 * 1024;
@@ -79,7 +79,7 @@ impl Journal {
             let journal_id = ulid::Ulid::new().to_string();
             let genesis = Link::genesis(&journal_id);
             let first = Entry { at: host::now(), fact: JournalEvent::Opened { journal_id } };
-            journal.append(&frame::seal(&first, &genesis)?.0)?;
+            journal.append(&frame::encode(&first, &genesis)?.0)?;
             data::sync_parent(&journal.path)?;
         }
         drop(lock);
@@ -87,9 +87,9 @@ impl Journal {
     }
 
     /// Rotates a long journal file. `carried` selects the entries with which the new file begins.
-    pub fn turn(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<JournalEvent>) -> io::Result<()> {
+    pub fn rotate(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<JournalEvent>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
-        if fs::metadata(&self.path)?.len() < LONG {
+        if fs::metadata(&self.path)?.len() < ROTATION_BYTES {
             return Ok(());
         }
         let mut lines = Vec::new();
@@ -100,12 +100,12 @@ impl Journal {
         let first = JournalEvent::Opened { journal_id: self.id()? };
         let (mut text, mut link) = (Vec::new(), last);
         for fact in [first].into_iter().chain(carried(self.read()?)) {
-            let (line, next) = frame::seal(&Entry { at: host::now(), fact }, &link)?;
+            let (line, next) = frame::encode(&Entry { at: host::now(), fact }, &link)?;
             text.extend_from_slice(&line);
             text.push(b'\n');
             link = next;
         }
-        if text.len() as u64 > LONG / 2 {
+        if text.len() as u64 > ROTATION_BYTES / 2 {
             // Too many entries are still needed: the next file would be rotated again at once.
             return Ok(());
         }
@@ -128,8 +128,8 @@ impl Journal {
         let _one_at_a_time = self.lock()?;
         let mut lines = Vec::new();
         let last = self.end(&mut lines)?;
-        lines.push(frame::seal(entry, &last)?.0);
-        self.append_somehow(&lines.join(&b'\n'))
+        lines.push(frame::encode(entry, &last)?.0);
+        self.append_with_reserve(&lines.join(&b'\n'))
     }
 
     /// Returns the last link. If there is none, adds the line that creates one to `lines`; the
@@ -145,7 +145,7 @@ impl Journal {
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
         let fact = examine::begun(journal_id, &unlinked);
-        let (line, link) = frame::seal(&Entry { at: host::now(), fact }, &last)?;
+        let (line, link) = frame::encode(&Entry { at: host::now(), fact }, &last)?;
         lines.push(line);
         Ok(link)
     }
@@ -161,7 +161,7 @@ impl Journal {
             let mut text = Vec::new();
             file.read_to_end(&mut text)?;
             for line in text.rsplit(|byte| *byte == b'\n') {
-                if let Some((_, link)) = frame::open(line) {
+                if let Some((_, link)) = frame::decode(line) {
                     return Ok(Some(link));
                 }
                 // An incomplete line is skipped. The window may also begin within a line.
@@ -180,7 +180,7 @@ impl Journal {
     /// process dies.
     fn lock(&self) -> io::Result<fs::File> {
         let file = data::append(&self.path.with_file_name("journal.lock"))?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -194,7 +194,7 @@ impl Journal {
         }
     }
 
-    fn append_somehow(&self, lines: &[u8]) -> io::Result<()> {
+    fn append_with_reserve(&self, lines: &[u8]) -> io::Result<()> {
         match self.append(lines) {
             // The reserve is for this case. It is written again when there is free space.
             Err(error)
@@ -212,13 +212,13 @@ impl Journal {
     }
 
     /// Restores the reserve, and checks whether lines can be written again.
-    pub fn mend(&self) -> io::Result<()> {
+    pub fn recover(&self) -> io::Result<()> {
         self.keep_reserve()?;
         if self.is_writable() {
             return Ok(());
         }
         // Readers skip an empty line.
-        let written = self.lock().and_then(|_held| self.append_somehow(b""));
+        let written = self.lock().and_then(|_held| self.append_with_reserve(b""));
         self.broken.store(written.is_err(), Ordering::Relaxed);
         written
     }
@@ -250,7 +250,7 @@ impl Journal {
     /// Returns whether the agent abandoned this execution. Shim and agent each write their own
     /// entry before they read. If both write at the same time, at least one of them sees the entry
     /// of the other.
-    pub fn gave_up(&self, wanted: ExecutionId) -> io::Result<bool> {
+    pub fn is_abandoned(&self, wanted: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
             let JournalEvent::Claimed { execution, claim_id, .. } = &entry.fact else {

@@ -30,7 +30,7 @@ pub struct Keys {
     /// Ed25519 key that signs the statements of this runner.
     pub identity: IdentityKey,
     /// X25519 key that decrypts the secrets of the install.
-    pub sealing: StaticSecret,
+    pub encryption: StaticSecret,
 }
 
 /// Current identity key. It may be replaced while other tasks sign with it.
@@ -58,7 +58,7 @@ impl Keys {
             None => make(&data.path(IDENTITY))?,
         };
         let sealing = seed(&data.path("keys/sealing"))?;
-        Ok(Keys { identity: IdentityKey::of(identity), sealing: StaticSecret::from(*sealing) })
+        Ok(Keys { identity: IdentityKey::of(identity), encryption: StaticSecret::from(*sealing) })
     }
 
     /// Returns the public identity key.
@@ -67,8 +67,8 @@ impl Keys {
     }
 
     /// Returns the public encryption key.
-    pub fn sealing_hex(&self) -> String {
-        hex::encode(PublicKey::from(&self.sealing).as_bytes())
+    pub fn encryption_hex(&self) -> String {
+        hex::encode(PublicKey::from(&self.encryption).as_bytes())
     }
 
     /// Returns the next identity key, if a replacement began. The server may know it already.
@@ -171,7 +171,7 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         let (first, again) = (Keys::open(&data).unwrap(), Keys::open(&data).unwrap());
         assert_eq!(first.identity_hex(), again.identity_hex());
-        assert_eq!(first.sealing_hex(), again.sealing_hex());
+        assert_eq!(first.encryption_hex(), again.encryption_hex());
         let secret = hex::encode(first.identity.now().key.to_bytes());
         assert!(!format!("{first:?}").contains(&secret));
         let age = host::server_now() - again.identity.now().made_at;

@@ -16,7 +16,7 @@ mod contract;
 mod dispatch;
 mod external;
 mod lines;
-mod lost;
+mod missing_state;
 mod plans;
 mod plugin;
 mod process;

@@ -22,13 +22,13 @@ use tokio::process::{Child, Command};
 use crate::host::{Process, Stat, read_boot_id};
 
 /// Start times of the children that Tokio waits for, by pid; absent where `/proc` hides the child.
-static OWN: Mutex<BTreeMap<u32, Option<u64>>> = Mutex::new(BTreeMap::new());
+static OWN_CHILDREN: Mutex<BTreeMap<u32, Option<u64>>> = Mutex::new(BTreeMap::new());
 /// Environment variable that marks the customer's hooks. Processes that a hook leaves behind belong
 /// to the customer.
-pub(crate) const HOOK: &str = "STEAD_HOOK";
+pub(crate) const HOOK_VARIABLE: &str = "STEAD_HOOK";
 
-fn own() -> MutexGuard<'static, BTreeMap<u32, Option<u64>>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn own_children() -> MutexGuard<'static, BTreeMap<u32, Option<u64>>> {
+    OWN_CHILDREN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Becomes the parent of every descendant whose own parent ends.
@@ -39,7 +39,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
 /// Starts a child and records it, so that [`reap`] leaves it to Tokio and [`adopted`] leaves it out.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
     // Held during the start: otherwise a child that ends immediately is reaped as an orphan.
-    let mut own = own();
+    let mut own = own_children();
     let child = command.spawn()?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
     own.retain(|pid, started| exists(*pid) && start_time(*pid) == *started);
@@ -60,7 +60,7 @@ pub(crate) fn reap() {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG;
     while let Ok(ended) = waitid(Id::All, flags | WaitPidFlag::WNOWAIT) {
         let (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = ended else { return };
-        let own = own();
+        let own = own_children();
         if own.contains_key(&pid.as_raw().unsigned_abs()) {
             // Tokio waits for this one. A later call reaps those behind it.
             return;
@@ -70,50 +70,52 @@ pub(crate) fn reap() {
 }
 
 /// Returns the running descendants of this process.
-pub(crate) fn descendants() -> io::Result<Vec<Found>> {
-    Found::below(&BTreeSet::from([std::process::id()]), &Stat::all()?)
+pub(crate) fn descendants() -> io::Result<Vec<RunningProcess>> {
+    RunningProcess::below(&BTreeSet::from([std::process::id()]), &Stat::all()?)
 }
 
 /// Returns adopted children of this process and their descendants: processes whose parents have
 /// ended. Leaves out children that it started itself, and processes of the customer's hooks.
-pub(crate) fn adopted() -> io::Result<Vec<Found>> {
+pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
     if !nix::sys::prctl::get_child_subreaper()? {
         return Ok(Vec::new());
     }
-    let own = own();
+    let own = own_children();
     let all = Stat::all()?;
     let me = std::process::id();
     let orphans = all.iter().filter(|stat| stat.parent == me && !own.contains_key(&stat.pid));
-    let orphans: BTreeSet<u32> =
-        orphans.filter(|stat| !has_variable(stat.pid, HOOK, None)).map(|stat| stat.pid).collect();
-    Found::with_descendants(&orphans, &all)
+    let orphans: BTreeSet<u32> = orphans
+        .filter(|stat| !has_variable(stat.pid, HOOK_VARIABLE, None))
+        .map(|stat| stat.pid)
+        .collect();
+    RunningProcess::with_descendants(&orphans, &all)
 }
 
 /// Returns processes whose environment names this execution, and their descendants.
-pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<Found>> {
+pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<RunningProcess>> {
     let all = Stat::all()?;
     let me = std::process::id();
     let has =
         |stat: &&Stat| stat.pid != me && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution));
     let marked = all.iter().filter(has).map(|stat| stat.pid).collect();
-    Found::with_descendants(&marked, &all)
+    RunningProcess::with_descendants(&marked, &all)
 }
 
 /// Returns processes of the session that this process led, and their descendants.
-pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<Found>> {
+pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<RunningProcess>> {
     if leader.boot_id != read_boot_id()? {
         return Ok(Vec::new());
     }
     let all = Stat::all()?;
-    Found::with_descendants(&leader.session_members(&all), &all)
+    RunningProcess::with_descendants(&leader.session_members(&all), &all)
 }
 
 /// Returns these processes and their descendants.
-pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<Found>> {
+pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<RunningProcess>> {
     if pids.is_empty() {
         return Ok(Vec::new());
     }
-    Found::with_descendants(pids, &Stat::all()?)
+    RunningProcess::with_descendants(pids, &Stat::all()?)
 }
 
 /// Returns the running members of this process group.
@@ -121,7 +123,7 @@ pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
     let boot_id = read_boot_id()?;
     let all = Stat::all()?;
     let members = all.iter().filter(|stat| stat.group == group);
-    Ok(members.filter_map(|stat| Some(Found::of(stat, &boot_id)?.process)).collect())
+    Ok(members.filter_map(|stat| Some(RunningProcess::of(stat, &boot_id)?.process)).collect())
 }
 
 /// Returns whether a process has this variable. Another user's environment cannot be read, so there
@@ -138,7 +140,7 @@ fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
 
 /// Process that runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct RunningProcess {
     process: Process,
     parent: u32,
     group: u32,
@@ -147,13 +149,13 @@ pub(crate) struct Found {
 
 /// Returns the processes whose parent is not among them. These are stopped first: a program such as
 /// Terraform stops its own children in the right order.
-pub(crate) fn topmost(found: &[Found]) -> impl Iterator<Item = &Found> {
-    let all: BTreeSet<u32> = found.iter().map(Found::pid).collect();
+pub(crate) fn topmost(found: &[RunningProcess]) -> impl Iterator<Item = &RunningProcess> {
+    let all: BTreeSet<u32> = found.iter().map(RunningProcess::pid).collect();
     found.iter().filter(move |process| !all.contains(&process.parent))
 }
 
-impl Found {
-    fn below(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<Found>> {
+impl RunningProcess {
+    fn below(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<RunningProcess>> {
         let mut within = roots.clone();
         loop {
             let before = within.len();
@@ -165,20 +167,20 @@ impl Found {
         }
         let below = |stat: &&Stat| within.contains(&stat.pid) && !roots.contains(&stat.pid);
         let boot_id = read_boot_id()?;
-        let found = all.iter().filter(below).filter_map(|stat| Found::of(stat, &boot_id));
+        let found = all.iter().filter(below).filter_map(|stat| RunningProcess::of(stat, &boot_id));
         Ok(found.collect())
     }
 
-    fn with_descendants(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<Found>> {
-        let mut found = Found::below(roots, all)?;
+    fn with_descendants(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<RunningProcess>> {
+        let mut found = RunningProcess::below(roots, all)?;
         let boot_id = read_boot_id()?;
         let themselves = all.iter().filter(|stat| roots.contains(&stat.pid));
-        found.extend(themselves.filter_map(|stat| Found::of(stat, &boot_id)));
+        found.extend(themselves.filter_map(|stat| RunningProcess::of(stat, &boot_id)));
         Ok(found)
     }
 
-    fn of(stat: &Stat, boot_id: &str) -> Option<Found> {
-        stat.runs.then(|| Found {
+    fn of(stat: &Stat, boot_id: &str) -> Option<RunningProcess> {
+        stat.runs.then(|| RunningProcess {
             process: Process {
                 pid: stat.pid,
                 start_time: stat.start_time,
@@ -231,21 +233,28 @@ mod tests {
     fn descendants_are_found_at_any_depth_in_any_order_without_zombies() {
         let all =
             [stat(14, 12), stat(12, 11), stat(11, 10), stat(13, 10), stat(10, 1), stat(20, 1)];
-        let pids = |found: Vec<Found>| found.iter().map(Found::pid).collect::<Vec<_>>();
-        assert_eq!(pids(Found::below(&[10].into(), &all).unwrap()), [14, 12, 11]);
-        assert_eq!(pids(Found::with_descendants(&[11].into(), &all).unwrap()), [14, 12, 11]);
+        let pids =
+            |found: Vec<RunningProcess>| found.iter().map(RunningProcess::pid).collect::<Vec<_>>();
+        assert_eq!(pids(RunningProcess::below(&[10].into(), &all).unwrap()), [14, 12, 11]);
+        assert_eq!(
+            pids(RunningProcess::with_descendants(&[11].into(), &all).unwrap()),
+            [14, 12, 11]
+        );
     }
 
     #[test]
     fn the_topmost_processes_are_those_without_a_parent_among_them() {
         let all = [stat(14, 12), stat(12, 11), stat(11, 10), stat(15, 10), stat(10, 1)];
-        let found = Found::below(&[10].into(), &all).unwrap();
-        assert_eq!(topmost(&found).map(Found::pid).collect::<Vec<_>>(), [11, 15]);
+        let found = RunningProcess::below(&[10].into(), &all).unwrap();
+        assert_eq!(topmost(&found).map(RunningProcess::pid).collect::<Vec<_>>(), [11, 15]);
     }
 
     #[test]
     fn a_label_contains_no_control_characters() {
-        let found = Found { name: "a\x1b]0;b c".into(), ..Found::of(&stat(11, 10), "b").unwrap() };
+        let found = RunningProcess {
+            name: "a\x1b]0;b c".into(),
+            ..RunningProcess::of(&stat(11, 10), "b").unwrap()
+        };
         assert_eq!(found.label(), "a__0_b_c (pid 11)");
     }
 

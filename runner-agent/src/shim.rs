@@ -8,13 +8,13 @@
 //! ```
 //!
 //! The supervisor only reads the shim's files. So its end stops no job and loses no output.
-pub mod hide;
 pub(crate) mod leftovers;
 pub mod limits;
 pub mod log;
 pub mod order;
 pub mod recorder;
 pub mod redact;
+pub mod redact_socket;
 mod tail;
 
 use std::{
@@ -36,7 +36,7 @@ use zeroize::Zeroizing;
 
 use self::{
     limits::Watch,
-    order::{Cause, Order},
+    order::{ShimOrder, StopCause},
     recorder::Recorder,
 };
 use crate::{
@@ -59,15 +59,15 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     umask(Mode::from_bits_truncate(0o077));
     // An agent that cannot see its shim treats it as ended. So a shim stays visible where `/proc`
     // hides protected processes.
-    if !crate::host::hides_what_keeps_to_itself() {
-        crate::host::keep_to_itself();
+    if !crate::host::hides_undumpable_processes() {
+        crate::host::make_undumpable();
     }
     // Before any child starts: no descendant can leave the process tree, whatever its session.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     let journal = Journal::open(data)?;
     let process = Process::of(std::process::id())?;
     journal.write(JournalEvent::Spawned { job, execution, process })?;
-    if journal.gave_up(execution)? {
+    if journal.is_abandoned(execution)? {
         // Too late: the agent reported an unknown outcome, and another execution may do the work.
         anyhow::bail!("cannot start {execution}: the agent abandoned it before the shim started");
     }
@@ -77,7 +77,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let secrets = order.as_ref().map_or(Vec::new(), |order| {
         order.secrets().map(|value| Zeroizing::new(value.to_owned())).collect()
     });
-    let parsed = order.as_ref().ok().map(Order::limited_manifest);
+    let parsed = order.as_ref().ok().map(ShimOrder::limited_manifest);
     let keep = match &parsed {
         Some(Ok(Manifest { limits, .. })) => limits.output_bytes,
         Some(Err(_)) | None => 0,
@@ -97,7 +97,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         }
     };
     let cgroup = Cgroup::enter(&dir);
-    let started = recorder.pen().report(ReportBody::Started {});
+    let started = recorder.writer().report(ReportBody::Started {});
     let last = match (&order, parsed) {
         _ if started.is_err() => Err(anyhow::anyhow!("cannot write a report to the runner's disk")),
         (Ok(order), Some(Ok(manifest))) => {
@@ -108,15 +108,15 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         }
         (_, _) => Err(anyhow::anyhow!("the supervisor exited before it sent the order")),
     };
-    let last =
-        last.unwrap_or_else(|error| failed(FailureReason::SpawnFailed, format!("{error:#}")));
-    let finished = recorder.pen().finish(last);
+    let last = last
+        .unwrap_or_else(|error| failure_report(FailureReason::SpawnFailed, format!("{error:#}")));
+    let finished = recorder.writer().finish(last);
     // The child may have written secrets there, but a state that was not rescued must be kept.
     if may_remove_work(data, execution) {
         let _best_effort = fs::remove_dir_all(dir.work());
     }
     let _best_effort = fs::remove_dir_all(dir.scratch());
-    hide::remove(&dir);
+    redact_socket::remove(&dir);
     if let Some(cgroup) = &cgroup {
         cgroup.remove();
     }
@@ -130,7 +130,7 @@ fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
         .is_ok_and(|in_progress| !in_progress.contains(&execution))
 }
 
-fn read_order() -> io::Result<Order> {
+fn read_order() -> io::Result<ShimOrder> {
     let mut text = Zeroizing::new(String::new());
     io::stdin().read_to_string(&mut text)?;
     Ok(serde_json::from_str(&text)?)
@@ -139,7 +139,7 @@ fn read_order() -> io::Result<Order> {
 async fn work(
     data: &Data,
     dir: &JobDir,
-    order: &Order,
+    order: &ShimOrder,
     manifest: Manifest,
     recorder: &Recorder,
     cgroup: Option<&Cgroup>,
@@ -154,7 +154,7 @@ async fn work(
     );
     let context = context(data, dir, order, &manifest, recorder, &watch).await?;
     // An earlier cancel must take effect before the plugin starts.
-    watch.look();
+    watch.check();
     let mut sink = recorder.clone();
     let mut plugin =
         tokio::spawn(async move { plugins::run(&manifest, &context, &mut sink).await });
@@ -162,15 +162,15 @@ async fn work(
     let ended = loop {
         tokio::select! {
             ended = &mut plugin => break Some(ended),
-            () = watch.stuck() => break None,
-            _signal = stop.recv() => watch.stop_as_told(),
+            () = watch.until_stuck() => break None,
+            _signal = stop.recv() => watch.stop_on_signal(),
         }
     };
     plugin.abort();
     let last = match ended {
-        Some(Ok(ended)) => said(ended, watch.cause, recorder),
-        Some(Err(_)) => failed(FailureReason::PluginFailed, "the plugin panicked".into()),
-        None => stopped(watch.cause, true),
+        Some(Ok(ended)) => result_report(ended, watch.cause, recorder),
+        Some(Err(_)) => failure_report(FailureReason::PluginFailed, "the plugin panicked".into()),
+        None => stop_report(watch.cause, true),
     };
     let leftovers = leftovers::end(&mut watch, &mut stop, cgroup).await;
     let forced = last.forced || (last.outcome == Outcome::Cancelled && leftovers.killed);
@@ -180,13 +180,13 @@ async fn work(
 async fn context(
     data: &Data,
     dir: &JobDir,
-    order: &Order,
+    order: &ShimOrder,
     manifest: &Manifest,
     recorder: &Recorder,
     watch: &Watch,
 ) -> anyhow::Result<JobContext> {
     let (job, execution) = {
-        let pen = recorder.pen();
+        let pen = recorder.writer();
         (pen.job, pen.execution)
     };
     let http = Client::new(&order.server, &order.trust)?.http();
@@ -200,7 +200,7 @@ async fn context(
         env: environment(data, dir, order, recorder, (job, execution)).await?,
         wrapper: limits::wrapper(&manifest.limits),
         cancel: watch.cancel.clone(),
-        registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
+        registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
         job,
         execution,
         known_state: known_state(data, manifest)?,
@@ -221,7 +221,7 @@ fn known_state(data: &Data, manifest: &Manifest) -> io::Result<KnownState> {
 async fn environment(
     data: &Data,
     dir: &JobDir,
-    order: &Order,
+    order: &ShimOrder,
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
@@ -244,67 +244,77 @@ async fn environment(
     };
     let program = program::keep(data).map_err(unable)?;
     program::check(&program).await.map_err(unable)?;
-    let socket = hide::listen(dir, program.clone(), recorder).map_err(unable)?;
-    env.insert(hide::SOCKET.into(), socket.display().to_string());
+    let socket = redact_socket::listen(dir, program.clone(), recorder).map_err(unable)?;
+    env.insert(redact_socket::SOCKET.into(), socket.display().to_string());
     env.insert("STEAD_RUNNER".into(), program.display().to_string());
     Ok(env)
 }
 
 /// Returns the final report for the plugin's result, given the cause of a stop.
-fn said(
+fn result_report(
     ended: Result<plugins::Outcome, PluginError>,
-    cause: Option<Cause>,
+    cause: Option<StopCause>,
     recorder: &Recorder,
 ) -> Finished {
     match ended {
         Ok(plugins::Outcome::Succeeded) => {
             let late = cause.map_or("", |_| "cancel_too_late");
-            Finished { outcome: Outcome::Succeeded, exit_code: Some(0), ..last(late.into()) }
+            Finished {
+                outcome: Outcome::Succeeded,
+                exit_code: Some(0),
+                ..unfinished_report(late.into())
+            }
         }
         Ok(plugins::Outcome::Failed { reason, exit_code, signal, detail }) => {
-            Finished { exit_code, signal, ..failed(reason, detail) }
+            Finished { exit_code, signal, ..failure_report(reason, detail) }
         }
-        Ok(plugins::Outcome::Cancelled { forced }) => stopped(cause, forced),
+        Ok(plugins::Outcome::Cancelled { forced }) => stop_report(cause, forced),
         Err(error) => {
             let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
-            let mut pen = recorder.pen();
-            let shown = pen.clean(&detail);
-            pen.say(&shown);
+            let mut pen = recorder.writer();
+            let shown = pen.redacted(&detail);
+            pen.write_shim_record(&shown);
             if reason == FailureReason::Refused {
                 let (by, rule) = (RefusedBy::Capability, "plugin".into());
-                let detail = pen.clean(&detail);
+                let detail = pen.redacted(&detail);
                 if let Err(error) = pen.report(ReportBody::Refused { by, rule, detail }) {
-                    pen.say(&format!("cannot report the refusal: {error}"));
+                    pen.write_shim_record(&format!("cannot report the refusal: {error}"));
                 }
             }
-            failed(reason, detail)
+            failure_report(reason, detail)
         }
     }
 }
 
 /// Returns the final report of work that was stopped.
-pub(crate) fn stopped(cause: Option<Cause>, forced: bool) -> Finished {
+pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
     match cause {
-        Some(Cause::Cancel) => {
-            Finished { outcome: Outcome::Cancelled, forced, ..last(String::new()) }
+        Some(StopCause::Cancel) => {
+            Finished { outcome: Outcome::Cancelled, forced, ..unfinished_report(String::new()) }
         }
-        Some(Cause::Deadline) => failed(FailureReason::TimedOut, "the deadline has passed".into()),
-        Some(Cause::NoOutput) => {
-            failed(FailureReason::TimedOut, "there was no output for too long".into())
+        Some(StopCause::Deadline) => {
+            failure_report(FailureReason::TimedOut, "the deadline has passed".into())
         }
-        Some(Cause::AgentStop) => {
-            failed(FailureReason::AgentStopped, "the runner stopped the job immediately".into())
+        Some(StopCause::NoOutput) => {
+            failure_report(FailureReason::TimedOut, "there was no output for too long".into())
         }
-        None => failed(FailureReason::PluginFailed, "the plugin stopped without a request".into()),
+        Some(StopCause::AgentStop) => failure_report(
+            FailureReason::AgentStopped,
+            "the runner stopped the job immediately".into(),
+        ),
+        None => failure_report(
+            FailureReason::PluginFailed,
+            "the plugin stopped without a request".into(),
+        ),
     }
 }
 
-fn failed(reason: FailureReason, detail: String) -> Finished {
-    Finished { reason: Some(reason), ..last(detail) }
+fn failure_report(reason: FailureReason, detail: String) -> Finished {
+    Finished { reason: Some(reason), ..unfinished_report(detail) }
 }
 
 /// Returns a final report whose log is not finalized yet.
-fn last(detail: String) -> Finished {
+fn unfinished_report(detail: String) -> Finished {
     Finished {
         outcome: Outcome::Failed,
         exit_code: None,
@@ -324,15 +334,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_decides_what_an_end_means() {
+    fn the_stop_cause_determines_the_result() {
         let stopped_by = |cause| {
-            let last = stopped(Some(cause), true);
+            let last = stop_report(Some(cause), true);
             (last.outcome, last.reason, last.forced)
         };
-        assert_eq!(stopped_by(Cause::Cancel), (Outcome::Cancelled, None, true));
+        assert_eq!(stopped_by(StopCause::Cancel), (Outcome::Cancelled, None, true));
         let timed_out = (Outcome::Failed, Some(FailureReason::TimedOut), false);
-        assert_eq!(stopped_by(Cause::Deadline), timed_out);
-        assert_eq!(stopped_by(Cause::NoOutput), timed_out);
-        assert_eq!(stopped_by(Cause::AgentStop).1, Some(FailureReason::AgentStopped));
+        assert_eq!(stopped_by(StopCause::Deadline), timed_out);
+        assert_eq!(stopped_by(StopCause::NoOutput), timed_out);
+        assert_eq!(stopped_by(StopCause::AgentStop).1, Some(FailureReason::AgentStopped));
     }
 }

@@ -1,7 +1,7 @@
 //! Output of the commands for the customer. They need no server.
 mod approval_screen;
-pub(crate) mod standing;
-mod story;
+mod journal_table;
+pub(crate) mod status;
 
 use std::{
     io::{self, Write as _},
@@ -16,14 +16,14 @@ use crate::{
     cli::Output,
     data::Data,
     disable, enrol, journal,
-    supervisor::adopt,
-    witness::{Kept, Witness},
+    supervisor::recover,
+    witness::{StoredEvidence, Witness},
 };
 
 /// Prints the identity of this runner and its current state.
 pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
-    let Some(identity) = enrol::known(data)? else {
+    let Some(identity) = enrol::stored_identity(data)? else {
         writeln!(out, "not enrolled; the data directory is {}", data.root().display())?;
         return Ok(ExitCode::FAILURE);
     };
@@ -35,21 +35,21 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     writeln!(out, "data      {}", data.root().display())?;
     let agent = if data.lock()?.is_none() { "running" } else { "not running" };
     writeln!(out, "agent     {agent}")?;
-    match disable::off(data) {
+    match disable::disabled(data) {
         Some(off) => {
             writeln!(out, "disabled  since {}: {}", moment::text(&off.at), off.reason)?;
         }
         None => writeln!(out, "enabled   yes")?,
     }
-    writeln!(out, "policy    {}", standing::policy(data))?;
-    writeln!(out, "journal   {}", standing::journal(data))?;
-    writeln!(out, "witness   {}", standing::witness(data)?)?;
-    for line in standing::disk(data)? {
+    writeln!(out, "policy    {}", status::policy(data))?;
+    writeln!(out, "journal   {}", status::journal(data))?;
+    writeln!(out, "witness   {}", status::witness(data)?)?;
+    for line in status::disk(data)? {
         writeln!(out, "{line}")?;
     }
-    let known = adopt::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
+    let known = recover::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     let waiting: Vec<_> =
-        approval::waiting(data)?.into_iter().map(|question| Some(question.execution)).collect();
+        approval::pending(data)?.into_iter().map(|question| Some(question.execution)).collect();
     writeln!(out, "jobs      {}", known.len())?;
     for known in known {
         let state = match known.state(data)? {
@@ -75,15 +75,15 @@ pub(crate) fn journal(
     job: Option<JobId>,
     last: Option<usize>,
 ) -> anyhow::Result<ExitCode> {
-    let lines = story::of(journal::read_all(data)?, job, last);
-    said(&match output {
-        Output::Table => story::table(&lines),
+    let lines = journal_table::of(journal::read_all(data)?, job, last);
+    print(&match output {
+        Output::Table => journal_table::table(&lines),
         Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect::<String>(),
     })
 }
 
 /// Prints to standard output.
-pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
+pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -92,20 +92,20 @@ pub(crate) fn said(text: &str) -> anyhow::Result<ExitCode> {
 
 /// Prints the jobs that wait for an approval on this host.
 pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
-    let questions = approval::waiting(data)?;
+    let questions = approval::pending(data)?;
     if questions.is_empty() {
         // Standard output has the approval requests only.
         eprintln!("no job waits for your approval");
     }
-    said(&questions.iter().map(approval_screen::screen).collect::<String>())
+    print(&questions.iter().map(approval_screen::screen).collect::<String>())
 }
 
 /// Prints the newest verified head, and a later rejection on standard error.
 pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
-    said(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
+    print(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
     // Standard output has the signed note only, because users store and compare it.
-    if let Some(refused) = standing::refused(data)? {
+    if let Some(refused) = status::refused(data)? {
         eprintln!("{refused}");
     }
     Ok(ExitCode::SUCCESS)
@@ -132,7 +132,7 @@ pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> 
             "no log was rejected: every head that the server sent continues the earlier ones"
         )?;
     }
-    for Kept { path, evidence } in kept {
+    for StoredEvidence { path, evidence } in kept {
         match output {
             Output::Json => writeln!(out, "{}", serde_json::to_string(&evidence)?)?,
             Output::Table => {

@@ -17,11 +17,11 @@ use crate::{
     budgets::Budgets,
     cli::{Mode, Run},
     data::Data,
-    enrol::{self, Identity, Invitation},
+    enrol::{self, EnrolmentOptions, Identity},
     host::Process,
     keys::Keys,
     policy::{self, Choice},
-    supervisor::{self, Ended, Settings},
+    supervisor::{self, ExitReason, Settings},
     tls::Trust,
 };
 
@@ -49,12 +49,12 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     };
     let ended = supervisor::run((data.clone(), keys, identity), settings).await?;
     Ok(match ended {
-        Ended::Drained | Ended::Left => ExitCode::SUCCESS,
-        Ended::Superseded => {
+        ExitReason::Drained | ExitReason::Detached => ExitCode::SUCCESS,
+        ExitReason::Superseded => {
             eprintln!("another agent has opened a session with this runner's identity; exiting");
             ExitCode::from(3)
         }
-        Ended::NoProtocol { server } => {
+        ExitReason::NoProtocol { server } => {
             eprintln!("{}; exiting", no_protocol(server));
             ExitCode::from(4)
         }
@@ -91,7 +91,7 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
 pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
     let asked = Choice::asked(run.policy.as_deref(), run.no_policy)?;
-    if let Some(mut known) = enrol::known(data)? {
+    if let Some(mut known) = enrol::stored_identity(data)? {
         policy::resume(data, asked)?;
         if let Some(server) = &run.server {
             known.server.clone_from(server);
@@ -100,7 +100,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
             known.trust = trust;
         }
         check_url(&known.server, run.allow_http)?;
-        enrol::keep(data, &known)?;
+        enrol::store_identity(data, &known)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
                 "Ignoring the stack outputs: this runner sent its own when it enrolled. To change them, revoke it and enrol \
@@ -116,7 +116,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
     };
     let server = run.server.clone().with_context(|| format!("--server is {needed}"))?;
     check_url(&server, run.allow_http)?;
-    let invitation = Invitation {
+    let invitation = EnrolmentOptions {
         mode,
         server,
         trust,

@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use self::dump::StateDump;
 pub use self::{
     apply::{ApplyEnd, executions_in_progress},
-    known::{KnownState, Outdated, carried, known},
+    known::{KnownState, StateRefusal, carried, known},
     resolve::{Decision, Overview, Resolution, overview},
 };
 use crate::data;

@@ -7,22 +7,22 @@
 //!            └─ recover (open claims of the journal) ──────────────────────────────▶ monitor
 //!                                               one task per execution: reports, log, final report
 //! ```
-pub mod adopt;
-mod anew;
-mod attend;
 mod claim;
 mod claim_index;
+mod cleanup;
+mod log_upload;
+mod monitor;
 mod orphans;
-mod patience;
 mod poll;
 mod quarantine;
+pub mod recover;
 mod rekey;
-mod report;
+mod report_backoff;
+mod report_queue;
 mod session;
+mod session_renewal;
 mod signals;
 mod spawn;
-mod spool;
-mod tidy;
 
 use std::{
     collections::BTreeMap,
@@ -42,8 +42,8 @@ use schemas::{
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
-pub use self::signals::Stopping;
-use self::{anew::Anew, claim_index::ClaimIndex};
+pub use self::signals::StopLevel;
+use self::{claim_index::ClaimIndex, session_renewal::SessionRenewal};
 use crate::{
     budgets::Budgets,
     client::Client,
@@ -54,8 +54,8 @@ use crate::{
     keys::Keys,
     processes, program,
     shim::{
-        order::{CancelOrder, Cause},
-        recorder::brief,
+        order::{CancelOrder, StopCause},
+        recorder::truncate,
     },
     witness::Witness,
 };
@@ -75,11 +75,11 @@ pub struct Settings {
 
 /// Reason why an agent exited.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitReason {
     /// All jobs have ended and were reported.
     Drained,
     /// Jobs may still run or wait for their report, and the next agent continues them.
-    Left,
+    Detached,
     /// Another agent uses the same identity.
     Superseded,
     /// Server and agent have no common protocol version.
@@ -95,44 +95,44 @@ pub struct Agent {
     pub(crate) journal: Journal,
     pub(crate) witness: Witness,
     pub(crate) settings: Settings,
-    pub(crate) stopping: watch::Receiver<Stopping>,
+    pub(crate) stop_level: watch::Receiver<StopLevel>,
     /// Serializes claims: each must prove that its log continues the previous one.
-    pub(crate) claims: tokio::sync::Mutex<()>,
+    pub(crate) claim_lock: tokio::sync::Mutex<()>,
     /// Serializes the renewal of the server's keys, on disk and in memory.
-    pub(crate) renewals: tokio::sync::Mutex<()>,
+    pub(crate) key_renewal_lock: tokio::sync::Mutex<()>,
     /// Serializes the sweeps for processes that belong to no job.
-    pub(crate) sweeps: tokio::sync::Mutex<()>,
+    pub(crate) sweep_lock: tokio::sync::Mutex<()>,
     /// Random id. It distinguishes this process from an agent with a copy of the data directory.
     pub(crate) process_id: String,
     /// Notified after a change that the server must receive now.
     pub(crate) changed: Notify,
-    state: Mutex<State>,
+    state: Mutex<AgentState>,
     claim_index: Mutex<ClaimIndex>,
 }
 
 /// Mutable state of an agent.
-pub(crate) struct State {
+pub(crate) struct AgentState {
     pub session: Option<SessionOpened>,
     /// Id of the session that is being opened.
-    pub opening: Option<SessionId>,
+    pub opening_session: Option<SessionId>,
     /// Request for another session.
-    pub anew: Anew,
+    pub session_renewal: SessionRenewal,
     pub server_keys: KeyList,
     /// The server requested a new identity key.
-    pub rekey_wanted: bool,
-    pub running: BTreeMap<JobId, Attended>,
+    pub rekey_requested: bool,
+    pub running: BTreeMap<JobId, RunningJob>,
     pub acks: Vec<String>,
     pub draining: bool,
     pub log: LogSettings,
-    pub orphans: orphans::Register,
-    pub ended: Option<Ended>,
+    pub orphans: orphans::OrphanedJobs,
+    pub ended: Option<ExitReason>,
     /// Time of the last cleanup.
-    pub tidied: Option<Instant>,
+    pub last_cleanup: Option<Instant>,
 }
 
 /// Job that occupies a slot.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Attended {
+pub(crate) struct RunningJob {
     /// Absent during the claim.
     pub execution: Option<ExecutionId>,
     /// Shim of the job, once it was started.
@@ -150,21 +150,21 @@ impl Agent {
         client: Client,
         server_keys: KeyList,
         settings: Settings,
-        stopping: watch::Receiver<Stopping>,
+        stopping: watch::Receiver<StopLevel>,
     ) -> std::io::Result<Arc<Self>> {
-        let state = State {
+        let state = AgentState {
             session: None,
-            opening: None,
-            anew: Anew::default(),
+            opening_session: None,
+            session_renewal: SessionRenewal::default(),
             server_keys,
-            rekey_wanted: false,
+            rekey_requested: false,
             running: BTreeMap::new(),
             acks: Vec::new(),
             draining: false,
             log: LogSettings::default(),
-            orphans: orphans::Register::default(),
+            orphans: orphans::OrphanedJobs::default(),
             ended: None,
-            tidied: None,
+            last_cleanup: None,
         };
         Ok(Arc::new(Agent {
             journal: Journal::open(&data)?,
@@ -174,10 +174,10 @@ impl Agent {
             identity,
             client,
             settings,
-            stopping,
-            claims: tokio::sync::Mutex::new(()),
-            renewals: tokio::sync::Mutex::new(()),
-            sweeps: tokio::sync::Mutex::new(()),
+            stop_level: stopping,
+            claim_lock: tokio::sync::Mutex::new(()),
+            key_renewal_lock: tokio::sync::Mutex::new(()),
+            sweep_lock: tokio::sync::Mutex::new(()),
             process_id: ulid::Ulid::new().to_string(),
             changed: Notify::new(),
             state: Mutex::new(state),
@@ -193,7 +193,7 @@ impl Agent {
     }
 
     /// Locks the mutable state. The guard must not be held across an await.
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, AgentState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -205,10 +205,12 @@ impl Agent {
     /// Returns the number of further jobs that the agent accepts now.
     pub(crate) fn free_slots(&self) -> u32 {
         let state = self.state();
-        let stays = *self.stopping.borrow() == Stopping::No && !state.draining;
+        let stays = *self.stop_level.borrow() == StopLevel::KeepRunning && !state.draining;
         // A job that cannot be journalled must not start, and a requested session comes first.
-        let able = self.journal.is_writable() && !state.anew.is_asked() && self.has_room();
-        if stays && able && crate::disable::off(&self.data).is_none() {
+        let able = self.journal.is_writable()
+            && !state.session_renewal.is_requested()
+            && self.has_disk_space();
+        if stays && able && crate::disable::disabled(&self.data).is_none() {
             let taken = u32::try_from(state.running.len()).unwrap_or(u32::MAX);
             self.settings.slots.saturating_sub(taken)
         } else {
@@ -217,21 +219,21 @@ impl Agent {
     }
 
     /// Returns whether the disk has space for another job.
-    fn has_room(&self) -> bool {
-        has_room(host::disk_free(self.data.root()))
+    fn has_disk_space(&self) -> bool {
+        is_enough_disk(host::disk_free(self.data.root()))
     }
 
     /// Restores the journal's reserve when the disk has space, and retries after a failed write.
-    pub(crate) fn mend_journal(&self) {
-        if self.has_room()
-            && let Err(error) = self.journal.mend()
+    pub(crate) fn recover_journal(&self) {
+        if self.has_disk_space()
+            && let Err(error) = self.journal.recover()
         {
             warn!(%error, "Cannot write the journal, accepting no new jobs");
         }
-        self.keep_switch_reserve();
+        self.reserve_disable_file();
     }
 
-    fn keep_switch_reserve(&self) {
+    fn reserve_disable_file(&self) {
         if let Err(error) = crate::disable::keep_reserve(&self.data) {
             warn!(%error, "Cannot reserve disk space for the disable file");
         }
@@ -250,7 +252,7 @@ impl Agent {
 
     /// Returns the running executions in the format of a poll.
     pub(crate) fn running(&self) -> Vec<Running> {
-        let says = |(job, attended): (&JobId, &Attended)| {
+        let says = |(job, attended): (&JobId, &RunningJob)| {
             let (execution, phase) = (attended.execution?, attended.phase.clone());
             Some(Running { job: *job, execution, phase, log_len: attended.log_len })
         };
@@ -258,11 +260,11 @@ impl Agent {
     }
 
     /// Updates the entry of a job if it belongs to this execution.
-    pub(crate) fn note(
+    pub(crate) fn update_job(
         &self,
         job: JobId,
         of: Option<ExecutionId>,
-        note: impl FnOnce(&mut Attended),
+        note: impl FnOnce(&mut RunningJob),
     ) {
         let mut state = self.state();
         if let Some(attended) = state.running.get_mut(&job).filter(|held| held.execution == of) {
@@ -283,13 +285,13 @@ impl Agent {
     }
 
     /// Requests a new session, which reconciles the open claims of the journal.
-    pub(crate) fn ask_anew(&self) {
-        self.state().anew.ask(Instant::now());
+    pub(crate) fn request_session(&self) {
+        self.state().session_renewal.request(Instant::now());
         self.changed.notify_one();
     }
 
     /// Ends the agent. The first reason wins.
-    pub(crate) fn end(&self, why: Ended) {
+    pub(crate) fn end(&self, why: ExitReason) {
         self.state().ended.get_or_insert(why);
         self.changed.notify_one();
     }
@@ -299,11 +301,11 @@ impl Agent {
     pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
         let dir = self.data.job(execution);
         let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
-        if told.as_ref().is_some_and(|told| !order.is_less_patient(told)) {
+        if told.as_ref().is_some_and(|told| !order.is_stricter_than(told)) {
             return;
         }
         let CancelOrder { reason, grace_ms, cause } = order.clone();
-        let reason = brief(reason, data::RESERVED_TEXT);
+        let reason = truncate(reason, data::RESERVED_TEXT);
         let force = told.is_some();
         info!(execution.id = %execution, grace_ms, reason, "Stopping the execution");
         let cause = told.map_or(cause, |told| told.cause);
@@ -334,34 +336,34 @@ impl Agent {
     /// Stops all running jobs.
     pub(crate) fn stop_all(&self, reason: &str) {
         for running in self.running() {
-            let (reason, cause) = (reason.to_owned(), Cause::AgentStop);
+            let (reason, cause) = (reason.to_owned(), StopCause::AgentStop);
             self.cancel(running.execution, &CancelOrder { reason, grace_ms: None, cause });
         }
     }
 }
 
 /// Interval between checks for adopted processes that have ended.
-const REAP: Duration = Duration::from_secs(1);
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// Free bytes on the disk that another job requires.
-const ROOM: u64 = 64 * 1024 * 1024;
+const REQUIRED_DISK_BYTES: u64 = 64 * 1024 * 1024;
 
-fn has_room(free: u64) -> bool {
-    free > ROOM
+fn is_enough_disk(free: u64) -> bool {
+    free > REQUIRED_DISK_BYTES
 }
 
 /// Runs the agent until it must exit.
 pub async fn run(
     (data, keys, identity): (Data, Keys, Identity),
     settings: Settings,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<ExitReason> {
     // Scripts of jobs run as the same user. They must not read keys and environment in this
     // process's memory.
-    host::keep_to_itself();
+    host::make_undumpable();
     // Adopt what a killed shim leaves behind, so that the agent can end it.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     tokio::spawn(async {
         loop {
-            tokio::time::sleep(REAP).await;
+            tokio::time::sleep(REAP_INTERVAL).await;
             processes::reap();
         }
     });
@@ -376,7 +378,7 @@ pub async fn run(
     if let Err(error) = agent.journal.keep_reserve() {
         warn!(%error, "Cannot reserve disk space for the journal");
     }
-    agent.keep_switch_reserve();
+    agent.reserve_disable_file();
     if let Err(error) = agent.settings.budgets.record(&agent.data) {
         warn!(%error, "Cannot record the disk budgets: `stead-runner status` does not show them");
     }
@@ -396,21 +398,21 @@ pub async fn run(
     if let Err(error) = kept {
         warn!(%error, "Cannot copy the running program for jobs: no job starts until this succeeds");
     }
-    adopt::settle(&agent).await;
-    if adopt::open_ends(&agent).is_ok_and(|open| open.is_empty())
+    recover::wait_for_spawned(&agent).await;
+    if recover::open_claims(&agent).is_ok_and(|open| open.is_empty())
         && let Err(error) = program::forget_others(&agent.data)
     {
         warn!(%error, "Cannot remove copies of other program versions");
     }
-    adopt::end_left_behind(&agent);
+    recover::end_abandoned(&agent);
     let ended = poll::run(&agent).await?;
     // The server also detects the exit when the lease expires.
     let most = match ended {
-        Ended::Drained => Some(Duration::from_secs(5)),
+        ExitReason::Drained => Some(Duration::from_secs(5)),
         // The jobs continue, and the next agent may wait for this one to exit.
-        Ended::Left => Some(Duration::from_secs(1)),
+        ExitReason::Detached => Some(Duration::from_secs(1)),
         // This agent has no open session.
-        Ended::Superseded | Ended::NoProtocol { .. } => None,
+        ExitReason::Superseded | ExitReason::NoProtocol { .. } => None,
     };
     if let Some(most) = most {
         let _closed = tokio::time::timeout(most, session::close(&agent)).await;

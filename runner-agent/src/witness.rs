@@ -5,8 +5,8 @@
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
 //!    both signed by a pinned key                     last checkpoint ──consistency──▶ │
 //! ```
-mod doubt;
 mod evidence;
+mod rejection;
 
 use std::{fs, io, path::PathBuf};
 
@@ -21,8 +21,8 @@ use schemas::{
 };
 
 pub use self::{
-    doubt::Doubt,
-    evidence::{Evidence, Kept},
+    evidence::{Evidence, StoredEvidence},
+    rejection::LogRejection,
 };
 use crate::{
     data::{self, Data},
@@ -104,18 +104,18 @@ impl Witness {
         fits(&verified, claimed, expected, now)?;
         let keys = of(keys, KeyUse::Checkpoints, now);
         let checkpoint = Checkpoint::open(&claimed.checkpoint, &keys)
-            .map_err(|error| Doubt::Unsigned(error.to_string()))?;
+            .map_err(|error| LogRejection::Unsigned(error.to_string()))?;
         if checkpoint.log_id != expected.log_id {
             let (known, shown) = (expected.log_id.clone(), checkpoint.log_id);
-            return Err(Doubt::OtherLog { known, shown }.into());
+            return Err(LogRejection::OtherLog { known, shown }.into());
         }
         let (grant, head) = (verified.grant.fence.epoch, checkpoint.epoch);
         if head != grant {
-            return Err(Doubt::TwoEpochs { grant, head }.into());
+            return Err(LogRejection::TwoEpochs { grant, head }.into());
         }
         included(&claimed.inclusion, &checkpoint, &verified.grant)?;
         if let Some(last) = self.believed(&keys)? {
-            follows(&last, &checkpoint, claimed.consistency.as_ref(), self.accepted())?;
+            check_continuity(&last, &checkpoint, claimed.consistency.as_ref(), self.accepted())?;
         }
         data::replace(&self.note, claimed.checkpoint.as_bytes()).map_err(|error| {
             no("checkpoint_kept", format!("cannot store the checkpoint: {error}"))
@@ -144,25 +144,25 @@ impl Witness {
 }
 
 /// Checks that the new head's log continues the verified one.
-fn follows(
+fn check_continuity(
     last: &Checkpoint,
     new: &Checkpoint,
     proof: Option<&Consistency>,
     accepted: Option<u64>,
-) -> Result<(), Doubt> {
+) -> Result<(), LogRejection> {
     let (seen, shown) = (last.epoch, new.epoch);
     if shown < seen {
-        return Err(Doubt::LowerEpoch { seen, shown });
+        return Err(LogRejection::LowerEpoch { seen, shown });
     }
     if shown > seen {
         let is_accepted = accepted == Some(shown);
-        return if is_accepted { Ok(()) } else { Err(Doubt::RaisedEpoch { seen, shown }) };
+        return if is_accepted { Ok(()) } else { Err(LogRejection::RaisedEpoch { seen, shown }) };
     }
     let (seen, shown) = (last.size, new.size);
     if shown < seen {
-        return Err(Doubt::Smaller { seen, shown });
+        return Err(LogRejection::Smaller { seen, shown });
     }
-    let unprovable = |why: String| Doubt::Unprovable { seen, shown, why };
+    let unprovable = |why: String| LogRejection::Unprovable { seen, shown, why };
     let path = match proof {
         Some(proof) if proof.from == seen => hashes(&proof.path)
             .ok_or_else(|| unprovable("a hash of the proof is malformed".into()))?,
@@ -171,7 +171,7 @@ fn follows(
         None => return Err(unprovable("there is no proof".into())),
     };
     tree::verify_consistency(seen, &last.root, shown, &new.root, &path)
-        .map_err(|error| Doubt::Forked { seen, why: error.to_string() })
+        .map_err(|error| LogRejection::Forked { seen, why: error.to_string() })
 }
 
 /// Returns the keys of one use that are valid at this time of the server's clock.
@@ -225,8 +225,8 @@ fn fits(
 
 /// Checks that the event at the fence's position is the claim of this job, and is in the
 /// checkpoint's tree.
-fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), Doubt> {
-    let no = |why: &str| Doubt::NotInIt(why.into());
+fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), LogRejection> {
+    let no = |why: &str| LogRejection::NotInIt(why.into());
     let entry = hex::decode(&proof.entry).map_err(|_| no("the entry is not hexadecimal"))?;
     let read = Leaf::read(&entry).ok_or_else(|| no("the entry is malformed"))?;
     let is_claim = read.position == grant.fence.position

@@ -92,7 +92,7 @@ pub async fn push(
     let bytes = bytes.context(|| "cannot write a manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
-    let answer = answered(&format!("PUT {path}"), registry.patience, || {
+    let answer = answered(&format!("PUT {path}"), registry.idle_timeout, || {
         let put = request(registry, Method::PUT, &path);
         Ok(put.header(header::CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone()))
     })
@@ -111,7 +111,7 @@ async fn push_blob(
     let digest = &blob.digest;
     let path = format!("{repository}/blobs/{digest}");
     let what = format!("HEAD {path}");
-    let patience = registry.patience;
+    let patience = registry.idle_timeout;
     let there = answered(&what, patience, || Ok(request(registry, Method::HEAD, &path))).await?;
     if there.status().is_success() {
         return Ok(());
@@ -167,12 +167,12 @@ async fn fetch(
     let mut wrong = 0;
     loop {
         let get = || Ok(request(registry, Method::GET, path));
-        let mut answer = answered(&what, registry.patience, get).await?;
+        let mut answer = answered(&what, registry.idle_timeout, get).await?;
         if answer.status() == StatusCode::NOT_FOUND {
             return Err(ArtifactError::Missing { digest: digest.clone() });
         }
         accepted(&what, &answer)?;
-        match receive(&mut answer, registry.patience, layout, (digest, limit)).await {
+        match receive(&mut answer, registry.idle_timeout, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
             // The connection broke: start again after a pause.
             Ok(None) => {}

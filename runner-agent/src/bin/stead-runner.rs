@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         };
     let ended = runtime.block_on(cli::run(cli));
     // A pending request to the server, for example a claim or a report, must not delay the exit.
-    runtime.shutdown_timeout(cli::LAST_BREATH);
+    runtime.shutdown_timeout(cli::SHUTDOWN_TIMEOUT);
     exit_code(ended)
 }
 

@@ -17,7 +17,7 @@ use super::Output;
 use crate::{
     data::{self, Data},
     enrol, host,
-    journal::{self, Examined, Heads, Journal, JournalEvent},
+    journal::{self, Heads, Journal, JournalEvent, VerifiedJournal},
     keys::Keys,
     show,
 };
@@ -132,9 +132,9 @@ fn examined(
     data: &Data,
     given: Vec<VerifyingKey>,
     other: Option<&Path>,
-) -> anyhow::Result<(Examined, Option<JournalHead>)> {
+) -> anyhow::Result<(VerifiedJournal, Option<JournalHead>)> {
     // Read the heads first: the agent may write and sign more meanwhile.
-    let (denied, last) = (Heads::of(data).denied()?, Heads::of(data).last()?);
+    let (denied, last) = (Heads::of(data).contradicted()?, Heads::of(data).last()?);
     let keys = if given.is_empty() { own_keys(data)? } else { given };
     let replaced =
         "cannot verify journal.head: no key of this runner signed it, so the file was replaced";
@@ -171,7 +171,11 @@ fn read_head(path: &Path, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> 
     journal::open_head(&envelope, keys).with_context(context)
 }
 
-fn said(whose: &str, examined: &Examined, head: Option<&JournalHead>) -> anyhow::Result<ExitCode> {
+fn said(
+    whose: &str,
+    examined: &VerifiedJournal,
+    head: Option<&JournalHead>,
+) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
     writeln!(out, "ok: {whose} has {entries} entries, each chained to the one before")?;
@@ -203,8 +207,8 @@ fn said(whose: &str, examined: &Examined, head: Option<&JournalHead>) -> anyhow:
 }
 
 fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
-    let identity =
-        enrol::known(data)?.context("cannot export the journal: this runner is not enrolled")?;
+    let identity = enrol::stored_identity(data)?
+        .context("cannot export the journal: this runner is not enrolled")?;
     // A new signature would make a truncated journal valid for everyone without an older head.
     examined(data, vec![], None).context(
         "cannot export the journal: it does not match an earlier signed head; keep its files as they are",
@@ -227,7 +231,7 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     // Verify the file that the reader will get.
     journal::verify(&file, &[key.key.verifying_key()])
         .context("cannot verify the exported file")?;
-    show::said(&format!(
+    show::print(&format!(
         "Exported {}; runner {}, public key\n{public}\n",
         out.display(),
         identity.runner

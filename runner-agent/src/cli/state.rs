@@ -61,8 +61,8 @@ struct Choice {
 
 pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
-        StateCommand::List => show::said(&list(data)?),
-        StateCommand::Resolve(resolve) => show::said(&resolved(data, resolve)?),
+        StateCommand::List => show::print(&list(data)?),
+        StateCommand::Resolve(resolve) => show::print(&resolved(data, resolve)?),
     }
 }
 

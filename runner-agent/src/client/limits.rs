@@ -20,7 +20,7 @@ const PATH: usize = 128;
 
 /// Reasons to reject a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rejected {
+pub enum InvalidResponse {
     /// The response is too long.
     #[error("cannot use the response: it has more than {limit} bytes")]
     TooLarge {
@@ -51,19 +51,19 @@ pub trait Response: DeserializeOwned {
     ///
     /// # Errors
     /// [`Rejected::OutOfRange`] names the first such field.
-    fn check(&self) -> Result<(), Rejected>;
+    fn check(&self) -> Result<(), InvalidResponse>;
 }
 
 /// Reads a response and checks its limits.
 ///
 /// # Errors
 /// [`Rejected`] says which limit it exceeds.
-pub fn read<T: Response>(body: &[u8]) -> Result<T, Rejected> {
+pub fn read<T: Response>(body: &[u8]) -> Result<T, InvalidResponse> {
     if body.len() > T::BYTES {
-        return Err(Rejected::TooLarge { limit: T::BYTES });
+        return Err(InvalidResponse::TooLarge { limit: T::BYTES });
     }
-    let read: T =
-        serde_json::from_slice(body).map_err(|error| Rejected::Unreadable(error.to_string()))?;
+    let read: T = serde_json::from_slice(body)
+        .map_err(|error| InvalidResponse::Unreadable(error.to_string()))?;
     read.check()?;
     Ok(read)
 }
@@ -72,7 +72,7 @@ pub fn read<T: Response>(body: &[u8]) -> Result<T, Rejected> {
 ///
 /// # Errors
 /// [`Rejected::OutOfRange`].
-pub fn clock(field: &'static str, time: DateTime<Utc>) -> Result<(), Rejected> {
+pub fn clock(field: &'static str, time: DateTime<Utc>) -> Result<(), InvalidResponse> {
     let bound = |text: &str| text.parse::<DateTime<Utc>>().ok();
     let is_right = bound(YEARS.start).is_some_and(|start| start <= time)
         && bound(YEARS.end).is_some_and(|end| time < end);
@@ -85,52 +85,52 @@ fn ensure(
     field: &'static str,
     value: &str,
     expected: impl FnOnce() -> String,
-) -> Result<(), Rejected> {
+) -> Result<(), InvalidResponse> {
     if holds {
         return Ok(());
     }
     // 80 characters are enough to recognize the value.
     let value = value.chars().take(80).collect();
-    Err(Rejected::OutOfRange { field, value, expected: expected() })
+    Err(InvalidResponse::OutOfRange { field, value, expected: expected() })
 }
 
-fn within(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), Rejected> {
+fn within(field: &'static str, value: u64, least: u64, most: u64) -> Result<(), InvalidResponse> {
     let expected = || format!("{least} to {most}");
     ensure((least..=most).contains(&value), field, &value.to_string(), expected)
 }
 
-fn token_life(seconds: u64) -> Result<(), Rejected> {
+fn token_life(seconds: u64) -> Result<(), InvalidResponse> {
     within("expires_in_s", seconds, 1, 7 * DAY)
 }
 
-fn lease(seconds: u64) -> Result<(), Rejected> {
+fn lease(seconds: u64) -> Result<(), InvalidResponse> {
     within("lease_s", seconds, 1, DAY)
 }
 
-fn wait(seconds: u64) -> Result<(), Rejected> {
+fn wait(seconds: u64) -> Result<(), InvalidResponse> {
     within("wait_s", seconds, 0, 60 * MINUTE)
 }
 
-fn grace(seconds: u64) -> Result<(), Rejected> {
+fn grace(seconds: u64) -> Result<(), InvalidResponse> {
     within("grace_s", seconds, 0, 30 * DAY)
 }
 
-fn cancel(cancel: Option<&PendingCancel>) -> Result<(), Rejected> {
+fn cancel(cancel: Option<&PendingCancel>) -> Result<(), InvalidResponse> {
     cancel.map_or(Ok(()), |cancel| grace(cancel.grace_s))
 }
 
-fn log(log: &LogSettings) -> Result<(), Rejected> {
+fn log(log: &LogSettings) -> Result<(), InvalidResponse> {
     within("log.interval_ms", log.interval_ms, 0, DAY * 1_000)?;
     within("log.chunk_bytes", log.chunk_bytes, 0, 1 << 30)
 }
 
-fn path(field: &'static str, path: &[String]) -> Result<(), Rejected> {
+fn path(field: &'static str, path: &[String]) -> Result<(), InvalidResponse> {
     let expected = || format!("at most {PATH} hashes of 64 digits");
     let fits = path.len() <= PATH && path.iter().all(|hash| hash.len() == 64);
     ensure(fits, field, &format!("{} hashes", path.len()), expected)
 }
 
-fn log_id(id: &str) -> Result<(), Rejected> {
+fn log_id(id: &str) -> Result<(), InvalidResponse> {
     let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
     ensure(is_id, "log_id", &id.escape_default().to_string(), || "letters and digits".into())
 }
@@ -139,7 +139,7 @@ impl Response for Envelope {
     /// Signed list of the server's keys.
     const BYTES: usize = 256 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         Ok(())
     }
 }
@@ -147,7 +147,7 @@ impl Response for Envelope {
 impl Response for Enrolled {
     const BYTES: usize = 512 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         log_id(&self.log_id)?;
         clock("server_time", self.server_time)
     }
@@ -156,7 +156,7 @@ impl Response for Enrolled {
 impl Response for TokenResponse {
     const BYTES: usize = 64 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         token_life(self.expires_in_s)?;
         clock("server_time", self.server_time)
     }
@@ -165,7 +165,7 @@ impl Response for TokenResponse {
 impl Response for Rekeyed {
     const BYTES: usize = 64 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         clock("server_time", self.server_time)
     }
 }
@@ -173,7 +173,7 @@ impl Response for Rekeyed {
 impl Response for SessionOpened {
     const BYTES: usize = 1024 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         token_life(self.expires_in_s)?;
         wait(self.wait_s)?;
         lease(self.lease_s)?;
@@ -185,7 +185,7 @@ impl Response for SessionOpened {
 impl Response for PollResponse {
     const BYTES: usize = 1024 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         clock("server_time", self.server_time)?;
         self.next.wait_s.map_or(Ok(()), wait)?;
         within("next.delay_ms", self.next.delay_ms, 0, 60 * MINUTE * 1_000)?;
@@ -208,7 +208,7 @@ impl Response for Claimed {
     /// Manifest with its scripts in base64.
     const BYTES: usize = 16 * 1024 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         lease(self.lease_s)?;
         log(&self.log)?;
         clock("server_time", self.server_time)?;
@@ -221,7 +221,7 @@ impl Response for Claimed {
 impl Response for ReportResponse {
     const BYTES: usize = 64 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         cancel(self.cancel.as_ref())
     }
 }
@@ -229,7 +229,7 @@ impl Response for ReportResponse {
 impl Response for LogResponse {
     const BYTES: usize = 64 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         cancel(self.cancel.as_ref())
     }
 }
@@ -238,7 +238,7 @@ impl Response for LogResponse {
 impl Response for serde_json::Value {
     const BYTES: usize = 64 * KIB;
 
-    fn check(&self) -> Result<(), Rejected> {
+    fn check(&self) -> Result<(), InvalidResponse> {
         Ok(())
     }
 }

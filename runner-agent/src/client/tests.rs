@@ -2,8 +2,8 @@
 use super::{scripted::scripted, *};
 use crate::keys::{Dated, IdentityKey};
 
-async fn get(client: &Client) -> Result<Answer<serde_json::Value>, Refused> {
-    client.send(&Ask::new(Method::GET, "/x")).await
+async fn get(client: &Client) -> Result<ApiResponse<serde_json::Value>, ServerRejection> {
+    client.send(&ApiRequest::new(Method::GET, "/x")).await
 }
 
 #[tokio::test]
@@ -85,7 +85,8 @@ async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_s
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
     // when a report is rejected because of that
-    let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
+    let report =
+        ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     let (next, said) = (opened(2, "T2"), client.send::<serde_json::Value>(&report));
     let (said, ()) = tokio::join!(said, client.opened(&next));
     // then the client sends it again with the token of the new session, and nothing is lost
@@ -106,7 +107,8 @@ async fn a_session_that_the_server_has_lost_is_over_and_nobody_has_taken_its_pla
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
     // A request of an execution waits for the next session. A request of the session is rejected.
-    let report = Ask::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
+    let report =
+        ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     assert_eq!(client.send::<serde_json::Value>(&report).await.unwrap().status, 200);
     assert_eq!(asked.lock().unwrap().len(), 2);
     let refused = get(&client).await.unwrap_err();

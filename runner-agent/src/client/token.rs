@@ -15,7 +15,7 @@ use schemas::{
 use tokio::sync::Mutex;
 use zeroize::Zeroizing;
 
-use super::{Ask, Backoff, Client, Refused};
+use super::{ApiRequest, Backoff, Client, ServerRejection};
 use crate::{host, keys::IdentityKey};
 
 /// Source of a runner's access tokens.
@@ -24,18 +24,18 @@ pub struct Tokens {
     identity: IdentityKey,
     /// Generation of the open session.
     generation: AtomicU64,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<CachedToken>>,
 }
 
-struct Held {
+struct CachedToken {
     token: Zeroizing<String>,
     renew_at: Instant,
 }
 
-impl Held {
+impl CachedToken {
     fn of(token: &str, expires_in_s: u64) -> Self {
         let good_for = Duration::from_secs(expires_in_s).mul_f32(0.8);
-        Held { token: Zeroizing::new(token.to_owned()), renew_at: Instant::now() + good_for }
+        CachedToken { token: Zeroizing::new(token.to_owned()), renew_at: Instant::now() + good_for }
     }
 }
 
@@ -60,23 +60,23 @@ impl Tokens {
     pub async fn opened(&self, opened: &SessionOpened) {
         let mut held = self.held.lock().await;
         self.generation.store(opened.generation, Ordering::Relaxed);
-        *held = Some(Held::of(&opened.access_token, opened.expires_in_s));
+        *held = Some(CachedToken::of(&opened.access_token, opened.expires_in_s));
     }
 
     /// Returns a token that stays valid for some time. Concurrent callers share one request.
-    pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, Refused> {
+    pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, ServerRejection> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew_at) {
             return Ok(held.token.clone());
         }
         let fresh = self.fetch(client).await?;
-        let fresh = Held::of(&fresh.access_token, fresh.expires_in_s);
+        let fresh = CachedToken::of(&fresh.access_token, fresh.expires_in_s);
         let token = fresh.token.clone();
         *held = Some(fresh);
         Ok(token)
     }
 
-    async fn fetch(&self, client: &Client) -> Result<TokenResponse, Refused> {
+    async fn fetch(&self, client: &Client) -> Result<TokenResponse, ServerRejection> {
         let mut clock_corrected = false;
         // One back-off for all rounds: runners must not all call a recovered server at once.
         let mut backoff = Backoff::new(super::IDLE_CAP);
@@ -95,7 +95,11 @@ impl Tokens {
         }
     }
 
-    async fn ask(&self, client: &Client, backoff: &mut Backoff) -> Result<TokenResponse, Refused> {
+    async fn ask(
+        &self,
+        client: &Client,
+        backoff: &mut Backoff,
+    ) -> Result<TokenResponse, ServerRejection> {
         let now = host::server_now().timestamp();
         let assertion = TokenAssertion {
             sub: self.runner,
@@ -105,19 +109,19 @@ impl Tokens {
             exp: now + 60,
             generation: self.generation.load(Ordering::Relaxed),
         };
-        let assertion = self.identity.assert(&assertion).map_err(|error| ours(&error))?;
-        let ask = Ask::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
-        let ask = ask.map_err(|error| ours(&error))?.without_token().idle();
+        let assertion = self.identity.assert(&assertion).map_err(|error| local_error(&error))?;
+        let ask = ApiRequest::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
+        let ask = ask.map_err(|error| local_error(&error))?.without_token().idle();
         let answer = client.send_with::<TokenResponse>(&ask, backoff).await?;
-        let body = answer.body.ok_or_else(|| ours(&"the response has no body"))?;
-        host::server_said(body.server_time);
+        let body = answer.body.ok_or_else(|| local_error(&"the response has no body"))?;
+        host::set_server_time(body.server_time);
         Ok(body)
     }
 }
 
 /// Returns a rejection for a request that the runner itself cannot build.
-pub(super) fn ours(why: &dyn std::fmt::Display) -> Refused {
+pub(super) fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
     let problem =
         Problem::new(0, "internal", "The runner cannot build the request", why.to_string());
-    Refused { status: 0, problem, have: None }
+    ServerRejection { status: 0, problem, have: None }
 }

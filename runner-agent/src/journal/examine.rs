@@ -43,7 +43,7 @@ impl Chain {
 
 /// Result of a successful check.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Examined {
+pub struct VerifiedJournal {
     /// Chains of the journals that were begun in the directory, usually one.
     pub chains: Vec<Chain>,
     /// Number of lines that an older program wrote. The entry that began the chain has their
@@ -56,7 +56,7 @@ pub struct Examined {
 
 /// First error in a journal.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum ChainError {
     #[error("entry {number} was changed: its bytes do not match its hash")]
     Changed { number: u64 },
     #[error(
@@ -92,19 +92,19 @@ pub enum Wrong {
     Lost { journal_id: String, signed: u64, at: String },
 }
 
-impl Wrong {
+impl ChainError {
     /// Returns the number of the first wrong entry.
     pub fn entry(&self) -> u64 {
         match self {
-            Wrong::Changed { number }
-            | Wrong::Missing { number, .. }
-            | Wrong::Moved { number, .. }
-            | Wrong::Twice { number }
-            | Wrong::Inserted { number }
-            | Wrong::BeforeChanged { number }
-            | Wrong::CutOff { number, .. }
-            | Wrong::Rewritten { number, .. } => *number,
-            Wrong::Beginning { .. } | Wrong::Lost { .. } => 1,
+            ChainError::Changed { number }
+            | ChainError::Missing { number, .. }
+            | ChainError::Moved { number, .. }
+            | ChainError::Twice { number }
+            | ChainError::Inserted { number }
+            | ChainError::BeforeChanged { number }
+            | ChainError::CutOff { number, .. }
+            | ChainError::Rewritten { number, .. } => *number,
+            ChainError::Beginning { .. } | ChainError::Lost { .. } => 1,
         }
     }
 }
@@ -139,7 +139,7 @@ pub(super) fn unlinked(
     let (mut last, mut lines) = (None, Unlinked::default());
     for line in texts {
         let line = line?;
-        if let Some((_, link)) = frame::open(&line) {
+        if let Some((_, link)) = frame::decode(&line) {
             last = Some(link);
             lines = Unlinked::default();
         } else if says_something(&line) {
@@ -171,12 +171,12 @@ enum Before {
 ///
 /// # Errors
 /// [`ChainError`] with the first wrong entry.
-pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<Examined, Wrong> {
+pub fn examine<L: AsRef<[u8]>>(lines: &[L]) -> Result<VerifiedJournal, ChainError> {
     each(lines.iter(), Before::Nothing)
 }
 
 /// Verifies every line of this directory's journal, with one file in memory at a time.
-pub fn examine_all(data: &Data) -> io::Result<Result<Examined, Wrong>> {
+pub fn examine_all(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError>> {
     let mut unread = Ok(());
     let lines = read::each(data)?;
     let lines = lines.map_while(|line| line.map_err(|error| unread = Err(error)).ok());
@@ -185,7 +185,7 @@ pub fn examine_all(data: &Data) -> io::Result<Result<Examined, Wrong>> {
 }
 
 /// Verifies the current file only. If there are older files, its first link is trusted.
-pub fn examine_current(data: &Data) -> io::Result<Result<Examined, Wrong>> {
+pub fn examine_current(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError>> {
     let files = read::files(data)?;
     let before = if files.len() > 1 { Before::Files } else { Before::Nothing };
     let lines = files.last().map(|file| read::lines(file)).transpose()?.unwrap_or_default();
@@ -195,12 +195,12 @@ pub fn examine_current(data: &Data) -> io::Result<Result<Examined, Wrong>> {
 fn each<L: AsRef<[u8]>>(
     mut lines: impl Iterator<Item = L>,
     files: Before,
-) -> Result<Examined, Wrong> {
-    let mut examined = Examined::default();
+) -> Result<VerifiedJournal, ChainError> {
+    let mut examined = VerifiedJournal::default();
     let mut before = Unlinked::default();
     while let Some(line) = lines.next() {
         let line = line.as_ref();
-        let Some((bytes, link)) = frame::open(line) else {
+        let Some((bytes, link)) = frame::decode(line) else {
             match says_something(line) {
                 true => before.add(line),
                 false => examined.cut_short += u64::from(!line.is_empty()),
@@ -222,15 +222,15 @@ fn each<L: AsRef<[u8]>>(
         }
         let Some(chain) = examined.chains.last_mut() else {
             return Err(match link.number {
-                1 => Wrong::Changed { number: 1 },
-                found => Wrong::Beginning { found },
+                1 => ChainError::Changed { number: 1 },
+                found => ChainError::Beginning { found },
             });
         };
         let last = chain.last();
         let number = last.number + 1;
         // Returns whether the expected entry follows later. The check ends after that.
         let mut again = || {
-            let mut links = lines.by_ref().filter_map(|line| Some(frame::open(line.as_ref())?.1));
+            let mut links = lines.by_ref().filter_map(|line| Some(frame::decode(line.as_ref())?.1));
             links.any(|link| link.number == number)
         };
         if link.number < number {
@@ -238,52 +238,58 @@ fn each<L: AsRef<[u8]>>(
             // A copy, or a second successor of one entry. The journal does not show which of them
             // is genuine.
             if before.is_some_and(|before| before.then(&bytes) == link) {
-                return Err(Wrong::Twice { number: link.number });
+                return Err(ChainError::Twice { number: link.number });
             }
             return Err(match again() {
-                true => Wrong::Inserted { number },
-                false => Wrong::Changed { number },
+                true => ChainError::Inserted { number },
+                false => ChainError::Changed { number },
             });
         }
         if link.number > number {
             return Err(match again() {
-                true => Wrong::Moved { number, found: link.number },
-                false => Wrong::Missing { number, last: link.number - 1 },
+                true => ChainError::Moved { number, found: link.number },
+                false => ChainError::Missing { number, last: link.number - 1 },
             });
         }
         if last.then(&bytes) != link || fact.is_none() {
             // A line was inserted, with the number of the entry that follows it.
-            return Err(if again() { Wrong::Twice { number } } else { Wrong::Changed { number } });
+            return Err(if again() {
+                ChainError::Twice { number }
+            } else {
+                ChainError::Changed { number }
+            });
         }
         match &fact {
             Some(JournalEvent::ChainStarted { lines, sha256, .. }) => {
                 if *lines != before.lines || *sha256 != before.digest() {
-                    return Err(Wrong::BeforeChanged { number });
+                    return Err(ChainError::BeforeChanged { number });
                 }
                 examined.unlinked += before.lines;
                 before = Unlinked::default();
             }
-            Some(_) | None if before.lines > 0 => return Err(Wrong::Inserted { number }),
+            Some(_) | None if before.lines > 0 => return Err(ChainError::Inserted { number }),
             Some(_) | None => {}
         }
         chain.links.push(link.chain);
     }
     match examined.chains.last() {
-        Some(chain) if before.lines > 0 => Err(Wrong::Inserted { number: chain.entries() + 1 }),
+        Some(chain) if before.lines > 0 => {
+            Err(ChainError::Inserted { number: chain.entries() + 1 })
+        }
         Some(_) => Ok(examined),
         // Only programs without the hash chain have written so far.
-        None => Ok(Examined { unlinked: before.lines, ..examined }),
+        None => Ok(VerifiedJournal { unlinked: before.lines, ..examined }),
     }
 }
 
 /// Returns a chain that begins after files that are not read. The hash of its first entry depends
 /// on the link before it, and a digest of older lines depends on the other files. Both are trusted.
-fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, Wrong> {
+fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, ChainError> {
     let number = link.number;
     match fact {
-        None => return Err(Wrong::Changed { number }),
+        None => return Err(ChainError::Changed { number }),
         Some(JournalEvent::ChainStarted { .. }) => {}
-        Some(_) if before > 0 => return Err(Wrong::Inserted { number }),
+        Some(_) if before > 0 => return Err(ChainError::Inserted { number }),
         Some(_) => {}
     }
     let journal_id = begins(fact).cloned().unwrap_or_default();
@@ -300,25 +306,25 @@ fn begins(fact: Option<&JournalEvent>) -> Option<&String> {
     }
 }
 
-impl Examined {
+impl VerifiedJournal {
     /// Returns the number of entries after a signed head, if this journal has every entry that the
     /// head covers.
     ///
     /// # Errors
     /// [`ChainError`] with the difference.
-    pub fn holds(&self, head: &JournalHead) -> Result<u64, Wrong> {
+    pub fn holds(&self, head: &JournalHead) -> Result<u64, ChainError> {
         let JournalHead { journal_id, entries: signed, .. } = head;
         let (signed, at) = (*signed, schemas::moment::text(&head.at));
         let Some(chain) = self.chains.iter().find(|chain| chain.journal_id == *journal_id) else {
-            return Err(Wrong::Lost { journal_id: journal_id.clone(), signed, at });
+            return Err(ChainError::Lost { journal_id: journal_id.clone(), signed, at });
         };
         let entries = chain.entries();
         if entries < signed {
-            return Err(Wrong::CutOff { number: entries + 1, signed, at });
+            return Err(ChainError::CutOff { number: entries + 1, signed, at });
         }
         match chain.after(signed) {
             Some(link) if link.chain == head.chain.bytes() => Ok(entries - signed),
-            Some(_) | None => Err(Wrong::Rewritten { number: signed, at }),
+            Some(_) | None => Err(ChainError::Rewritten { number: signed, at }),
         }
     }
 }

@@ -11,7 +11,7 @@ use proof::dsse::Envelope;
 use schemas::runner::JournalHead;
 use serde::{Deserialize, Serialize};
 
-use super::{Examined, examine, head};
+use super::{VerifiedJournal, examine, head};
 
 /// First line of the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ pub struct Exported {
     /// Signed head.
     pub head: JournalHead,
     /// Lines after the header.
-    pub examined: Examined,
+    pub examined: VerifiedJournal,
     /// Number of entries after the head, which are not signed.
     pub unsigned: u64,
 }

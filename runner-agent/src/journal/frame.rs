@@ -41,7 +41,7 @@ impl Link {
 }
 
 /// Returns the line of an entry after this link, without its line end, and the link of the entry.
-pub fn seal(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
+pub fn encode(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     #[derive(Serialize)]
     struct Numbered<'e> {
         #[serde(flatten)]
@@ -58,7 +58,7 @@ pub fn seal(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
 }
 
 /// Returns the hashed bytes of a line and its link. `None`: the line is not in a chain.
-pub fn open(line: &[u8]) -> Option<(Vec<u8>, Link)> {
+pub fn decode(line: &[u8]) -> Option<(Vec<u8>, Link)> {
     let rest = line.strip_suffix(END)?;
     let (rest, digits) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;
     let mut chain = [0; 32];
@@ -89,11 +89,11 @@ mod tests {
         let mut last = Link::genesis(kept["journal_id"].as_str().unwrap());
         for row in kept["entries"].as_array().unwrap() {
             let line = row["line"].as_str().unwrap();
-            let (bytes, link) = open(line.as_bytes()).unwrap();
+            let (bytes, link) = decode(line.as_bytes()).unwrap();
             assert_eq!(bytes, row["entry"].as_str().unwrap().as_bytes());
             assert_eq!(last.then(&bytes), link);
             let entry: Entry = serde_json::from_str(line).unwrap();
-            assert_eq!(seal(&entry, &last).unwrap(), (line.as_bytes().to_vec(), link));
+            assert_eq!(encode(&entry, &last).unwrap(), (line.as_bytes().to_vec(), link));
             last = link;
         }
         assert_eq!(last.number, 3);
@@ -102,10 +102,10 @@ mod tests {
     #[test]
     fn a_line_that_was_cut_short_has_no_link() {
         let entry = Entry { at: crate::host::now(), fact: JournalEvent::Enabled {} };
-        let (line, _) = seal(&entry, &Link::genesis("J")).unwrap();
+        let (line, _) = encode(&entry, &Link::genesis("J")).unwrap();
         for cut in 0..line.len() {
-            assert_eq!(open(&line[..cut]), None, "{cut}");
+            assert_eq!(decode(&line[..cut]), None, "{cut}");
         }
-        assert!(open(&line).is_some());
+        assert!(decode(&line).is_some());
     }
 }

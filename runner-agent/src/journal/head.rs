@@ -72,7 +72,7 @@ impl Heads {
 
     /// Returns the heads that the journal contradicted when the next head was signed. Their
     /// signatures are not verified: they are the runner's own files, and are only compared.
-    pub fn denied(&self) -> io::Result<Vec<JournalHead>> {
+    pub fn contradicted(&self) -> io::Result<Vec<JournalHead>> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.0.root())?
             .filter_map(|file| Some(file.ok()?.path()))
             .filter(|path| {
@@ -86,15 +86,16 @@ impl Heads {
             read.transpose()
         });
         let heads = read.map(|envelope| {
-            said(&envelope?).ok_or_else(|| Error::other("a journal.head.* file is not a head"))
+            unverified_head(&envelope?)
+                .ok_or_else(|| Error::other("a journal.head.* file is not a head"))
         });
         heads.collect()
     }
 
     /// Returns all stored heads of this journal. Their signatures are not verified.
     pub fn signed(&self) -> io::Result<Vec<JournalHead>> {
-        let mut signed = self.denied()?;
-        signed.extend(self.last()?.as_ref().and_then(said));
+        let mut signed = self.contradicted()?;
+        signed.extend(self.last()?.as_ref().and_then(unverified_head));
         Ok(signed)
     }
 
@@ -102,13 +103,15 @@ impl Heads {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {
             // A file without a head was changed.
-            Ok(bytes) => Some(serde_json::from_slice(&bytes).ok().and_then(|former| said(&former))),
+            Ok(bytes) => Some(
+                serde_json::from_slice(&bytes).ok().and_then(|former| unverified_head(&former)),
+            ),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             // An unreadable file may be intact: that is no sign of tampering.
             Err(error) => return Err(unread(&path, &error)),
         };
         let is_denied =
-            |former: Option<JournalHead>| former.is_none_or(|former| is_denied(&former, head));
+            |former: Option<JournalHead>| former.is_none_or(|former| contradicts(&former, head));
         if former.is_some_and(is_denied) {
             let aside = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
             warn!(
@@ -126,13 +129,13 @@ fn unread(path: &Path, error: &Error) -> Error {
 }
 
 /// Reads a head without verifying its signature.
-fn said(envelope: &Envelope) -> Option<JournalHead> {
+fn unverified_head(envelope: &Envelope) -> Option<JournalHead> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     serde_json::from_slice(&STANDARD.decode(&envelope.payload).ok()?).ok()
 }
 
 /// Returns whether the new head contradicts the former one.
-fn is_denied(former: &JournalHead, new: &JournalHead) -> bool {
+fn contradicts(former: &JournalHead, new: &JournalHead) -> bool {
     former.journal_id != new.journal_id
         || former.entries > new.entries
         || (former.entries == new.entries && former.chain != new.chain)

@@ -40,12 +40,12 @@ fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
     fs::create_dir(&journal.path).unwrap();
     assert!(journal.is_writable());
     assert!(journal.write(JournalEvent::Enabled {}).is_err());
-    assert!(journal.mend().is_err() && !journal.is_writable());
+    assert!(journal.recover().is_err() && !journal.is_writable());
     // when it can be written again
     fs::remove_dir(&journal.path).unwrap();
     fs::rename(&aside, &journal.path).unwrap();
     // then the journal is writable, and no entry was added
-    journal.mend().unwrap();
+    journal.recover().unwrap();
     assert!(journal.is_writable());
     assert_eq!(journal.read().unwrap().len(), 1);
     assert_eq!(fs::metadata(journal.reserve()).unwrap().len(), RESERVE);
@@ -62,13 +62,13 @@ fn a_line_of_a_later_version_is_read_over() {
 #[test]
 fn a_long_journal_is_put_aside_and_still_read() {
     let (_dir, data, journal) = journal();
-    journal.turn(|_| Vec::new()).unwrap();
+    journal.rotate(|_| Vec::new()).unwrap();
     let reason = "x".repeat(1024 * 1024);
     for _ in 0..5 {
         journal.write(JournalEvent::Disabled { reason: reason.clone() }).unwrap();
     }
     let id = journal.id().unwrap();
-    journal.turn(|_| Vec::new()).unwrap();
+    journal.rotate(|_| Vec::new()).unwrap();
     assert_eq!(journal.read().unwrap().len(), 1);
     assert_eq!(journal.id().unwrap(), id);
     journal.write(JournalEvent::Enabled {}).unwrap();
@@ -100,7 +100,7 @@ fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
     };
     let carried = Entry { at: host::now(), fact: claiming };
     let fact = JournalEvent::CarriedOver { original: Box::new(carried.clone()) };
-    journal.turn(|_| vec![fact]).unwrap();
+    journal.rotate(|_| vec![fact]).unwrap();
     assert_eq!(read()[1..], [carried]);
 }
 
@@ -143,7 +143,9 @@ fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
         let examined = examine(&texts(&data).unwrap());
         match cut + 1 < second.len() {
             true => assert_eq!(examined.unwrap().chains[0].entries(), 3, "{cut}"),
-            false => assert_eq!(examined, Err(Wrong::Twice { number: 2 }), "a copy of entry 2"),
+            false => {
+                assert_eq!(examined, Err(ChainError::Twice { number: 2 }), "a copy of entry 2")
+            }
         }
     }
 }
@@ -178,7 +180,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();
-    assert_eq!(wrong, Wrong::BeforeChanged { number: 1 });
+    assert_eq!(wrong, ChainError::BeforeChanged { number: 1 });
 }
 
 #[test]
@@ -197,7 +199,7 @@ fn a_chain_that_begins_after_files_of_before_covers_them_all() {
     // and the check at a start, which does not read the older file, trusts the digest
     assert!(examine_current(&data).unwrap().is_ok());
     fs::write(&aside, line.repeat(2)).unwrap();
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::BeforeChanged { number: 1 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::BeforeChanged { number: 1 }));
     // and without older lines the digest covers one line end
     let none = examine::begun("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();

@@ -23,14 +23,14 @@ use serde_json::{Map, Value};
 
 use super::{
     contract::{Outcome, PluginError, Sink},
-    plugin::{Description, Doing, Halt, Outputs, Plugin, Work},
-    process::{self, Ended, Spec},
+    plugin::{Description, Halt, IoContext, Outputs, Plugin, Work},
+    process::{self, ChildEnd, ChildSpec},
     source,
     work::write_private,
 };
 
 /// Plugin for actions. It has no state of its own.
-pub(crate) struct Scripts;
+pub(crate) struct ActionPlugin;
 
 #[derive(Deserialize)]
 struct Inputs {
@@ -55,7 +55,7 @@ struct Step {
     timeout_ms: Option<u64>,
 }
 
-impl Plugin for Scripts {
+impl Plugin for ActionPlugin {
     fn describe(&self) -> Description {
         Description { name: "action".into(), kinds: vec![JobKind::Action] }
     }
@@ -127,17 +127,17 @@ async fn run(
     let dir = step.artifact.as_ref().and_then(|digest| source::dir_of(work, digest));
     let dir = dir.unwrap_or_else(|| work.source.clone());
     let limit = step.timeout_ms.map(Duration::from_millis);
-    let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM, limit };
+    let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit };
     let what = format!("step {}", step.name);
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
     let ended = ended.await?;
-    if ended == Ended::Late {
+    if ended == ChildEnd::TimedOut {
         let detail = format!("{what} took longer than {} ms", step.timeout_ms.unwrap_or_default());
         let reason = FailureReason::TimedOut;
         let outcome = Outcome::Failed { reason, exit_code: None, signal: None, detail };
         return Err(Halt::Outcome(outcome));
     }
-    ended.well(&what)?;
+    ended.require_success(&what)?;
     output_file::read(&output).map_err(|why| {
         PluginError::PluginFailed(format!("cannot read the outputs of {what}: {why}")).into()
     })

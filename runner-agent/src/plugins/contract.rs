@@ -53,7 +53,7 @@ pub struct JobContext {
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
     /// Stop, but let the child save what it has done.
-    pub asked: CancellationToken,
+    pub requested: CancellationToken,
     /// Stop now.
     pub forced: CancellationToken,
 }
@@ -68,12 +68,12 @@ pub struct Registry {
     /// HTTP client with the runner's proxy and pinned certificates.
     pub http: reqwest::Client,
     /// Time without data after which a request is retried.
-    pub patience: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Registry {
     /// Idle timeout that a runner uses.
-    pub const PATIENCE: Duration = Duration::from_secs(60);
+    pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 }
 
 impl std::fmt::Debug for Registry {

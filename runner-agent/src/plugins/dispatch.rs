@@ -6,15 +6,15 @@ use schemas::{
 };
 
 use super::{
-    action::Scripts,
+    action::ActionPlugin,
     contract::{JobContext, Outcome, PluginError, Sink, Stream},
     external::External,
-    lost, plans,
-    plugin::{Doing, Halt, Operation, Outputs, Plugin, Work},
-    source::{self, AsItIs},
+    missing_state, plans,
+    plugin::{Halt, IoContext, Operation, Outputs, Plugin, Work},
+    source::{self, SourceBuild},
     terraform::Terraform,
 };
-use crate::state::{ApplyEnd, Outdated, StateMark};
+use crate::state::{ApplyEnd, StateMark, StateRefusal};
 
 pub(crate) async fn run(
     manifest: &Manifest,
@@ -32,10 +32,10 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     let work = Work::new(manifest, job)?;
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &work, sink).await,
-        "action" => drive(&mut Scripts, &work, sink).await,
+        "action" => drive(&mut ActionPlugin, &work, sink).await,
         // A vendor's plugin may check its source. Without one, the source is packed unchanged.
         _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
-            drive(&mut AsItIs, &work, sink).await
+            drive(&mut SourceBuild, &work, sink).await
         }
         _ => {
             let mut plugin = External::start(&work, sink).await?;
@@ -54,7 +54,7 @@ async fn drive<P: Plugin>(
     let kind = work.manifest.kind;
     let description = plugin.describe();
     if !description.kinds.contains(&kind) {
-        return Err(description.lacks(kind));
+        return Err(description.unsupported(kind));
     }
     plugin.health(work, sink).await?;
     match kind {
@@ -89,11 +89,11 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     work.state.require_resolved()?;
     // Read the mark of the state first: any write during the plan makes the plan stale.
     let state = plugin.state(work, sink).await?;
-    lost::check(work, &state)?;
-    accept(work, &state, sink)?;
+    missing_state::check(work, &state)?;
+    accept_state(work, &state, sink)?;
     let planned = plugin.plan(work, sink).await?;
-    lost::remember(work, &state)?;
-    let record = plans::keep(work, planned, state.clone())?;
+    missing_state::record_first_apply(work, &state)?;
+    let record = plans::store(work, planned, state.clone())?;
     let told = match record.noop {
         true => format!("no changes: plan {}", record.digest),
         false => format!(
@@ -133,9 +133,9 @@ async fn apply<P: Plugin>(
     // A state that changed since the plan makes the plan stale. The next plan checks whether the
     // state is outdated.
     reads.same_state(&state)?;
-    accept(work, &state, sink)?;
+    accept_state(work, &state, sink)?;
     plugin.prepare(work, &approved, sink).await?;
-    if work.job.cancel.asked.is_cancelled() {
+    if work.job.cancel.requested.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
     work.state.begin_apply(work.job.execution, &work.source, plugin.uses_state_file())?;
@@ -153,9 +153,9 @@ async fn apply<P: Plugin>(
         report_state(plugin, work, applied.is_ok(), sink).await;
     }
     applied?;
-    approved.forget();
+    approved.remove();
     sink.phase("outputs");
-    let outputs = plugin.outputs(work, sink).await.map_err(after_the_apply)?;
+    let outputs = plugin.outputs(work, sink).await.map_err(output_error_to_failure)?;
     report(outputs, sink)
 }
 
@@ -167,9 +167,9 @@ fn end_apply<P: Plugin>(
     sink: &mut dyn Sink,
 ) -> Result<(), Halt> {
     let unchanged =
-        plugin.changed_nothing() || matches!(&applied, Err(halt) if says_unchanged(halt));
+        plugin.changed_nothing() || matches!(&applied, Err(halt) if means_unchanged(halt));
     let end = if unchanged { ApplyEnd::Unchanged } else { ApplyEnd::Changed };
-    let applied = applied.map_err(|halt| if unchanged { halt } else { after_it_began(halt) });
+    let applied = applied.map_err(|halt| if unchanged { halt } else { refusal_to_failure(halt) });
     match (applied, work.state.end_apply(end)) {
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
@@ -193,10 +193,10 @@ fn end_apply<P: Plugin>(
 
 /// Refuses a state that is older than the known one or has another lineage, unless the vendor's log
 /// has a decision about it.
-fn accept(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Result<(), Halt> {
+fn accept_state(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Result<(), Halt> {
     let (own, log) = (&work.job.known_state, work.manifest.state.as_ref());
     let checked = work.state.check_known(state, own, log);
-    let accepted = checked.map_err(|Outdated(why)| PluginError::Refused(why))?;
+    let accepted = checked.map_err(|StateRefusal(why)| PluginError::Refused(why))?;
     if let Some(accepted) = accepted {
         let context = || "cannot journal the decision about the state".to_owned();
         sink.state_accepted(work.name, &accepted).doing(context)?;
@@ -222,7 +222,7 @@ async fn report_state<P: Plugin>(
 }
 
 /// Returns whether the error of a plugin means that it did not begin.
-fn says_unchanged(halt: &Halt) -> bool {
+fn means_unchanged(halt: &Halt) -> bool {
     match halt {
         Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
         Halt::Error(
@@ -239,7 +239,7 @@ fn says_unchanged(halt: &Halt) -> bool {
 
 /// Turns the refusal of an apply that began into a failure. For a refused job the server records
 /// that nothing changed.
-fn after_it_began(halt: Halt) -> Halt {
+fn refusal_to_failure(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::Refused(why)) => {
             PluginError::PluginFailed(format!("refused: {why}")).into()
@@ -251,7 +251,7 @@ fn after_it_began(halt: Halt) -> Halt {
 
 /// Does the same for the outputs of an apply. Here a stale plan would also mean that nothing
 /// changed.
-fn after_the_apply(halt: Halt) -> Halt {
+fn output_error_to_failure(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {
             PluginError::PluginFailed(format!("outputs: {why}")).into()

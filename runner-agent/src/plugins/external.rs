@@ -14,19 +14,19 @@ use schemas::runner::JobKind;
 
 use self::{
     channel::Channel,
-    protocol::{Call, Described, Given, OutputsValue, PROTOCOL, PlanValue},
+    protocol::{Call, CallContext, Described, OutputsValue, PROTOCOL, PlanValue},
 };
 use super::{
     contract::{PluginError, Sink, Stream},
-    plans::Approved,
+    plans::ApprovedPlan,
     plugin::{Description, Halt, Outputs, Planned, Plugin, Work},
 };
 use crate::state::StateMark;
 
 /// Timeout of `describe`.
-const DESCRIBE: Duration = Duration::from_secs(10);
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a call that needs no work.
-const ASK: Duration = Duration::from_secs(60);
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Plugin executable that runs.
 pub(crate) struct External {
@@ -37,11 +37,11 @@ pub(crate) struct External {
 impl External {
     /// Checks the digest, starts the plugin and reads its description.
     pub(crate) async fn start(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Self, Halt> {
-        let program = executable::checked(work)?;
+        let program = executable::verified_copy(work)?;
         let mut channel = Channel::open(program, work, sink).await?;
         let wanted = &work.manifest.plugin;
         let call = Call::Describe { protocol: PROTOCOL };
-        let described: Described = channel.ask(call, Some(DESCRIBE), work, sink).await?;
+        let described: Described = channel.call(call, Some(DESCRIBE_TIMEOUT), work, sink).await?;
         if described.protocol != PROTOCOL {
             let spoken = described.protocol;
             let failed = format!("it uses protocol {spoken}, but this runner uses {PROTOCOL}");
@@ -77,34 +77,36 @@ impl Plugin for External {
     }
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
-        let _nothing: serde_json::Value =
-            self.channel.ask(Call::Health(Given::of(work)), Some(ASK), work, sink).await?;
+        let _nothing: serde_json::Value = self
+            .channel
+            .call(Call::Health(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink)
+            .await?;
         Ok(())
     }
 
     async fn build(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let _nothing: serde_json::Value =
-            self.channel.ask(Call::Build(Given::of(work)), None, work, sink).await?;
+            self.channel.call(Call::Build(CallContext::of(work)), None, work, sink).await?;
         Ok(())
     }
 
     async fn state(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<StateMark, Halt> {
-        self.channel.ask(Call::State(Given::of(work)), Some(ASK), work, sink).await
+        self.channel.call(Call::State(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink).await
     }
 
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
-        let call = Call::Plan { given: Given::of(work), plan_file: file.clone() };
-        let value: PlanValue = self.channel.ask(call, None, work, sink).await?;
+        let call = Call::Plan { given: CallContext::of(work), plan_file: file.clone() };
+        let value: PlanValue = self.channel.call(call, None, work, sink).await?;
         let (beside, tool) = (BTreeMap::new(), self.tool());
-        Ok(Planned { file, beside, tool, changes: value.changes })
+        Ok(Planned { file, extra_files: beside, tool, changes: value.changes })
     }
 
     async fn apply(
         &mut self,
         work: &Work<'_>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         sink.phase("apply");
@@ -119,7 +121,7 @@ impl Plugin for External {
     async fn destroy(
         &mut self,
         work: &Work<'_>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         sink.phase("destroy");
@@ -132,8 +134,10 @@ impl Plugin for External {
     }
 
     async fn outputs(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
-        let value: OutputsValue =
-            self.channel.ask(Call::Outputs(Given::of(work)), Some(ASK), work, sink).await?;
+        let value: OutputsValue = self
+            .channel
+            .call(Call::Outputs(CallContext::of(work)), Some(CALL_TIMEOUT), work, sink)
+            .await?;
         Ok(Outputs { plain: value.outputs, withheld: value.withheld })
     }
 }
@@ -142,16 +146,16 @@ impl External {
     async fn change<'w>(
         &mut self,
         work: &'w Work<'w>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
-        call: impl FnOnce(Given<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
+        call: impl FnOnce(CallContext<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
             let stale = format!("it was made by {}, but this is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
-        let call = call(Given::of(work), plan.file.clone(), plan.state.clone());
-        let _nothing: serde_json::Value = self.channel.ask(call, None, work, sink).await?;
+        let call = call(CallContext::of(work), plan.file.clone(), plan.state.clone());
+        let _nothing: serde_json::Value = self.channel.call(call, None, work, sink).await?;
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use super::{
     contract::{PlanRecord, PluginError},
-    plugin::{Doing, Operation, Planned, Work},
+    plugin::{IoContext, Operation, Planned, Work},
     work::{private_dir, write_private},
 };
 use crate::{
@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Age at which a plan is removed.
-const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+const MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// File with the id of the execution that began to apply the plan.
 const BEGUN: &str = "begun";
@@ -46,12 +46,12 @@ pub(crate) struct Summary {
     operation: Operation,
     #[serde(flatten)]
     changes: super::plugin::Changes,
-    reads: Reads,
+    reads: PlanInputs,
 }
 
 /// Inputs of a plan. The plan is stale if any of them differs at the apply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Reads {
+pub(crate) struct PlanInputs {
     /// SHA-256 of the rendered part of the manifest, `{env, inputs, role}`, as RFC 8785 JSON.
     inputs: Digest,
     artifacts: Vec<Digest>,
@@ -69,11 +69,11 @@ struct Record {
 }
 
 /// Approved plan that matches its digest and is not stale.
-pub(crate) struct Approved {
+pub(crate) struct ApprovedPlan {
     /// Path of the plan file.
     pub file: PathBuf,
     /// Paths of the further files, by name.
-    pub beside: BTreeMap<String, PathBuf>,
+    pub extra_files: BTreeMap<String, PathBuf>,
     pub tool: String,
     pub operation: Operation,
     pub state: StateMark,
@@ -81,27 +81,28 @@ pub(crate) struct Approved {
 }
 
 /// Stores a plan under its digest.
-pub(crate) fn keep(
+pub(crate) fn store(
     work: &Work<'_>,
     planned: Planned,
     state: StateMark,
 ) -> Result<PlanRecord, PluginError> {
     let plans = &work.job.plans_dir;
     private_dir(plans)?;
-    forget_old(plans);
+    remove_old(plans);
     let keep = || "cannot store a plan".to_owned();
     let arriving = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(keep)?;
     private_dir(arriving.path())?;
     private_dir(&arriving.path().join("beside"))?;
     let file = copy_private(&planned.file, &arriving.path().join("plan"))?;
     let mut beside = BTreeMap::new();
-    for (name, path) in planned.beside {
+    for (name, path) in planned.extra_files {
         let digest = copy_private(&path, &arriving.path().join("beside").join(&name))?;
         beside.insert(name, digest);
     }
     let changes = planned.changes;
     let (noop, add, change, destroy) = (changes.noop, changes.add, changes.change, changes.destroy);
-    let reads = Reads { inputs: inputs_of(work)?, artifacts: artifacts_of(work), state, beside };
+    let reads =
+        PlanInputs { inputs: inputs_of(work)?, artifacts: artifacts_of(work), state, beside };
     let component = work.name.to_owned();
     let summary = Summary { version: 1, component, operation: work.operation, changes, reads };
     let summary = serde_json::to_value(summary).map_err(io::Error::from).doing(keep)?;
@@ -110,8 +111,8 @@ pub(crate) fn keep(
     let (digest, summary_digest) = digests(&record)?;
     let bytes = serde_json::to_vec(&record).map_err(io::Error::from).doing(keep)?;
     write_private(&arriving.path().join("record.json"), &bytes)?;
-    let home = place(plans, &digest);
-    if is_kept(&home, &record, &digest) {
+    let home = plan_dir(plans, &digest);
+    if is_stored(&home, &record, &digest) {
         // The same plan again: the stored one stays, so that an apply that began continues and no
         // other begins.
         let _stays_as_old_as_it_was =
@@ -128,7 +129,7 @@ pub(crate) fn keep(
 }
 
 /// Returns whether this plan is stored, complete or begun.
-fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
+fn is_stored(home: &Path, record: &Record, digest: &Digest) -> bool {
     let kept = fs::read(home.join("record.json")).ok();
     let kept = kept.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
     let same = kept.is_some_and(|kept| digests(&kept).is_ok_and(|(kept, _)| kept == *digest));
@@ -137,9 +138,12 @@ fn is_kept(home: &Path, record: &Record, digest: &Digest) -> bool {
 }
 
 /// Returns the approved plan if it is stored, matches its digest and still fits this manifest.
-pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Reads), PluginError> {
+pub(crate) fn find(
+    work: &Work<'_>,
+    approved: &Digest,
+) -> Result<(ApprovedPlan, PlanInputs), PluginError> {
     let stale = |why: &str| PluginError::PlanStale(why.to_owned());
-    let dir = place(&work.job.plans_dir, approved);
+    let dir = plan_dir(&work.job.plans_dir, approved);
     let read = || format!("cannot read the plan {approved}");
     let record = match fs::read(dir.join("record.json")) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -177,19 +181,19 @@ pub(crate) fn find(work: &Work<'_>, approved: &Digest) -> Result<(Approved, Read
     }
     let (file, tool, operation) = (dir.join("plan"), record.tool, summary.operation);
     let state = reads.state.clone();
-    Ok((Approved { file, beside, tool, operation, state, dir }, reads))
+    Ok((ApprovedPlan { file, extra_files: beside, tool, operation, state, dir }, reads))
 }
 
 /// Returns the summary of a plan, if it is stored here and matches its digest.
 pub(crate) fn summary(plans: &Path, approved: &Digest) -> Option<Value> {
-    let dir = place(plans, approved);
+    let dir = plan_dir(plans, approved);
     let mut record: Record =
         serde_json::from_slice(&fs::read(dir.join("record.json")).ok()?).ok()?;
     record.file = sha256_file(&dir.join("plan")).ok()?;
     (digests(&record).ok()?.0 == *approved).then_some(record.summary)
 }
 
-impl Reads {
+impl PlanInputs {
     /// Returns an error if the state changed since the plan.
     pub(crate) fn same_state(&self, now: &StateMark) -> Result<(), PluginError> {
         if self.state == *now {
@@ -204,7 +208,7 @@ impl Reads {
     }
 }
 
-impl Approved {
+impl ApprovedPlan {
     /// Records that the apply begins. The record is on disk before the first change, so that no
     /// crash leads to a second apply.
     ///
@@ -217,7 +221,7 @@ impl Approved {
 
     /// Removes an applied plan. It can never be applied again, so its secrets need not stay on
     /// disk.
-    pub(crate) fn forget(self) {
+    pub(crate) fn remove(self) {
         let _stays_until_it_is_old = fs::remove_dir_all(self.dir);
     }
 }
@@ -246,7 +250,7 @@ fn artifacts_of(work: &Work<'_>) -> Vec<Digest> {
     work.manifest.artifacts.iter().map(|artifact| artifact.digest.clone()).collect()
 }
 
-fn place(plans: &Path, digest: &Digest) -> PathBuf {
+fn plan_dir(plans: &Path, digest: &Digest) -> PathBuf {
     plans.join(&digest.to_string()["sha256:".len()..])
 }
 
@@ -261,12 +265,12 @@ fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
     Ok(sha256(&bytes))
 }
 
-fn forget_old(plans: &Path) {
+fn remove_old(plans: &Path) {
     let now = SystemTime::now();
     for entry in fs::read_dir(plans).into_iter().flatten().flatten() {
         let modified = entry.metadata().and_then(|meta| meta.modified());
         let age = modified.ok().and_then(|then| now.duration_since(then).ok());
-        if age.is_some_and(|age| age > KEPT) {
+        if age.is_some_and(|age| age > MAX_AGE) {
             let _next_time = fs::remove_dir_all(entry.path());
         }
     }
@@ -291,7 +295,7 @@ mod tests {
             env: BTreeMap::new(),
             wrapper: Vec::new(),
             cancel: Cancel::default(),
-            registry: Registry { base_url, token, http, patience: Registry::PATIENCE },
+            registry: Registry { base_url, token, http, idle_timeout: Registry::IDLE_TIMEOUT },
             job: JobId(ulid::Ulid::nil()),
             execution: ExecutionId(ulid::Ulid::nil()),
             known_state: crate::state::KnownState::default(),
@@ -315,8 +319,8 @@ mod tests {
         let file = job.work_dir.join("plan");
         fs::write(&file, "all of it").unwrap();
         let (beside, changes) = (BTreeMap::new(), Changes::default());
-        let planned = Planned { file, beside, tool: "odd 1".into(), changes };
-        let digest = keep(&work, planned, StateMark::default()).unwrap().digest;
+        let planned = Planned { file, extra_files: beside, tool: "odd 1".into(), changes };
+        let digest = store(&work, planned, StateMark::default()).unwrap().digest;
         assert!(find(&work, &digest).is_ok());
         for (key, value) in [
             ("inputs", json!({"component": "web", "vars": {"size": "2"}})),
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_plan_again_does_not_forget_who_has_begun_it() {
+    fn storing_a_plan_again_keeps_the_record_that_it_has_begun() {
         let dir = tempfile::tempdir().unwrap();
         let job = context(dir.path());
         let manifest: Manifest = serde_json::from_value(json!({
@@ -347,8 +351,9 @@ mod tests {
         let planned = |text: &str| {
             fs::write(&file, text).unwrap();
             let (beside, changes) = (BTreeMap::new(), Changes::default());
-            let planned = Planned { file: file.clone(), beside, tool: "odd 1".into(), changes };
-            keep(&work, planned, StateMark::default()).unwrap().digest
+            let planned =
+                Planned { file: file.clone(), extra_files: beside, tool: "odd 1".into(), changes };
+            store(&work, planned, StateMark::default()).unwrap().digest
         };
         let digest = planned("all of it");
         let (approved, _) = find(&work, &digest).unwrap();

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::{
     contract::{JobContext, Outcome, PluginError, Sink},
-    plans::Approved,
+    plans::ApprovedPlan,
 };
 use crate::state::{StateError, StateMark, StateStore};
 
@@ -30,21 +30,26 @@ pub(crate) trait Plugin {
 
     /// Checks the source in [`Work::source`] and turns it into the content of the artifact.
     async fn build(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<(), Halt> {
-        Err(self.describe().lacks(JobKind::Build))
+        Err(self.describe().unsupported(JobKind::Build))
     }
 
     /// Determines the changes of an apply and writes all of them to a plan file.
     async fn plan(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Planned, Halt> {
-        Err(self.describe().lacks(JobKind::Plan))
+        Err(self.describe().unsupported(JobKind::Plan))
     }
 
     /// Returns the mark of the current state. Another mark means that the state was changed.
     async fn state(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
-        Err(self.describe().lacks(JobKind::Plan))
+        Err(self.describe().unsupported(JobKind::Plan))
     }
 
     /// Performs the steps of an apply that can fail before it changes anything.
-    async fn prepare(&mut self, _: &Work<'_>, _: &Approved, _: &mut dyn Sink) -> Result<(), Halt> {
+    async fn prepare(
+        &mut self,
+        _: &Work<'_>,
+        _: &ApprovedPlan,
+        _: &mut dyn Sink,
+    ) -> Result<(), Halt> {
         Ok(())
     }
 
@@ -59,15 +64,20 @@ pub(crate) trait Plugin {
     }
 
     /// Applies exactly the approved plan file.
-    async fn apply(&mut self, _: &Work<'_>, _: &Approved, _: &mut dyn Sink) -> Result<(), Halt> {
-        Err(self.describe().lacks(JobKind::Apply))
+    async fn apply(
+        &mut self,
+        _: &Work<'_>,
+        _: &ApprovedPlan,
+        _: &mut dyn Sink,
+    ) -> Result<(), Halt> {
+        Err(self.describe().unsupported(JobKind::Apply))
     }
 
     /// Applies exactly the approved plan file, which removes everything.
     async fn destroy(
         &mut self,
         work: &Work<'_>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         self.apply(work, plan, sink).await
@@ -75,12 +85,12 @@ pub(crate) trait Plugin {
 
     /// Returns the outputs of the component for other components.
     async fn outputs(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Outputs, Halt> {
-        Err(self.describe().lacks(JobKind::Apply))
+        Err(self.describe().unsupported(JobKind::Apply))
     }
 
     /// Runs a vendor's scripts and returns their outputs.
     async fn act(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<Outputs, Halt> {
-        Err(self.describe().lacks(JobKind::Action))
+        Err(self.describe().unsupported(JobKind::Action))
     }
 }
 
@@ -92,7 +102,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    pub(crate) fn lacks(&self, kind: JobKind) -> Halt {
+    pub(crate) fn unsupported(&self, kind: JobKind) -> Halt {
         let refusal = format!("the plugin {} does not support {} jobs", self.name, kind.as_str());
         Halt::Error(PluginError::Refused(refusal))
     }
@@ -127,7 +137,7 @@ pub(crate) struct Planned {
     /// Plan file in the work directory.
     pub file: PathBuf,
     /// Further files that the apply needs, by name.
-    pub beside: BTreeMap<String, PathBuf>,
+    pub extra_files: BTreeMap<String, PathBuf>,
     /// Name and version of the tool that made the plan.
     pub tool: String,
     pub changes: Changes,
@@ -141,14 +151,14 @@ pub(crate) struct Changes {
     pub change: u64,
     pub destroy: u64,
     #[serde(default)]
-    pub resources: Vec<Change>,
+    pub resources: Vec<ResourceChange>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<OutputChange>,
 }
 
 /// Planned change of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Change {
+pub(crate) struct ResourceChange {
     pub address: String,
     pub action: Action,
     /// Names of the attributes that differ.
@@ -228,11 +238,11 @@ impl From<StateError> for Halt {
 }
 
 /// Adds the operation that failed to an I/O error.
-pub(crate) trait Doing<T> {
+pub(crate) trait IoContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PluginError>;
 }
 
-impl<T> Doing<T> for std::io::Result<T> {
+impl<T> IoContext<T> for std::io::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, PluginError> {
         self.map_err(|source| PluginError::Io { context: what(), source })
     }

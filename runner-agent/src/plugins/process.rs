@@ -21,22 +21,22 @@ use tokio::{
 use super::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
-    plugin::{Doing, Halt, Work},
+    plugin::{Halt, IoContext, Work},
 };
 use crate::{host::Process, journal::Stop, processes};
 
 /// Longest line in bytes. Longer ones are split.
 pub(crate) const LINE_LIMIT: usize = 1 << 20;
 /// Time to read the pipes of a child after its end.
-const DRAIN: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between checks for remaining members of an ended child's group.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Number of retries after `ETXTBSY`: a program that was just written may be open for writing in a
 /// child that is being forked.
 const BUSY_RETRIES: u32 = 20;
 
 /// Command to start.
-pub(crate) struct Spec {
+pub(crate) struct ChildSpec {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     pub dir: PathBuf,
@@ -50,38 +50,40 @@ pub(crate) struct Spec {
 
 /// End of a child that no cancel has stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
+pub(crate) enum ChildEnd {
     Exit(i32),
     Signal(i32),
     /// The child reached its time limit.
-    Late,
+    TimedOut,
 }
 
-impl Ended {
+impl ChildEnd {
     /// Returns an error unless the exit code is 0.
-    pub(crate) fn well(self, what: &str) -> Result<(), Halt> {
+    pub(crate) fn require_success(self, what: &str) -> Result<(), Halt> {
         match self {
-            Ended::Exit(0) => Ok(()),
-            other => Err(other.badly(what)),
+            ChildEnd::Exit(0) => Ok(()),
+            other => Err(other.into_failure(what)),
         }
     }
 
     /// Returns the failure that this end means.
-    pub(crate) fn badly(self, what: &str) -> Halt {
+    pub(crate) fn into_failure(self, what: &str) -> Halt {
         match self {
-            Ended::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
-            Ended::Signal(number) => {
+            ChildEnd::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
+            ChildEnd::Signal(number) => {
                 Halt::signal(number, format!("{what} was ended by signal {number}"))
             }
-            Ended::Late => PluginError::TimedOut(format!("{what} reached its time limit")).into(),
+            ChildEnd::TimedOut => {
+                PluginError::TimedOut(format!("{what} reached its time limit")).into()
+            }
         }
     }
 }
 
 /// Process group of a child. Dropping it kills every member.
-pub(crate) struct Group(Pid);
+pub(crate) struct ProcessGroup(Pid);
 
-impl Group {
+impl ProcessGroup {
     /// Sends a signal. A group without members is no error.
     pub(crate) fn signal(&self, signal: Signal) {
         // 0 would be the group of this process.
@@ -92,7 +94,7 @@ impl Group {
 
     /// Sends the stop signal to every member. Returns the members if they are known: a process that
     /// starts later has not received the signal.
-    fn ask(&self, stop: Signal) -> Option<Vec<Process>> {
+    fn stop_members(&self, stop: Signal) -> Option<Vec<Process>> {
         let members = self.members().ok();
         self.signal(stop);
         members
@@ -102,7 +104,7 @@ impl Group {
     /// run.
     ///
     /// No member gets it twice: a second SIGINT makes Terraform abort and lose its state.
-    fn ask_others(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
+    fn stop_new_members(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
         let Ok(members) = self.members() else { return true };
         // The members were unknown, so each of them may have received the signal.
         let Some(asked) = asked else { return !members.is_empty() };
@@ -122,7 +124,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.signal(Signal::SIGKILL);
     }
@@ -144,12 +146,12 @@ pub(crate) enum Input {
 /// Starts a child. Its environment has the variables of the job, the manifest and the spec, and no
 /// others.
 pub(crate) async fn spawn(
-    spec: &Spec,
+    spec: &ChildSpec,
     work: &Work<'_>,
     input: Input,
     sink: &mut dyn Sink,
-) -> Result<(Child, Group), Halt> {
-    if work.job.cancel.asked.is_cancelled() {
+) -> Result<(Child, ProcessGroup), Halt> {
+    if work.job.cancel.requested.is_cancelled() {
         return Err(Halt::cancelled(false));
     }
     let gate = if input == Input::Pipe { GATE } else { GATE_WITHOUT_INPUT };
@@ -183,7 +185,7 @@ pub(crate) async fn spawn(
         }
     };
     let number = child.id().unwrap_or_default();
-    let group = Group(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
+    let group = ProcessGroup(Pid::from_raw(i32::try_from(number).unwrap_or_default()));
     let grace_ms = work.manifest.timeouts.grace_ms;
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
     // The program does not run yet, so an error here interrupts nothing.
@@ -210,23 +212,23 @@ async fn open_gate(child: &mut Child, input: Input) -> std::io::Result<()> {
 
 /// Starts a child and follows it to its end. Passes every line to `each`.
 pub(crate) async fn run(
-    spec: &Spec,
+    spec: &ChildSpec,
     work: &Work<'_>,
     sink: &mut dyn Sink,
     each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
-) -> Result<Ended, Halt> {
+) -> Result<ChildEnd, Halt> {
     let started = spawn(spec, work, Input::None, sink).await?;
     follow(started, spec, work, sink, each).await
 }
 
 /// Follows a child to its end. A child that exits with 0 has succeeded, even if it was stopped.
 pub(crate) async fn follow(
-    (mut child, group): (Child, Group),
-    spec: &Spec,
+    (mut child, group): (Child, ProcessGroup),
+    spec: &ChildSpec,
     work: &Work<'_>,
     sink: &mut dyn Sink,
     mut each: impl FnMut(&mut dyn Sink, Stream, &[u8]),
-) -> Result<Ended, Halt> {
+) -> Result<ChildEnd, Halt> {
     let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(PluginError::PluginFailed("the child has no output pipes".into()).into());
     };
@@ -240,7 +242,7 @@ pub(crate) async fn follow(
     let mut left_behind = false;
     // Members of the group that received the stop signal.
     let mut told = Some(Vec::new());
-    let mut look = interval(LOOK);
+    let mut look = interval(CHECK_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while ended.is_none() || left_behind || !out.is_done() || !err.is_done() {
         tokio::select! {
@@ -256,25 +258,25 @@ pub(crate) async fn follow(
                 // stops before the program that it runs.
                 left_behind = group.may_run();
                 if !left_behind {
-                    until = Instant::now() + DRAIN;
+                    until = Instant::now() + DRAIN_TIMEOUT;
                 } else if !asked {
                     until = Instant::now() + work.grace();
-                    told = group.ask(spec.stop);
+                    told = group.stop_members(spec.stop);
                 }
             }
             _ = look.tick(), if left_behind => {
                 // A member that started after the signal has not received it, for example a
                 // provisioner that Terraform was about to start.
-                left_behind = group.ask_others(spec.stop, &mut told);
+                left_behind = group.stop_new_members(spec.stop, &mut told);
                 if !left_behind {
-                    until = Instant::now() + DRAIN;
+                    until = Instant::now() + DRAIN_TIMEOUT;
                 }
             }
-            () = cancel.asked.cancelled(), if !asked && ended.is_none() => {
+            () = cancel.requested.cancelled(), if !asked && ended.is_none() => {
                 asked = true;
                 until = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
-                told = group.ask(spec.stop);
+                told = group.stop_members(spec.stop);
             }
             () = sleep_until(began + spec.limit.unwrap_or_default()),
                 if spec.limit.is_some() && !asked && ended.is_none() =>
@@ -282,7 +284,7 @@ pub(crate) async fn follow(
                 (asked, late) = (true, true);
                 until = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("time limit reached: {}", spec.stop).as_bytes());
-                told = group.ask(spec.stop);
+                told = group.stop_members(spec.stop);
             }
             () = cancel.forced.cancelled(), if !forced && (ended.is_none() || left_behind) => {
                 forced = true;
@@ -293,7 +295,7 @@ pub(crate) async fn follow(
                     forced |= asked;
                     group.signal(Signal::SIGKILL);
                     left_behind = false;
-                    until = Instant::now() + DRAIN;
+                    until = Instant::now() + DRAIN_TIMEOUT;
                     continue;
                 }
                 if ended.is_some() { break; }
@@ -305,11 +307,11 @@ pub(crate) async fn follow(
     }
     use std::os::unix::process::ExitStatusExt;
     match ended.map(|status| (status.code(), status.signal())) {
-        _ if late && !cancel.asked.is_cancelled() => Ok(Ended::Late),
-        Some((Some(0), _)) => Ok(Ended::Exit(0)),
+        _ if late && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
+        Some((Some(0), _)) => Ok(ChildEnd::Exit(0)),
         _ if asked || forced => Err(Halt::cancelled(forced)),
-        Some((Some(code), _)) => Ok(Ended::Exit(code)),
-        Some((None, number)) => Ok(Ended::Signal(number.unwrap_or_default())),
+        Some((Some(code), _)) => Ok(ChildEnd::Exit(code)),
+        Some((None, number)) => Ok(ChildEnd::Signal(number.unwrap_or_default())),
         None => {
             Err(PluginError::PluginFailed("the exit status of the child is unknown".into()).into())
         }

@@ -24,7 +24,7 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
         return Ok(());
     }
     sink.phase("sync");
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
     for (place, artifact) in artifacts.iter().enumerate() {
         let here = layout.complete(&artifact.digest);
         let pulled = pull(&work.job.registry, &layout, &artifact.repository, &artifact.digest);
@@ -34,13 +34,13 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
             false => format!("pulled {}@{}", artifact.repository, artifact.digest),
         };
         sink.line(Stream::Runner, told.as_bytes());
-        let layer = image.component_layer(&artifact.digest).map_err(failed)?;
+        let layer = image.component_layer(&artifact.digest).map_err(artifact_error)?;
         let blob = (artifact.repository.as_str(), &layer.digest, layer.size);
         let tar = verified(work, &layout, blob, sink).await?;
         layout.touch(&artifact.digest);
-        let dir = at(work, place);
+        let dir = artifact_dir(work, place);
         private_dir(&dir)?;
-        unpack(tar, &dir, Limits::default()).map_err(failed)?;
+        unpack(tar, &dir, Limits::default()).map_err(artifact_error)?;
     }
     Ok(())
 }
@@ -59,20 +59,20 @@ async fn verified(
     };
     let told = match layout.has(digest) {
         true => {
-            let aside = layout.quarantine(digest).map_err(failed)?;
+            let aside = layout.quarantine(digest).map_err(artifact_error)?;
             format!("{damage}: moved to {}, pulling it again", aside.display())
         }
         false => format!("the blob {digest} is missing, pulling it again"),
     };
     sink.line(Stream::Runner, told.as_bytes());
     or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;
-    layout.verified(digest).map_err(failed)
+    layout.verified(digest).map_err(artifact_error)
 }
 
 /// Returns the directory of the artifact with this digest.
 pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
     let place = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
-    Some(at(work, place))
+    Some(artifact_dir(work, place))
 }
 
 /// Unpacks the source of a build into [`Work::source`]. Returns the repository of the component.
@@ -85,14 +85,14 @@ pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String
         .and_then(|text| text.parse().ok())
         .ok_or_else(|| malformed("source digest"))?;
     let repository = work.input("repository").ok_or_else(|| malformed("repository"))?;
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
     if !layout.has(&digest) {
         let registry = &work.job.registry;
         let pulled = pull_blob(registry, &layout, repository, &digest, SOURCE_LIMIT);
         or_cancelled(work, pulled).await?;
     }
     let tar = verified(work, &layout, (repository, &digest, SOURCE_LIMIT), sink).await?;
-    unpack(tar, &work.source, Limits::default()).map_err(failed)?;
+    unpack(tar, &work.source, Limits::default()).map_err(artifact_error)?;
     sink.line(Stream::Runner, format!("source {digest}").as_bytes());
     Ok(repository.to_owned())
 }
@@ -104,15 +104,15 @@ pub(crate) async fn push(
     sink: &mut dyn Sink,
 ) -> Result<(Digest, u64), Halt> {
     sink.phase("push");
-    let layout = Layout::open(&work.job.artifacts_dir).map_err(failed)?;
-    let layer = layout.put_packed(&work.source).map_err(failed)?;
+    let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
+    let layer = layout.put_packed(&work.source).map_err(artifact_error)?;
     or_cancelled(work, push_to(&work.job.registry, &layout, repository, layer)).await
 }
 
 /// Build of component types without a plugin: the artifact is the source.
-pub(crate) struct AsItIs;
+pub(crate) struct SourceBuild;
 
-impl Plugin for AsItIs {
+impl Plugin for SourceBuild {
     fn describe(&self) -> Description {
         Description { name: "source".into(), kinds: vec![JobKind::Build] }
     }
@@ -126,7 +126,7 @@ impl Plugin for AsItIs {
     }
 }
 
-fn at(work: &Work<'_>, place: usize) -> PathBuf {
+fn artifact_dir(work: &Work<'_>, place: usize) -> PathBuf {
     match work.manifest.artifacts.len() {
         1 => work.source.clone(),
         _ => work.source.join(place.to_string()),
@@ -139,12 +139,12 @@ async fn or_cancelled<T>(
 ) -> Result<T, Halt> {
     tokio::select! {
         biased;
-        () = work.job.cancel.asked.cancelled() => Err(Halt::cancelled(false)),
-        done = doing => done.map_err(failed),
+        () = work.job.cancel.requested.cancelled() => Err(Halt::cancelled(false)),
+        done = doing => done.map_err(artifact_error),
     }
 }
 
-fn failed(error: ArtifactError) -> Halt {
+fn artifact_error(error: ArtifactError) -> Halt {
     match error {
         ArtifactError::Io { context, source } => PluginError::Io { context, source }.into(),
         other @ (ArtifactError::Unpackable { .. }

@@ -24,16 +24,16 @@ use serde_json::{Map, Value};
 use self::{progress::Progress, tool::Tool, workspace::Workspace};
 use super::{
     contract::{PluginError, Sink, Stream},
-    plans::Approved,
-    plugin::{Changes, Description, Doing, Halt, Operation, Outputs, Planned, Plugin, Work},
-    process::{self, Ended, Input},
+    plans::ApprovedPlan,
+    plugin::{Changes, Description, Halt, IoContext, Operation, Outputs, Planned, Plugin, Work},
+    process::{self, ChildEnd, Input},
 };
 use crate::state::{StateDump, StateMark};
 
 /// Largest output of `show` or `output` in bytes. It is read into memory.
-const SHOWN_LIMIT: usize = 256 << 20;
+const OUTPUT_LIMIT: usize = 256 << 20;
 /// Exit code of `plan -detailed-exitcode` if something would change.
-const CHANGES: i32 = 2;
+const EXIT_CODE_CHANGES: i32 = 2;
 
 /// Terraform plugin. It has a tool after `health`.
 #[derive(Default)]
@@ -114,20 +114,20 @@ impl Plugin for Terraform {
         let spec = workspace.spec(args);
         let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
         let noop = match ended.await? {
-            Ended::Exit(0) => true,
-            Ended::Exit(CHANGES) => false,
-            other => return Err(other.badly("plan")),
+            ChildEnd::Exit(0) => true,
+            ChildEnd::Exit(EXIT_CODE_CHANGES) => false,
+            other => return Err(other.into_failure("plan")),
         };
-        let shown = captured(
+        let shown = capture_output(
             &workspace,
             sink,
             vec!["show".into(), "-json".into(), file.display().to_string()],
         );
-        let changes = Changes { noop, ..summary::of(&shown.await?)? };
+        let changes = Changes { noop, ..summary::summarize(&shown.await?)? };
         let lock = work.source.join(workspace::LOCK_FILE);
         let beside = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
         let beside = beside.into_iter().collect();
-        Ok(Planned { file, beside, tool: workspace.tool.name(), changes })
+        Ok(Planned { file, extra_files: beside, tool: workspace.tool.name(), changes })
     }
 
     fn uses_state_file(&self) -> bool {
@@ -137,7 +137,7 @@ impl Plugin for Terraform {
     async fn prepare(
         &mut self,
         work: &Work<'_>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let workspace = self.workspace(work)?;
@@ -146,7 +146,7 @@ impl Plugin for Terraform {
             let stale = format!("it was made by {}, but this runner has {tool}", plan.tool);
             return Err(PluginError::PlanStale(stale).into());
         }
-        if let Some(lock) = plan.beside.get(workspace::LOCK_FILE) {
+        if let Some(lock) = plan.extra_files.get(workspace::LOCK_FILE) {
             // Use exactly the providers of the plan.
             fs::copy(lock, work.source.join(workspace::LOCK_FILE))
                 .doing(|| "cannot restore the dependency lock file".into())?;
@@ -157,7 +157,7 @@ impl Plugin for Terraform {
     async fn apply(
         &mut self,
         work: &Work<'_>,
-        plan: &Approved,
+        plan: &ApprovedPlan,
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         let workspace = self.workspace(work)?;
@@ -186,9 +186,9 @@ impl Plugin for Terraform {
             sink.line(Stream::Runner, told.as_bytes());
         }
         // A tool that was killed may not have reported what it began.
-        let by_itself = matches!(ended, Ok(Ended::Exit(_)));
+        let by_itself = matches!(ended, Ok(ChildEnd::Exit(_)));
         self.changed_nothing = by_itself && !progress.has_started();
-        ended?.well(&progress.named("apply"))
+        ended?.require_success(&progress.with_first_error("apply"))
     }
 
     fn changed_nothing(&self) -> bool {
@@ -203,7 +203,7 @@ impl Plugin for Terraform {
             value: Value,
         }
         let workspace = self.workspace(work)?;
-        let said = captured(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
+        let said = capture_output(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
         let said: std::collections::BTreeMap<String, Output> = serde_json::from_slice(&said)
             .map_err(|e| PluginError::PluginFailed(format!("its outputs are not JSON: {e}")))?;
         let mut outputs = Outputs { plain: Map::new(), withheld: Vec::new() };
@@ -219,7 +219,7 @@ impl Plugin for Terraform {
 }
 
 /// Returns the standard output of a command. None of it is logged.
-async fn captured(
+async fn capture_output(
     workspace: &Workspace<'_>,
     sink: &mut dyn Sink,
     args: Vec<String>,
@@ -229,13 +229,13 @@ async fn captured(
     let spec = workspace.spec(args);
     let ended = process::run(&spec, workspace.work, sink, |sink, stream, line| match stream {
         // The output is one JSON value, in which newlines mean nothing.
-        Stream::Out if all.len() + line.len() <= SHOWN_LIMIT => all.extend_from_slice(line),
+        Stream::Out if all.len() + line.len() <= OUTPUT_LIMIT => all.extend_from_slice(line),
         Stream::Out => too_much = true,
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
-    ended.await?.well(&what)?;
+    ended.await?.require_success(&what)?;
     if too_much {
-        let refusal = format!("the output of {what} is larger than {SHOWN_LIMIT} bytes");
+        let refusal = format!("the output of {what} is larger than {OUTPUT_LIMIT} bytes");
         return Err(PluginError::PluginFailed(refusal).into());
     }
     Ok(all)

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::{
     contract::{JobContext, PluginError},
-    plugin::{Doing, Operation, Work},
+    plugin::{IoContext, Operation, Work},
 };
 use crate::state::StateStore;
 
@@ -29,7 +29,7 @@ impl<'a> Work<'a> {
     /// [`PluginError::Refused`] if the manifest is malformed.
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
         let key = manifest.kind.subject();
-        let name = text(&manifest.inputs, key)
+        let name = string_input(&manifest.inputs, key)
             .ok_or_else(|| PluginError::Refused(format!("the manifest's inputs have no {key}")))?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
             let refusal = format!(
@@ -38,7 +38,7 @@ impl<'a> Work<'a> {
             );
             return Err(PluginError::Refused(refusal));
         }
-        let operation = match text(&manifest.inputs, "operation") {
+        let operation = match string_input(&manifest.inputs, "operation") {
             None | Some("apply") => Operation::Apply,
             Some("destroy") => Operation::Destroy,
             Some(other) => {
@@ -85,7 +85,7 @@ impl<'a> Work<'a> {
 
     /// Returns an input that is a string.
     pub(crate) fn input(&self, key: &str) -> Option<&'a str> {
-        text(&self.manifest.inputs, key)
+        string_input(&self.manifest.inputs, key)
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PluginError
     file.sync_data().doing(write)
 }
 
-fn text<'v>(inputs: &'v Value, key: &str) -> Option<&'v str> {
+fn string_input<'v>(inputs: &'v Value, key: &str) -> Option<&'v str> {
     inputs.get(key).and_then(Value::as_str)
 }
 

@@ -12,11 +12,11 @@ use tokio::signal::unix;
 use super::limits::Watch;
 use crate::{
     cgroup::Cgroup,
-    processes::{self, Found},
+    processes::{self, RunningProcess},
 };
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Timeout for the kernel to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -41,8 +41,8 @@ pub(super) async fn end(
         // group.
         watch
             .recorder
-            .pen()
-            .say(&format!("the shim cannot leave the job's control group: {error}"));
+            .writer()
+            .write_shim_record(&format!("the shim cannot leave the job's control group: {error}"));
         return end_all(watch, stop, None).await;
     }
     end_all(watch, stop, cgroup).await
@@ -52,9 +52,9 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
     let until = Instant::now() + watch.grace.min(watch.max_grace);
     let (mut asked, mut killed_at, mut told) = (BTreeSet::new(), None, false);
     loop {
-        watch.look();
+        watch.check();
         // A process that cannot be inspected may run.
-        let left = left(cgroup);
+        let left = remaining(cgroup);
         let is_readable = left.is_ok();
         let left = left.unwrap_or_default();
         if is_readable && left.is_empty() {
@@ -63,7 +63,10 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
         if !told && is_readable {
             told = true;
             let names = labels(&left).join(", ");
-            watch.recorder.pen().say(&format!("ending remaining processes of the job: {names}"));
+            watch
+                .recorder
+                .writer()
+                .write_shim_record(&format!("ending remaining processes of the job: {names}"));
         }
         let is_over = watch.forced_at.unwrap_or(until) <= Instant::now();
         if watch.cancel.forced.is_cancelled() || is_over {
@@ -81,7 +84,10 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
                     false => vec!["unknown: /proc cannot be read".into()],
                 };
                 let names = not_ended.join(", ");
-                watch.recorder.pen().say(&format!("cannot end these processes: {names}"));
+                watch
+                    .recorder
+                    .writer()
+                    .write_shim_record(&format!("cannot end these processes: {names}"));
                 return Leftovers { killed: true, not_ended };
             }
         } else {
@@ -90,28 +96,28 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
             }
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            _signal = stop.recv() => watch.stop_as_told(),
+            () = tokio::time::sleep(CHECK_INTERVAL) => {}
+            _signal = stop.recv() => watch.stop_on_signal(),
         }
     }
 }
 
 /// Returns the remaining processes. A process can fork and exit while `/proc` is read, so an empty
 /// result is checked twice.
-fn left(cgroup: Option<&Cgroup>) -> io::Result<Vec<Found>> {
+fn remaining(cgroup: Option<&Cgroup>) -> io::Result<Vec<RunningProcess>> {
     let look = || {
         let mut found = processes::descendants()?;
         let members = processes::among(&cgroup.map(Cgroup::members).unwrap_or_default())?;
         found.extend(members.into_iter().filter(|of| of.pid() != std::process::id()));
         Ok(found)
     };
-    let found: io::Result<Vec<Found>> = look();
+    let found: io::Result<Vec<RunningProcess>> = look();
     if found.as_ref().is_ok_and(Vec::is_empty) { look() } else { found }
 }
 
 /// Returns distinct labels, no more than a report can hold.
-pub(crate) fn labels(left: &[Found]) -> Vec<String> {
-    let all: BTreeSet<String> = left.iter().map(Found::label).collect();
+pub(crate) fn labels(left: &[RunningProcess]) -> Vec<String> {
+    let all: BTreeSet<String> = left.iter().map(RunningProcess::label).collect();
     let more = all.len().saturating_sub(NOT_ENDED - 1);
     let mut labels: Vec<String> = all.into_iter().take(NOT_ENDED - 1).collect();
     if more > 0 {

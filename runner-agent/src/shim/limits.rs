@@ -3,13 +3,13 @@ use std::time::{Duration, Instant};
 
 use schemas::manifest::Limits;
 
-use super::order::{CancelOrder, Cause};
+use super::order::{CancelOrder, StopCause};
 use crate::{data::JobDir, host, plugins::Cancel, processes, shim::recorder::Recorder};
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
-const SYNC: Duration = Duration::from_millis(200);
+const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Returns the prefix of every command of a job: a shell that limits its memory and then executes
 /// the command.
@@ -30,7 +30,7 @@ pub struct Watch {
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
     /// Cause of the stop, once there is one.
-    pub cause: Option<Cause>,
+    pub cause: Option<StopCause>,
     pub forced_at: Option<Instant>,
     synced: Instant,
 }
@@ -61,16 +61,16 @@ impl Watch {
 
     /// Checks repeatedly. Returns only if the child still runs 20 seconds after it was to be
     /// killed.
-    pub async fn stuck(&mut self) {
+    pub async fn until_stuck(&mut self) {
         loop {
-            self.look();
+            self.check();
             let patience = Duration::from_secs(20);
             if self.cancel.forced.is_cancelled()
                 && self.forced_at.is_some_and(|at| at.elapsed() > patience)
             {
                 return;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
@@ -85,42 +85,44 @@ impl Watch {
         if self.cause.is_none() {
             self.cause = Some(order.cause);
             let seconds = grace.as_secs();
-            self.recorder.pen().say(&format!("stopping within {seconds} s: {}", order.reason));
-            self.cancel.asked.cancel();
+            self.recorder
+                .writer()
+                .write_shim_record(&format!("stopping within {seconds} s: {}", order.reason));
+            self.cancel.requested.cancel();
         }
     }
 
     /// Stops the child because the shim received a signal.
-    pub fn stop_as_told(&mut self) {
-        self.stop(&Self::own(Cause::AgentStop, "the shim received a signal to stop"));
+    pub fn stop_on_signal(&mut self) {
+        self.stop(&Self::own_order(StopCause::AgentStop, "the shim received a signal to stop"));
     }
 
     /// Checks orders, deadline and time without output once.
-    pub fn look(&mut self) {
+    pub fn check(&mut self) {
         processes::reap();
-        if self.synced.elapsed() >= SYNC {
+        if self.synced.elapsed() >= SYNC_INTERVAL {
             self.synced = Instant::now();
-            self.recorder.pen().log().sync();
+            self.recorder.writer().log().sync();
         }
         if let Some(order) = CancelOrder::of(&self.dir) {
             self.stop(&order);
         }
         if self.cause.is_none() && host::uptime_ms() >= self.deadline_uptime_ms {
-            self.stop(&Self::own(Cause::Deadline, "the deadline has passed"));
+            self.stop(&Self::own_order(StopCause::Deadline, "the deadline has passed"));
         }
-        let silence = self.recorder.pen().log().silence();
+        let silence = self.recorder.writer().log().time_since_output();
         if self.cause.is_none() && self.no_output.is_some_and(|limit| silence >= limit) {
-            self.stop(&Self::own(Cause::NoOutput, "there was no output for too long"));
+            self.stop(&Self::own_order(StopCause::NoOutput, "there was no output for too long"));
         }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
         {
-            self.recorder.pen().say("the grace period is over: SIGKILL");
+            self.recorder.writer().write_shim_record("the grace period is over: SIGKILL");
             self.cancel.forced.cancel();
         }
     }
 
-    fn own(cause: Cause, reason: &str) -> CancelOrder {
+    fn own_order(cause: StopCause, reason: &str) -> CancelOrder {
         CancelOrder { reason: reason.into(), grace_ms: None, cause }
     }
 }

@@ -44,7 +44,7 @@ pub struct Log {
 
 /// Length and digest of a finalized log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seal {
+pub struct FinalizedLog {
     /// Length in bytes.
     pub length: u64,
     /// SHA-256 in hexadecimal.
@@ -74,7 +74,7 @@ impl Log {
             dirty: false,
         };
         data::sync_parent(&dir.log())?;
-        log.say(&moment::text(&host::now()));
+        log.write_shim_record(&moment::text(&host::now()));
         Ok(log)
     }
 
@@ -84,17 +84,17 @@ impl Log {
     }
 
     /// Returns the time since the last output of a child.
-    pub fn silence(&self) -> Duration {
+    pub fn time_since_output(&self) -> Duration {
         self.written.elapsed()
     }
 
     /// Starts a phase. Later records belong to it.
-    pub fn enter(&mut self, phase: &str) {
+    pub fn begin_phase(&mut self, phase: &str) {
         self.phase = Some(phase.into());
     }
 
     /// Adds a record of the shim.
-    pub fn say(&mut self, text: &str) {
+    pub fn write_shim_record(&mut self, text: &str) {
         self.record(LogStream::Shim, text, false);
     }
 
@@ -159,7 +159,7 @@ impl Log {
 
     /// Finalizes the log: adds a record with the number of bytes that were left out, then the rest
     /// of the tail.
-    pub fn end(&mut self) -> Seal {
+    pub fn finalize(&mut self) -> FinalizedLog {
         let mut omitted = 0;
         if let Some(tail) = self.tail.take() {
             let (first, t) = (tail.first, self.began.elapsed().as_micros());
@@ -184,7 +184,11 @@ impl Log {
             }
         }
         self.sync();
-        Seal { length: self.length, sha256: hex::encode(self.hash.clone().finalize()), omitted }
+        FinalizedLog {
+            length: self.length,
+            sha256: hex::encode(self.hash.clone().finalize()),
+            omitted,
+        }
     }
 }
 
@@ -204,7 +208,7 @@ mod tests {
         (temp, dir, log)
     }
 
-    fn records(dir: &JobDir, seal: &Seal) -> Vec<LogRecord> {
+    fn records(dir: &JobDir, seal: &FinalizedLog) -> Vec<LogRecord> {
         let bytes = fs::read(dir.log()).unwrap();
         assert_eq!(bytes.len() as u64, seal.length);
         assert_eq!(hex::encode(Sha256::digest(&bytes)), seal.sha256);
@@ -213,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_says_when_and_every_line_has_its_number() {
+    fn the_first_record_has_the_time_and_every_record_has_a_number() {
         let (_temp, dir, mut log) = begin(HEAD_BYTES);
-        log.enter("init");
+        log.begin_phase("init");
         log.lines(LogStream::Out, b"one\ntwo\xff\n");
         log.lines(LogStream::Err, b"three\n");
-        let seal = log.end();
+        let seal = log.finalize();
         let records = records(&dir, &seal);
         assert!(records[0].m.ends_with('Z') && records[0].s == LogStream::Shim);
         assert_eq!(records.iter().map(|record| record.n).collect::<Vec<_>>(), [1, 2, 3, 4]);
@@ -232,7 +236,7 @@ mod tests {
         let (_temp, dir, mut log) = begin(HEAD_BYTES);
         let line = "é".repeat(LINE_BYTES);
         log.lines(LogStream::Out, format!("{line}\n").as_bytes());
-        let seal = log.end();
+        let seal = log.finalize();
         let records = &records(&dir, &seal)[1..];
         assert!(records.iter().all(|record| record.m.len() <= LINE_BYTES));
         assert_eq!(records.iter().filter(|record| !record.c).count(), 1);
@@ -240,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_storm_is_left_out_and_the_log_says_so() {
+    fn the_middle_of_a_long_log_is_left_out_and_its_size_is_recorded() {
         let (_temp, dir, mut log) = begin(256 * 1024);
         for number in 0..20_000 {
             log.lines(LogStream::Out, format!("line {number}\n").as_bytes());
         }
-        let seal = log.end();
+        let seal = log.finalize();
         assert!(seal.length <= 256 * 1024 + 200, "{}", seal.length);
         let records = records(&dir, &seal);
         assert_eq!(records.last().unwrap().m, "line 19999");
@@ -279,7 +283,7 @@ mod tests {
             log.lines(LogStream::Out, format!("line {number:06}\n").as_bytes());
         }
         assert!(log.tail.is_some());
-        let seal = log.end();
+        let seal = log.finalize();
         assert_eq!(seal.omitted, 0);
         let records = records(&dir, &seal);
         assert!(records.windows(2).all(|pair| pair[0].n + 1 == pair[1].n));

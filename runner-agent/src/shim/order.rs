@@ -13,7 +13,7 @@ use crate::{
 
 /// Everything that a shim needs and that is not in its directory.
 #[derive(Serialize, Deserialize)]
-pub struct Order {
+pub struct ShimOrder {
     /// Bytes of the manifest as they were signed: JSON.
     pub manifest: String,
     /// SHA-256 of the manifest's bytes.
@@ -36,7 +36,7 @@ pub struct Order {
     pub plugin_dir: PathBuf,
 }
 
-impl Order {
+impl ShimOrder {
     /// Returns the manifest, with the grace period limited by this runner.
     pub fn limited_manifest(&self) -> serde_json::Result<Manifest> {
         let mut manifest: Manifest = serde_json::from_str(&self.manifest)?;
@@ -51,7 +51,7 @@ impl Order {
     }
 }
 
-impl std::fmt::Debug for Order {
+impl std::fmt::Debug for ShimOrder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Order").field("manifest", &self.manifest_digest).finish_non_exhaustive()
     }
@@ -65,7 +65,7 @@ pub struct CancelOrder {
     /// Milliseconds from the stop signal to SIGKILL. Absent: the grace period of the manifest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
-    pub cause: Cause,
+    pub cause: StopCause,
 }
 
 impl CancelOrder {
@@ -81,7 +81,7 @@ impl CancelOrder {
                     "cannot read the order {}: {error}; the runner stops the job",
                     path.display()
                 );
-                Some(CancelOrder { reason, grace_ms: None, cause: Cause::AgentStop })
+                Some(CancelOrder { reason, grace_ms: None, cause: StopCause::AgentStop })
             }
         }
     }
@@ -90,12 +90,12 @@ impl CancelOrder {
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };
         let grace_ms = Some(grace_s.saturating_mul(1_000));
-        CancelOrder { reason, grace_ms, cause: Cause::Cancel }
+        CancelOrder { reason, grace_ms, cause: StopCause::Cancel }
     }
 
     /// Returns whether this order leaves less time than an earlier one. The grace period of the
     /// manifest counts as the longest.
-    pub fn is_less_patient(&self, told: &CancelOrder) -> bool {
+    pub fn is_stricter_than(&self, told: &CancelOrder) -> bool {
         self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
     }
 }
@@ -103,7 +103,7 @@ impl CancelOrder {
 /// Cause of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Cause {
+pub enum StopCause {
     /// The job was cancelled.
     Cancel,
     /// The deadline has passed.

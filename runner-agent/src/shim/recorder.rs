@@ -16,9 +16,9 @@ use serde_json::{Map, Value};
 use zeroize::Zeroizing;
 
 use super::{
-    hide::Guard,
     log::Log,
-    redact::{Redactor, Waiting},
+    redact::{HeldBack, Redactor},
+    redact_socket::Guard,
 };
 use crate::{
     data::{self, JobDir},
@@ -30,38 +30,38 @@ use crate::{
 };
 
 /// Largest number of reported phases. The log has all of them.
-const PHASES: u32 = 64;
+const MAX_PHASES: u32 = 64;
 /// Bytes of disk that are reserved for the final report.
-const RESERVE: usize = 256 * 1024;
+const RESERVE_BYTES: usize = 256 * 1024;
 /// Length at which a line of a plugin is split and continues.
-const CUT: usize = 1 << 20;
+const SPLIT_LENGTH: usize = 1 << 20;
 
 /// Longest detail in bytes. A report has at most 64 KiB, and the log has everything.
-pub const DETAIL: usize = 4 * 1024;
+pub const MAX_DETAIL_BYTES: usize = 4 * 1024;
 /// Longest name of a phase in bytes.
-const NAME: usize = 120;
+const MAX_NAME_BYTES: usize = 120;
 
 /// Largest output in bytes.
-const OUTPUT: usize = OUTPUTS_BYTES / 2;
+const MAX_OUTPUT_BYTES: usize = OUTPUTS_BYTES / 2;
 
 /// Returns the outputs that a report can carry, and the names of the others. Outputs that are too
 /// large must not fail work that was done.
-fn fitting(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
+fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
     let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS_BYTES);
     for (name, value) in outputs {
         let size = serde_json::to_vec(&(&name, &value)).map_or(usize::MAX, |bytes| bytes.len());
-        if size <= OUTPUT && size <= left {
+        if size <= MAX_OUTPUT_BYTES && size <= left {
             left -= size;
             fitting.insert(name, value);
         } else {
-            withheld.push(brief(name, NAME));
+            withheld.push(truncate(name, MAX_NAME_BYTES));
         }
     }
     (fitting, withheld)
 }
 
 /// Shortens a text to the limit, between two characters.
-pub fn brief(mut text: String, limit: usize) -> String {
+pub fn truncate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit - '…'.len_utf8()));
         text.push('…');
@@ -70,7 +70,7 @@ pub fn brief(mut text: String, limit: usize) -> String {
 }
 
 /// Writer for everything that is recorded of one execution.
-pub struct Pen {
+pub struct RecordWriter {
     pub job: JobId,
     pub execution: ExecutionId,
     dir: JobDir,
@@ -81,7 +81,7 @@ pub struct Pen {
     reports: File,
     seq: u64,
     phases: u32,
-    waiting: [Waiting; 2],
+    held_back: [HeldBack; 2],
     guard: Option<Guard>,
     /// A value could not be registered for redaction, so the child's output is no longer shown.
     withheld: bool,
@@ -92,7 +92,7 @@ const WITHHELD: &str = "[withheld]";
 
 /// Handle of the writer that the plugin and the watching shim share.
 #[derive(Clone)]
-pub struct Recorder(Arc<Mutex<Pen>>);
+pub struct Recorder(Arc<Mutex<RecordWriter>>);
 
 impl Recorder {
     /// Creates the log, the reports and the reserve.
@@ -105,11 +105,11 @@ impl Recorder {
     ) -> io::Result<Self> {
         let log = Log::begin(&dir, keep)?;
         let reports = data::append(&dir.reports())?;
-        data::replace(&dir.reserve(), &[0; RESERVE])?;
+        data::replace(&dir.reserve(), &[0; RESERVE_BYTES])?;
         data::sync_parent(&dir.reports())?;
         let redactor = Redactor::new(secrets.iter().map(|value| value.as_str()));
         let (seq, phases, waiting) = (0, 0, Default::default());
-        let pen = Pen {
+        let pen = RecordWriter {
             job,
             execution,
             dir,
@@ -120,7 +120,7 @@ impl Recorder {
             reports,
             seq,
             phases,
-            waiting,
+            held_back: waiting,
             guard: None,
             withheld: false,
         };
@@ -128,12 +128,12 @@ impl Recorder {
     }
 
     /// Locks the writer. It stays usable if a plugin panicked while it held the lock.
-    pub fn pen(&self) -> MutexGuard<'_, Pen> {
+    pub fn writer(&self) -> MutexGuard<'_, RecordWriter> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Pen {
+impl RecordWriter {
     /// Appends a report. It is on disk when this returns.
     pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
@@ -152,24 +152,24 @@ impl Pen {
     }
 
     /// Adds a record of the shim to the log.
-    pub fn say(&mut self, text: &str) {
+    pub fn write_shim_record(&mut self, text: &str) {
         let clean = self.redactor.text(text);
-        self.log.say(&clean);
+        self.log.write_shim_record(&clean);
     }
 
     /// Registers a value to redact.
-    pub fn hide(&mut self, value: Zeroizing<String>) {
+    pub fn add_secret(&mut self, value: Zeroizing<String>) {
         self.secrets.push(value);
         self.redactor = Redactor::new(self.secrets.iter().map(|value| value.as_str()));
     }
 
     /// Returns the part of a text that may be shown.
-    pub fn clean(&self, text: &str) -> String {
+    pub fn redacted(&self, text: &str) -> String {
         if self.withheld { WITHHELD.into() } else { self.redactor.text(text) }
     }
 
     /// Shows the job's output only while this guard allows it.
-    pub fn guard(&mut self, guard: Guard) {
+    pub fn set_guard(&mut self, guard: Guard) {
         self.guard = Some(guard);
     }
 
@@ -177,7 +177,7 @@ impl Pen {
     pub fn withhold(&mut self) {
         if !self.withheld {
             self.withheld = true;
-            self.log.say(
+            self.log.write_shim_record(
                 "a value could not be registered for redaction: the rest of the output is withheld",
             );
         }
@@ -203,15 +203,15 @@ impl Pen {
             return self.log.lines(LogStream::Out, b"");
         }
         let (stream, waiting) = match stream {
-            Stream::Out => (LogStream::Out, &mut self.waiting[0]),
-            Stream::Err => (LogStream::Err, &mut self.waiting[1]),
+            Stream::Out => (LogStream::Out, &mut self.held_back[0]),
+            Stream::Err => (LogStream::Err, &mut self.held_back[1]),
             Stream::Runner => {
                 let mut clean = self.redactor.bytes(bytes);
                 clean.push(b'\n');
                 return self.log.lines(LogStream::Shim, &clean);
             }
         };
-        let shown = self.redactor.line(waiting, bytes, bytes.len() >= CUT);
+        let shown = self.redactor.line(waiting, bytes, bytes.len() >= SPLIT_LENGTH);
         self.log.lines(stream, &shown);
     }
 
@@ -237,7 +237,7 @@ impl Pen {
         // Removing the reserve makes space for the final report on a full disk.
         let _best_effort = data::remove(&self.dir.reserve());
         for (index, stream) in [LogStream::Out, LogStream::Err].into_iter().enumerate() {
-            let rest = self.redactor.rest(&mut self.waiting[index]);
+            let rest = self.redactor.flush(&mut self.held_back[index]);
             self.log.lines(stream, &rest);
         }
         let detail = match self.is_withheld() {
@@ -245,8 +245,8 @@ impl Pen {
                 .into(),
             false => self.redactor.text(&last.detail),
         };
-        last.detail = brief(detail, DETAIL);
-        let seal = self.log.end();
+        last.detail = truncate(detail, MAX_DETAIL_BYTES);
+        let seal = self.log.finalize();
         (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
         let exit = Exit {
             outcome: last.outcome,
@@ -270,26 +270,30 @@ impl Pen {
 
 impl Sink for Recorder {
     fn phase(&mut self, name: &str) {
-        let mut pen = self.pen();
+        let mut pen = self.writer();
         // Redact before cutting: a secret that was cut would not be found.
         let withheld = pen.is_withheld();
-        let name = if withheld { WITHHELD.into() } else { brief(pen.redactor.text(name), NAME) };
-        pen.log.enter(&name);
+        let name = if withheld {
+            WITHHELD.into()
+        } else {
+            truncate(pen.redactor.text(name), MAX_NAME_BYTES)
+        };
+        pen.log.begin_phase(&name);
         pen.phases += 1;
-        if pen.phases <= PHASES {
+        if pen.phases <= MAX_PHASES {
             // A phase that cannot be reported is missing in the timeline, but the work continues.
             if let Err(error) = pen.report(ReportBody::Phase { name }) {
-                pen.say(&format!("cannot report the phase: {error}"));
+                pen.write_shim_record(&format!("cannot report the phase: {error}"));
             }
         }
     }
 
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
-        self.pen().line(stream, bytes);
+        self.writer().line(stream, bytes);
     }
 
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()> {
-        let pen = self.pen();
+        let pen = self.writer();
         match Process::of(pid) {
             Ok(process) => {
                 pen.journal(JournalEvent::ChildStarted { execution: pen.execution, process, stop })
@@ -301,26 +305,26 @@ impl Sink for Recorder {
     }
 
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()> {
-        self.pen().plan(plan)
+        self.writer().plan(plan)
     }
 
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
-        let mut pen = self.pen();
+        let mut pen = self.writer();
         if pen.is_withheld() {
             let why = "a value could not be registered for redaction: the outputs are withheld";
             return Err(io::Error::other(why));
         }
         let clean =
             |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
-        let (outputs, withheld) = fitting(outputs.into_iter().map(clean).collect());
+        let (outputs, withheld) = split_by_size(outputs.into_iter().map(clean).collect());
         for name in withheld {
-            pen.say(&format!("output {name} is too large to be reported"));
+            pen.write_shim_record(&format!("output {name} is too large to be reported"));
         }
         pen.report(ReportBody::Outputs { outputs })
     }
 
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()> {
-        let mut pen = self.pen();
+        let mut pen = self.writer();
         let (execution, component) = (pen.execution, component.to_owned());
         let (lineage, serial) = (mark.lineage.clone(), mark.serial);
         pen.journal(JournalEvent::StateSeen {
@@ -336,7 +340,7 @@ impl Sink for Recorder {
     }
 
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()> {
-        let pen = self.pen();
+        let pen = self.writer();
         let (execution, component) = (pen.execution, component.to_owned());
         let AcceptedState { version: StateVersion { lineage, serial }, decision } =
             accepted.clone();
@@ -344,7 +348,7 @@ impl Sink for Recorder {
     }
 
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {
-        self.pen().report(ReportBody::Artifact(artifact))
+        self.writer().report(ReportBody::Artifact(artifact))
     }
 }
 

@@ -16,14 +16,14 @@ use base64::{
 };
 use serde_json::Value;
 
-use self::{encoded::Pieces, shapes::InKey};
+use self::{encoded::Pieces, shapes::PrivateKeyState};
 
 /// Replacement of a secret.
 pub const MARK: &str = "[redacted]";
 /// Shortest value that is redacted. Shorter ones would remove large parts of every log.
-pub const SHORTEST: usize = 6;
+pub const MIN_SECRET_BYTES: usize = 6;
 /// Smallest part of an unfinished line that is held back. No credential shape is longer.
-const KEPT: usize = 8 * 1024;
+const MIN_HELD_BACK_BYTES: usize = 8 * 1024;
 
 /// Redactor for a set of values. It keeps no other state.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub struct Redactor {
 
 /// Part of one stream that is held back for the next line.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct HeldBack {
     pending: Vec<u8>,
-    in_key: InKey,
+    in_key: PrivateKeyState,
 }
 
 impl Redactor {
@@ -83,7 +83,7 @@ impl Redactor {
 
     /// Returns bytes without the values and without credential shapes.
     pub fn bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        shapes::without(self.exact(bytes))
+        shapes::redact_shapes(self.exact(bytes))
     }
 
     fn exact_text(&self, text: &str) -> String {
@@ -107,7 +107,7 @@ impl Redactor {
 
     /// Takes a line of a stream and returns what can be shown. These are complete lines with their
     /// newlines, or the first part of a line that `goes_on`.
-    pub fn line(&self, waiting: &mut Waiting, line: &[u8], goes_on: bool) -> Vec<u8> {
+    pub fn line(&self, waiting: &mut HeldBack, line: &[u8], goes_on: bool) -> Vec<u8> {
         let pending = &mut waiting.pending;
         pending.extend_from_slice(line);
         if !goes_on {
@@ -120,7 +120,7 @@ impl Redactor {
     }
 
     /// Returns what is held back at the end of a stream.
-    pub fn rest(&self, waiting: &mut Waiting) -> Vec<u8> {
+    pub fn flush(&self, waiting: &mut HeldBack) -> Vec<u8> {
         let shown = std::mem::take(&mut waiting.pending);
         waiting.in_key.lines(self.exact(&shown))
     }
@@ -139,9 +139,9 @@ impl Redactor {
     /// Returns the length of the part that can be shown of a line that was cut anywhere. It ends
     /// before any value that may have begun.
     fn before_cut(&self, pending: &[u8]) -> usize {
-        let most = pending.len().saturating_sub(self.longest.max(KEPT));
+        let most = pending.len().saturating_sub(self.longest.max(MIN_HELD_BACK_BYTES));
         // A credential shape without an end must not hold back a line indefinitely.
-        let least = most.saturating_sub(KEPT);
+        let least = most.saturating_sub(MIN_HELD_BACK_BYTES);
         let mut cut = most;
         loop {
             let shaped = Some(shapes::outside(pending, cut)).filter(|shaped| *shaped >= least);
@@ -165,8 +165,8 @@ impl Redactor {
 fn variants(value: &str) -> Vec<Vec<u8>> {
     let mut all: Vec<String> = vec![value.into(), value.trim().into()];
     all.extend(value.lines().map(|line| line.trim().into()));
-    all.retain(|text| text.len() >= SHORTEST);
-    if value.len() >= SHORTEST {
+    all.retain(|text| text.len() >= MIN_SECRET_BYTES);
+    if value.len() >= MIN_SECRET_BYTES {
         let json = Value::String(value.into()).to_string();
         let json = &json[1..json.len() - 1];
         all.push(json.into());
@@ -234,7 +234,7 @@ mod tests {
     const SECRET: &str = "hunter2/\"x y\"";
 
     #[test]
-    fn a_value_is_found_in_every_dress() {
+    fn a_value_is_found_in_every_encoding() {
         let redactor = Redactor::new([SECRET]);
         let dressed = [
             SECRET.to_owned(),
@@ -276,12 +276,12 @@ mod tests {
 
     /// Feeds lines and returns everything that was shown.
     fn shown(redactor: &Redactor, lines: &[&str]) -> String {
-        let mut waiting = Waiting::default();
+        let mut waiting = HeldBack::default();
         let mut all = Vec::new();
         for line in lines {
             all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
         }
-        all.extend(redactor.rest(&mut waiting));
+        all.extend(redactor.flush(&mut waiting));
         String::from_utf8(all).unwrap()
     }
 
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(shown(&redactor, &["x=ab", "cd", "efghij!", "y"]), "x=[redacted]!\ny\n");
         assert_eq!(shown(&redactor, &["ab", "cd", "other"]), "ab\ncd\nother\n");
         assert_eq!(shown(&redactor, &["ab", "cd"]), "ab\ncd\n");
-        let mut waiting = Waiting::default();
+        let mut waiting = HeldBack::default();
         assert_eq!(redactor.line(&mut waiting, b"plain", false), b"plain\n");
         assert_eq!(redactor.line(&mut waiting, b"ab", false), b"");
     }
@@ -308,7 +308,7 @@ mod tests {
         let redactor = Redactor::new(["hunter22"]);
         for at in 1..20 {
             let text = "....hunter22........";
-            let mut waiting = Waiting::default();
+            let mut waiting = HeldBack::default();
             let mut all = redactor.line(&mut waiting, &text.as_bytes()[..at], true);
             all.extend(redactor.line(&mut waiting, &text.as_bytes()[at..], false));
             assert_eq!(String::from_utf8(all).unwrap(), "....[redacted]........\n", "{at}");
@@ -336,7 +336,7 @@ mod tests {
                 .enumerate()
                 .map(|(place, text)| format!("{text}{}", values[place % values.len()]))
                 .collect();
-            let (mut waiting, mut all) = (Waiting::default(), Vec::new());
+            let (mut waiting, mut all) = (HeldBack::default(), Vec::new());
             let mut cuts = cuts.into_iter().cycle();
             for line in text.split('\n') {
                 let mut rest = line.as_bytes();
@@ -346,7 +346,7 @@ mod tests {
                 }
                 all.extend(redactor.line(&mut waiting, rest, false));
             }
-            all.extend(redactor.rest(&mut waiting));
+            all.extend(redactor.flush(&mut waiting));
             let shown = String::from_utf8(all).unwrap();
             for value in &values {
                 // The mark itself contains some of these letters, but never six of them in a row.

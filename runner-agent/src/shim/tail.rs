@@ -30,7 +30,7 @@ impl Tail {
         let size = line.len() as u64;
         self.pushed += size;
         if self.current.is_none() || self.length + size > self.limit {
-            self.turn();
+            self.rotate();
         }
         let Some(file) = &mut self.current else { return };
         if file.write_all(line).is_ok() {
@@ -41,7 +41,7 @@ impl Tail {
     }
 
     /// Makes the current file the older one and starts a new one.
-    fn turn(&mut self) {
+    fn rotate(&mut self) {
         let [current, older] = &self.files;
         if self.current.take().is_some() && fs::rename(current, older).is_ok() {
             self.older = self.length;

@@ -103,7 +103,7 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
 
 /// Message about a state that is refused.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Outdated(pub String);
+pub struct StateRefusal(pub String);
 
 impl StateStore {
     /// Checks that the state is not missing, has the known lineage, and is not older than the
@@ -114,7 +114,7 @@ impl StateStore {
         mark: &StateMark,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
-    ) -> Result<Option<manifest::AcceptedState>, Outdated> {
+    ) -> Result<Option<manifest::AcceptedState>, StateRefusal> {
         let Some(lineage) = &mark.lineage else {
             return self.check_missing(own, log).map(|()| None);
         };
@@ -139,7 +139,7 @@ impl StateStore {
             let Some(known_lineage) = &known.lineage else { continue };
             if known_lineage != lineage || mark.serial < known.serial {
                 let (name, file) = (&self.component, self.file());
-                return Err(Outdated(format!(
+                return Err(StateRefusal(format!(
                     "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
                      lineage {known_lineage} is known; restore that state to {}, or let the vendor accept this one: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
@@ -159,14 +159,14 @@ impl StateStore {
         &self,
         own: &KnownState,
         log: Option<&manifest::KnownState>,
-    ) -> Result<(), Outdated> {
+    ) -> Result<(), StateRefusal> {
         let of_log = log.and_then(|log| log.newest.as_ref());
         let of_log = of_log.map(|version| (version.lineage.as_str(), version.serial));
         let of_own = own.newest.lineage.as_deref().map(|lineage| (lineage, own.newest.serial));
         let known = of_own.or(of_log).filter(|_| !own.nothing);
         let Some((lineage, serial)) = known else { return Ok(()) };
         let (name, dir) = (&self.component, self.dir().display());
-        Err(Outdated(format!(
+        Err(StateRefusal(format!(
             "the state of {name} is not on this host, and serial {serial} of lineage {lineage} is known: restore that \
              state to {dir} and retry; if nothing of {name} is left in the account, run `stead-runner state resolve {name} \
              --nothing-exists --reason TEXT` on the runner's host"
@@ -199,9 +199,9 @@ mod tests {
             let check = |mark: &StateMark| store().check_known(mark, own, log);
             assert_eq!(check(&mark("l", 7)), Ok(None));
             assert_eq!(check(&mark("l", 8)), Ok(None));
-            let Outdated(why) = check(&mark("l", 3)).unwrap_err();
+            let StateRefusal(why) = check(&mark("l", 3)).unwrap_err();
             assert!(why.contains("serial 3 of lineage l") && why.contains("serial 7 of"), "{why}");
-            let Outdated(why) = check(&mark("other", 9)).unwrap_err();
+            let StateRefusal(why) = check(&mark("other", 9)).unwrap_err();
             assert!(why.contains("lineage other") && why.contains("lineage l"), "{why}");
         }
     }
@@ -227,7 +227,7 @@ mod tests {
         let own = KnownState { newest: mark("l", 7), ..KnownState::default() };
         let (absent, nothing) = (StateMark::default(), KnownState::default());
         for (own, log) in [(&own, None), (&nothing, Some(&log))] {
-            let Outdated(why) = store().check_known(&absent, own, log).unwrap_err();
+            let StateRefusal(why) = store().check_known(&absent, own, log).unwrap_err();
             assert!(why.contains("serial 7 of lineage l is known"), "{why}");
             assert!(why.contains("state resolve web --nothing-exists"), "{why}");
         }
@@ -271,7 +271,7 @@ mod tests {
     fn a_state_from_before_a_destroy_is_older() {
         let own = &known(&[entry(seen("web", 8)), entry(gone())])["web"];
         assert_eq!(store().check_known(&StateMark::default(), own, None), Ok(None));
-        let Outdated(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
+        let StateRefusal(why) = store().check_known(&mark("l", 7), own, None).unwrap_err();
         assert!(why.contains("serial 8 of lineage l is known"), "{why}");
         assert_eq!(store().check_known(&mark("k", 1), own, None), Ok(None));
     }

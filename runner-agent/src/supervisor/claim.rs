@@ -12,58 +12,58 @@ use tokio::time::{Instant, sleep};
 use tracing::{info, warn};
 
 use super::{
-    Agent, Attended, Ended, Stopping,
-    adopt::{Known, Stage},
-    attend, session, spawn,
+    Agent, ExitReason, RunningJob, StopLevel, monitor,
+    recover::{ClaimStage, OpenClaim},
+    session, spawn,
 };
 use crate::{
-    approval::{self, ApprovalRequest, Asked},
-    client::Ask,
+    approval::{self, ApprovalOutcome, ApprovalRequest},
+    client::ApiRequest,
     disable, host,
     journal::JournalEvent,
     policy::{Policy, Refusal},
     shim::order::CancelOrder,
-    witness::{Doubt, Expected, Verified},
+    witness::{Expected, LogRejection, Verified},
 };
 
 /// Longest wait of an offer for a free slot. The server can learn of the end of a job before the
 /// runner releases its slot.
-const PATIENCE: Duration = Duration::from_secs(5);
-const LOOK: Duration = Duration::from_millis(50);
+const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
+const SLOT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest wait for a server key that signed a claim and is not known yet. Every server reads new
 /// keys within this time.
-const ROTATION: Duration = Duration::from_secs(8);
-const AGAIN: Duration = Duration::from_secs(1);
+const KEY_ROTATION_TIMEOUT: Duration = Duration::from_secs(8);
+const KEY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Handles an offer. The runner claims the job if a slot is free now or soon; otherwise the offer
 /// expires.
-pub(super) fn offered(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
+pub(super) fn handle_offer(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
     if !agent.capabilities().contains(&kind) || agent.state().running.contains_key(&job) {
         return;
     }
-    let held = hold(agent, job);
+    let held = reserve_slot(agent, job);
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        if !held && !hold_soon(&agent, job).await {
+        if !held && !wait_for_slot(&agent, job).await {
             return;
         }
         let mut granted = None;
-        match take(&agent, (job, kind), &mut granted).await {
-            Ok(Some(known)) => attend::begin(&agent, known),
+        match claim_job(&agent, (job, kind), &mut granted).await {
+            Ok(Some(known)) => monitor::begin(&agent, known),
             Ok(None) => agent.release(job, granted),
             Err(error) => {
                 warn!(job.id = %job, error = format!("{error:#}"), "Cannot process the offer");
                 agent.release(job, granted);
                 // The next session reconciles the claim. Without one, the server would wait until
                 // the deadline for a job that never started.
-                agent.ask_anew();
+                agent.request_session();
             }
         }
     });
 }
 
 /// Reserves a slot for a job, if one is free and the job has none yet.
-fn hold(agent: &Agent, job: JobId) -> bool {
+fn reserve_slot(agent: &Agent, job: JobId) -> bool {
     if agent.free_slots() == 0 {
         return false;
     }
@@ -72,29 +72,30 @@ fn hold(agent: &Agent, job: JobId) -> bool {
     if full || state.running.contains_key(&job) {
         return false;
     }
-    state.running.insert(job, Attended::default());
+    state.running.insert(job, RunningJob::default());
     true
 }
 
-async fn hold_soon(agent: &Agent, job: JobId) -> bool {
-    let until = Instant::now() + PATIENCE;
+async fn wait_for_slot(agent: &Agent, job: JobId) -> bool {
+    let until = Instant::now() + SLOT_TIMEOUT;
     while Instant::now() < until {
-        sleep(LOOK).await;
-        if hold(agent, job) {
+        sleep(SLOT_CHECK_INTERVAL).await;
+        if reserve_slot(agent, job) {
             return true;
         }
     }
     false
 }
 
-async fn take(
+async fn claim_job(
     agent: &Arc<Agent>,
     (job, kind): (JobId, JobKind),
     granted: &mut Option<ExecutionId>,
-) -> anyhow::Result<Option<Known>> {
-    let one_after_the_other = agent.claims.lock().await;
+) -> anyhow::Result<Option<OpenClaim>> {
+    let one_after_the_other = agent.claim_lock.lock().await;
     // The runner may have been disabled or stopped while this task waited for the lock.
-    let stays = disable::off(&agent.data).is_none() && *agent.stopping.borrow() == Stopping::No;
+    let stays = disable::disabled(&agent.data).is_none()
+        && *agent.stop_level.borrow() == StopLevel::KeepRunning;
     let held = agent.state().session.clone();
     let Some(session) = held.filter(|_| stays) else { return Ok(None) };
     let claim_id = ulid::Ulid::new().to_string();
@@ -105,7 +106,7 @@ async fn take(
         claim_id: claim_id.clone(),
         checkpoint: agent.witness.last()?,
     };
-    let ask = Ask::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
+    let ask = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
     let answer = match agent.client.send::<Claimed>(&ask).await {
         Ok(answer) => answer,
         Err(refused) => {
@@ -113,7 +114,7 @@ async fn take(
             let why = refused.to_string();
             agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason: why })?;
             if refused.is_superseded() {
-                agent.end(Ended::Superseded);
+                agent.end(ExitReason::Superseded);
             }
             return Ok(None);
         }
@@ -122,7 +123,7 @@ async fn take(
     let Some(claimed) = answer.body else {
         anyhow::bail!("cannot read the response to the claim: it has no body")
     };
-    host::server_said(claimed.server_time);
+    host::set_server_time(claimed.server_time);
     let (execution, attempt) = (claimed.execution, claimed.attempt);
     if agent.claim_index(|index| index.was_granted(execution))? {
         warn!(
@@ -140,41 +141,41 @@ async fn take(
         claim_id: claim_id.clone(),
         attempt,
     })?;
-    agent.note(job, None, |attended| attended.execution = Some(execution));
+    agent.update_job(job, None, |attended| attended.execution = Some(execution));
     *granted = Some(execution);
     let (execution, children) = (Some(execution), Vec::new());
-    let mut known = Known { job, execution, claim_id, stage: Stage::Claimed, children };
-    let mut allowed = allowed(agent, (job, kind), &claimed).await;
+    let mut known = OpenClaim { job, execution, claim_id, stage: ClaimStage::Claimed, children };
+    let mut allowed = authorize(agent, (job, kind), &claimed).await;
     drop(one_after_the_other);
     if let Ok((verified, policy)) = &allowed
         && policy.require_approval.contains(&verified.manifest.kind)
     {
         let phase = Some("waiting for the customer's approval".into());
-        agent.note(job, execution, |attended| attended.phase = phase);
-        let patience = spawn::patience(&claimed, verified, policy, received);
+        agent.update_job(job, execution, |attended| attended.phase = phase);
+        let patience = spawn::approval_timeout(&claimed, verified, policy, received);
         let question = ApprovalRequest::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
         match approval::wait(&agent.data, &agent.journal, &question, patience).await {
             // An approval is one of several rules, and the others may have changed.
-            Ok(Asked::Approved) => {
+            Ok(ApprovalOutcome::Approved) => {
                 if let Ok((verified, _)) = allowed {
-                    allowed = still_allowed(agent, verified).await;
+                    allowed = reauthorize(agent, verified).await;
                 }
             }
-            Ok(Asked::Cancelled) => {}
+            Ok(ApprovalOutcome::Cancelled) => {}
             Err(no) => allowed = Err(no),
         }
     }
     // No session may open between this check and the start: its request would report that nothing
     // was started.
-    let _no_session_meanwhile = agent.claims.lock().await;
+    let _no_session_meanwhile = agent.claim_lock.lock().await;
     if agent.state().running.get(&job).is_none_or(|held| held.execution != known.execution) {
         info!(job.id = %job, "The job lost its slot before it was started");
         return Ok(None);
     }
     known.stage = match allowed {
         Ok((verified, policy)) => match CancelOrder::of(&agent.data.job(claimed.execution)) {
-            Some(order) => spawn::cancelled(agent, job, claimed.execution, &order)?,
+            Some(order) => spawn::end_cancelled(agent, job, claimed.execution, &order)?,
             None => spawn::start(agent, job, &claimed, &verified, &policy, received).await?,
         },
         Err(Refusal { by, rule, detail }) => {
@@ -189,21 +190,21 @@ async fn take(
                 detail: told,
             };
             agent.journal.write(fact)?;
-            Stage::Refused { by, rule, detail }
+            ClaimStage::Refused { by, rule, detail }
         }
     };
     Ok(Some(known))
 }
 
 /// Checks the proofs, the customer's policy and the customer's veto command.
-async fn allowed(
+async fn authorize(
     agent: &Agent,
     offered: (JobId, JobKind),
     claimed: &Claimed,
 ) -> Result<(Verified, Policy), Refusal> {
     let verified = verified(agent, offered, claimed).await?;
     let digest = &verified.digest;
-    agent.claim_index(|index| index.starts().check(digest)).map_err(unwritten)??;
+    agent.claim_index(|index| index.starts().check(digest)).map_err(journal_refusal)??;
     let manifest = &verified.manifest;
     let believed = JournalEvent::Verified {
         execution: claimed.execution,
@@ -216,10 +217,10 @@ async fn allowed(
     };
     let note = claimed.checkpoint.clone();
     let journalled = agent.journal.write(JournalEvent::Checkpoint { note });
-    journalled.and_then(|()| agent.journal.write(believed)).map_err(unwritten)?;
+    journalled.and_then(|()| agent.journal.write(believed)).map_err(journal_refusal)?;
     let policy = policy(agent)?;
     policy.allows(manifest, host::now())?;
-    spawn::veto(&policy, &verified, spawn::VETO).await?;
+    spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
 
@@ -229,22 +230,22 @@ fn policy(agent: &Agent) -> Result<Policy, Refusal> {
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
 }
 
-fn unwritten(error: std::io::Error) -> Refusal {
+fn journal_refusal(error: std::io::Error) -> Refusal {
     let detail = format!("cannot use the journal: {error}");
     Refusal { by: RefusedBy::Verification, rule: "journal".into(), detail }
 }
 
 /// Checks the rules again that may have changed while an approval was pending.
-pub(super) async fn still_allowed(
+pub(super) async fn reauthorize(
     agent: &Agent,
     verified: Verified,
 ) -> Result<(Verified, Policy), Refusal> {
-    if let Some(off) = disable::off(&agent.data) {
+    if let Some(off) = disable::disabled(&agent.data) {
         return Err(Refusal::policy("disabled", format!("the runner is disabled: {}", off.reason)));
     }
     let policy = policy(agent)?;
     policy.allows(&verified.manifest, host::now())?;
-    spawn::veto(&policy, &verified, spawn::VETO).await?;
+    spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
 
@@ -262,19 +263,19 @@ async fn verified(
     };
     let verify =
         |keys: &KeyList| agent.witness.verify(claimed, &expected, keys, host::server_now());
-    let verified = under_its_keys(agent, verify).await;
+    let verified = verify_with_current_keys(agent, verify).await;
     if let Err(refusal) = &verified
-        && Doubt::is_about_the_log(refusal)
+        && LogRejection::is_about_the_log(refusal)
     {
-        keep_evidence(agent, job, claimed, refusal);
+        save_evidence(agent, job, claimed, refusal);
     }
     verified
 }
 
 /// Saves both heads of a rejected log on this host, so that the evidence does not depend on the
 /// server.
-fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
-    let kept = agent.witness.keep(job, claimed, refusal, host::now()).and_then(|name| {
+fn save_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
+    let kept = agent.witness.store_evidence(job, claimed, refusal, host::now()).and_then(|name| {
         let evidence = name.unwrap_or_default();
         agent.journal.write(JournalEvent::LogRejected { job, rule: refusal.rule.clone(), evidence })
     });
@@ -293,11 +294,11 @@ fn keep_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal
 ///
 /// Servers read new keys at different times: the one that responds may not know the key of the one
 /// that signed.
-async fn under_its_keys<T>(
+async fn verify_with_current_keys<T>(
     agent: &Agent,
     verify: impl Fn(&KeyList) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
-    let until = Instant::now() + ROTATION;
+    let until = Instant::now() + KEY_ROTATION_TIMEOUT;
     loop {
         let keys = agent.state().server_keys.clone();
         let refusal = match verify(&keys) {
@@ -311,12 +312,12 @@ async fn under_its_keys<T>(
         if !of_a_key || Instant::now() >= until {
             return Err(refusal);
         }
-        if let Err(error) = session::keys_renewed(agent, ROTATION).await {
+        if let Err(error) = session::renew_keys(agent, KEY_ROTATION_TIMEOUT).await {
             warn!(error = format!("{error:#}"), "Cannot renew the server's keys, retrying");
         }
         let renewed = agent.state().server_keys.clone();
         if renewed.keys == keys.keys {
-            sleep(AGAIN).await;
+            sleep(KEY_RETRY_INTERVAL).await;
         }
     }
 }

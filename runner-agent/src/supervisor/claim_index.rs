@@ -3,7 +3,7 @@ use std::{collections::BTreeSet, io};
 
 use domain::ids::ExecutionId;
 
-use super::quarantine::Starts;
+use super::quarantine::UnstartedManifests;
 use crate::journal::{Journal, JournalEvent, Position};
 
 /// Largest number of granted executions in the index, including those of rotated journal files.
@@ -14,14 +14,14 @@ const REMEMBERED: usize = 100_000;
 pub(crate) struct ClaimIndex {
     read: Position,
     granted: BTreeSet<ExecutionId>,
-    starts: Starts,
+    starts: UnstartedManifests,
 }
 
 impl ClaimIndex {
     /// Reads the new entries of the journal.
     pub(super) fn refresh(&mut self, journal: &Journal) -> io::Result<()> {
         for entry in journal.read_on(&mut self.read)? {
-            self.starts.take(&entry.fact);
+            self.starts.apply(&entry.fact);
             if let JournalEvent::Claimed { execution, .. } = entry.fact {
                 self.granted.insert(execution);
             }
@@ -39,7 +39,7 @@ impl ClaimIndex {
         self.granted.contains(&execution)
     }
 
-    pub(super) fn starts(&self) -> &Starts {
+    pub(super) fn starts(&self) -> &UnstartedManifests {
         &self.starts
     }
 }

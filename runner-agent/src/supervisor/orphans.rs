@@ -25,32 +25,32 @@ use nix::{
 };
 use tracing::{info, warn};
 
-use super::{Agent, adopt::Known};
+use super::{Agent, recover::OpenClaim};
 use crate::{
     cgroup::Cgroup,
     data::Data,
     host::Process,
-    processes::{self, Found},
+    processes::{self, RunningProcess},
     shim::leftovers::labels,
 };
 
 /// Interval between checks.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time until `/proc` is read again after an error.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Timeout for the kernel to end killed processes.
 const KILL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Jobs whose processes this agent ends or has ended.
 #[derive(Debug, Default)]
-pub(crate) struct Register {
+pub(crate) struct OrphanedJobs {
     /// Value is `true` while the processes of the job are being ended, and `false` afterwards.
     jobs: BTreeMap<ExecutionId, bool>,
     /// Longest grace period of the jobs since the last sweep.
     grace: Duration,
 }
 
-impl Register {
+impl OrphanedJobs {
     /// Marks a job as busy. Returns `false` if its processes are already being ended.
     fn begin(&mut self, execution: ExecutionId, grace: Duration) -> bool {
         self.grace = self.grace.max(grace);
@@ -74,7 +74,7 @@ impl Register {
 
 /// Ends the processes of a job in the background, as its shim would have done: stop signal, grace
 /// period, then SIGKILL until none is left. Then runs the sweep.
-pub(super) fn end(agent: &Arc<Agent>, known: &Known) {
+pub(super) fn end(agent: &Arc<Agent>, known: &OpenClaim) {
     let Some(execution) = known.execution else { return };
     let orphans = Orphans::of(&agent.data, known, execution);
     // Only one task may signal a job: a second SIGINT makes Terraform abort.
@@ -90,13 +90,13 @@ pub(super) fn end(agent: &Arc<Agent>, known: &Known) {
 }
 
 struct Orphans {
-    known: Known,
+    known: OpenClaim,
     execution: String,
     cgroup: Option<Cgroup>,
 }
 
 impl Orphans {
-    fn of(data: &Data, known: &Known, execution: ExecutionId) -> Orphans {
+    fn of(data: &Data, known: &OpenClaim, execution: ExecutionId) -> Orphans {
         let cgroup = Cgroup::of(&data.job(execution));
         Orphans { cgroup, execution: execution.to_string(), known: known.clone() }
     }
@@ -111,11 +111,12 @@ impl Orphans {
         let until = Instant::now() + self.grace();
         let (mut stopped, mut asked, mut killed_at) = (false, BTreeSet::new(), None);
         loop {
-            let (left, groups) = match self.left().and_then(|left| Ok((left, self.groups()?))) {
+            let (left, groups) = match self.remaining().and_then(|left| Ok((left, self.groups()?)))
+            {
                 Ok(found) => found,
                 Err(error) => {
                     warn!(job.id = %job, %error, "Cannot list the remaining processes of a job, retrying");
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                     continue;
                 }
             };
@@ -130,7 +131,8 @@ impl Orphans {
                 self.stop_groups(&groups);
             }
             if Instant::now() < until {
-                let grouped = |of: &&Found| groups.iter().any(|group| group.pid == of.group());
+                let grouped =
+                    |of: &&RunningProcess| groups.iter().any(|group| group.pid == of.group());
                 let others = processes::topmost(&left).filter(|of| !grouped(of));
                 for process in others.filter(|of| asked.insert(of.pid())) {
                     process.signal(Signal::SIGTERM);
@@ -150,7 +152,7 @@ impl Orphans {
                 }
             }
             processes::reap();
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         if killed_at.is_some() {
             info!(job.id = %job, "Killed the remaining processes of a job");
@@ -181,13 +183,13 @@ impl Orphans {
     }
 
     /// Returns the processes that a record of this job identifies, and their descendants.
-    fn left(&self) -> io::Result<Vec<Found>> {
+    fn remaining(&self) -> io::Result<Vec<RunningProcess>> {
         // A process can fork and exit while `/proc` is read. Two scans in a row do not miss both.
-        let left = self.look();
-        if left.as_ref().is_ok_and(Vec::is_empty) { self.look() } else { left }
+        let left = self.scan();
+        if left.as_ref().is_ok_and(Vec::is_empty) { self.scan() } else { left }
     }
 
-    fn look(&self) -> io::Result<Vec<Found>> {
+    fn scan(&self) -> io::Result<Vec<RunningProcess>> {
         let mut left = processes::of_execution(&self.execution)?;
         let mut roots = self.cgroup.as_ref().map(Cgroup::members).unwrap_or_default();
         for (child, _) in &self.known.children {

@@ -10,15 +10,15 @@ use schemas::runner::RefusedBy;
 use crate::{journal::JournalEvent, policy::Refusal};
 
 /// Number of crashes after which a manifest is refused.
-const CRASHES: usize = 2;
+const MAX_CRASHES: usize = 2;
 
 /// Manifests that an agent verified and then started no shim for, because the agent ended first.
 #[derive(Debug, Default)]
-pub(super) struct Starts(BTreeMap<ExecutionId, Digest>);
+pub(super) struct UnstartedManifests(BTreeMap<ExecutionId, Digest>);
 
-impl Starts {
+impl UnstartedManifests {
     /// Applies the next journal entry.
-    pub(super) fn take(&mut self, fact: &JournalEvent) {
+    pub(super) fn apply(&mut self, fact: &JournalEvent) {
         match fact {
             JournalEvent::Verified { execution, manifest, .. } => {
                 self.0.insert(*execution, manifest.clone());
@@ -67,11 +67,11 @@ impl Starts {
 
     /// Refuses a manifest that has ended the agent too often.
     pub(super) fn check(&self, manifest: &Digest) -> Result<(), Refusal> {
-        if self.0.values().filter(|of| *of == manifest).count() < CRASHES {
+        if self.0.values().filter(|of| *of == manifest).count() < MAX_CRASHES {
             return Ok(());
         }
         let detail = format!(
-            "cannot start the job: the agent ended {CRASHES} times while starting this manifest; \
+            "cannot start the job: the agent ended {MAX_CRASHES} times while starting this manifest; \
              check the agent's log, then create a new job"
         );
         Err(Refusal { by: RefusedBy::Capability, rule: "quarantine".into(), detail })
@@ -103,13 +103,13 @@ mod tests {
     }
 
     fn refused(facts: Vec<JournalEvent>) -> bool {
-        let mut starts = Starts::default();
-        facts.iter().for_each(|fact| starts.take(fact));
+        let mut starts = UnstartedManifests::default();
+        facts.iter().for_each(|fact| starts.apply(fact));
         starts.check(&manifest(1)).is_err()
     }
 
     #[test]
-    fn what_ended_the_agent_twice_is_not_begun_a_third_time() {
+    fn a_manifest_that_ended_the_agent_twice_is_refused() {
         let job = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let began = JournalEvent::Spawning { job, execution: execution(1) };
         assert!(refused(vec![verified(1, manifest(1)), verified(2, manifest(1))]));

@@ -14,15 +14,15 @@ use schemas::{
 use tracing::{info, warn};
 
 use super::Agent;
-use crate::{client::Ask, host, journal::JournalEvent, keys::Keys};
+use crate::{client::ApiRequest, host, journal::JournalEvent, keys::Keys};
 
 /// Age at which a key is replaced.
-const AGE: TimeDelta = TimeDelta::days(30);
+const MAX_KEY_AGE: TimeDelta = TimeDelta::days(30);
 
 /// Returns whether the key must be replaced.
 pub(super) fn is_due(agent: &Agent) -> bool {
     let age = host::server_now() - agent.keys.identity.now().made_at;
-    agent.state().rekey_wanted || age >= AGE || has_begun(agent)
+    agent.state().rekey_requested || age >= MAX_KEY_AGE || is_pending(agent)
 }
 
 /// Replaces the key in the background.
@@ -33,27 +33,27 @@ pub(super) fn begin(agent: &Arc<Agent>) {
 
 /// Completes a pending replacement before a session is opened: the server may already have replaced
 /// the current key.
-pub(super) async fn finish(agent: &Agent) {
-    if has_begun(agent) {
+pub(super) async fn complete_pending(agent: &Agent) {
+    if is_pending(agent) {
         replace(agent).await;
     }
 }
 
 /// Returns whether a replacement is pending. The server may already know the new key.
-pub(super) fn has_begun(agent: &Agent) -> bool {
+pub(super) fn is_pending(agent: &Agent) -> bool {
     Keys::next(&agent.data).is_ok_and(|next| next.is_some())
 }
 
 async fn replace(agent: &Agent) {
     // A grant names the key, so no claim may be in flight during the change.
-    let _no_claim_meanwhile = agent.claims.lock().await;
+    let _no_claim_meanwhile = agent.claim_lock.lock().await;
     if !is_due(agent) {
         return;
     }
     let former_key = Some(agent.keys.identity_hex());
-    match replaced(agent).await {
+    match exchange_key(agent).await {
         Ok(identity_key) => {
-            agent.state().rekey_wanted = false;
+            agent.state().rekey_requested = false;
             info!(identity_key, "Replaced the identity key");
             if let Err(error) =
                 agent.journal.write(JournalEvent::Rekeyed { identity_key, former_key })
@@ -68,7 +68,7 @@ async fn replace(agent: &Agent) {
     }
 }
 
-async fn replaced(agent: &Agent) -> anyhow::Result<String> {
+async fn exchange_key(agent: &Agent) -> anyhow::Result<String> {
     let next = Keys::begin_next(&agent.data)?;
     let identity_key = next.public_hex();
     let ask = || {
@@ -82,12 +82,12 @@ async fn replaced(agent: &Agent) -> anyhow::Result<String> {
         };
         let assertion = agent.keys.identity.assert(&rekey)?;
         let body = RekeyRequest { assertion, proof: token::sign(&rekey, &next.key)? };
-        Ok(Ask::json(Method::POST, "/runner/v1/rekey", &body)?.without_token().idle())
+        Ok(ApiRequest::json(Method::POST, "/runner/v1/rekey", &body)?.without_token().idle())
     };
-    let mut answer = agent.client.send_anew::<Rekeyed>(ask).await;
+    let mut answer = agent.client.send_signed::<Rekeyed>(ask).await;
     if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
         agent.client.correct_clock(refused);
-        answer = agent.client.send_anew(ask).await;
+        answer = agent.client.send_signed(ask).await;
     }
     let known = answer?.body.map(|body| body.identity_key);
     anyhow::ensure!(
@@ -104,7 +104,7 @@ mod tests {
     use crate::supervisor::tests::agent_with_signals;
 
     /// Returns the response of a server that accepts this key.
-    fn knows(key: &str) -> &'static str {
+    fn accepting_response(key: &str) -> &'static str {
         let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV";
         let time = schemas::moment::text(&host::now());
         let body = format!(
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_answer_loses_no_key() {
+    async fn a_lost_response_loses_no_key() {
         // given a pending key, and a server whose first response is lost
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         assert!(!is_due(&agent));
@@ -122,9 +122,10 @@ mod tests {
         assert_ne!(agent.keys.identity_hex(), next);
         // when a restarted agent sends the request again, then it uses the new key and the former
         // one is removed
-        let (client, asked) = crate::client::scripted::scripted(vec!["", knows(&next)]).await;
+        let (client, asked) =
+            crate::client::scripted::scripted(vec!["", accepting_response(&next)]).await;
         let agent = agent_that_calls(&agent, client);
-        finish(&agent).await;
+        complete_pending(&agent).await;
         assert_eq!(asked.lock().unwrap().len(), 2);
         assert_eq!(agent.keys.identity_hex(), next);
         assert_eq!(Keys::open(&agent.data).unwrap().identity_hex(), next);
@@ -132,16 +133,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_leaves_the_key_and_keeps_what_was_begun() {
+    async fn a_rejection_keeps_the_current_and_the_pending_key() {
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let problem = r#"401 Unauthorized|{"status":401,"code":"assertion_invalid","title":"no","detail":"no","type":"about:blank"}"#;
         let (client, _) = crate::client::scripted::scripted(vec![problem]).await;
         let agent = agent_that_calls(&agent, client);
         let former = agent.keys.identity_hex();
-        agent.state().rekey_wanted = true;
+        agent.state().rekey_requested = true;
         replace(&agent).await;
         assert_eq!(agent.keys.identity_hex(), former);
-        assert!(has_begun(&agent) && is_due(&agent));
+        assert!(is_pending(&agent) && is_due(&agent));
     }
 
     #[tokio::test]
@@ -149,14 +150,15 @@ mod tests {
         // given a key that was made 30 days ago
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let hex = hex::encode(agent.keys.identity.now().key.to_bytes());
-        let old = (host::server_now() - AGE).timestamp();
+        let old = (host::server_now() - MAX_KEY_AGE).timestamp();
         std::fs::write(agent.data.path("keys/identity"), format!("{hex} {old}")).unwrap();
         assert!(!is_due(&agent));
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         std::fs::rename(agent.data.path("keys/identity.next"), agent.data.path("kept")).unwrap();
-        let (client, asked) = crate::client::scripted::scripted(vec![knows(&next)]).await;
+        let (client, asked) =
+            crate::client::scripted::scripted(vec![accepting_response(&next)]).await;
         let agent = agent_that_calls(&agent, client);
-        assert!(is_due(&agent) && !has_begun(&agent));
+        assert!(is_due(&agent) && !is_pending(&agent));
         // when the agent checks the key's age, then a new key replaces it
         std::fs::rename(agent.data.path("kept"), agent.data.path("keys/identity.next")).unwrap();
         replace(&agent).await;
@@ -166,12 +168,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_not_wanted_looks_whether_it_is_known_by_the_key_to_be() {
+    async fn a_rejected_runner_tries_its_pending_key() {
         // given an agent whose server knows only the pending key and rejects the current one
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         let problem = r#"401 Unauthorized|{"status":401,"code":"token_unknown","title":"no","detail":"no","type":"about:blank"}"#;
-        let answers = vec![problem, problem, knows(&next)];
+        let answers = vec![problem, problem, accepting_response(&next)];
         let (client, asked) = crate::client::scripted::scripted(answers).await;
         let agent = agent_that_calls(&agent, client);
         agent.state().session = Some(crate::supervisor::tests::opened());
@@ -190,7 +192,7 @@ mod tests {
     fn agent_that_calls(agent: &Arc<Agent>, client: crate::client::Client) -> Arc<Agent> {
         let keys = Keys::open(&agent.data).unwrap();
         let (identity, settings) = (agent.identity.clone(), agent.settings.clone());
-        let (server_keys, stopping) = (agent.state().server_keys.clone(), agent.stopping.clone());
+        let (server_keys, stopping) = (agent.state().server_keys.clone(), agent.stop_level.clone());
         Agent::new((agent.data.clone(), keys, identity), client, server_keys, settings, stopping)
             .unwrap()
     }

@@ -15,32 +15,33 @@ use schemas::{
 use tracing::{info, warn};
 
 use super::{
-    Agent,
-    adopt::{self, Known},
-    attend, orphans, rekey,
+    Agent, monitor, orphans,
+    recover::{self, OpenClaim},
+    rekey,
 };
 use crate::{
-    client::{Ask, Refused},
+    client::{ApiRequest, ServerRejection},
     data, enrol, host,
     journal::JournalEvent,
-    shim::order::{CancelOrder, Cause},
+    shim::order::{CancelOrder, StopCause},
 };
 
 /// Timeout for fetching the server's keys.
-const KEYS: Duration = Duration::from_secs(60);
+const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Opens a session and continues every open claim of the journal.
-pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
-    rekey::finish(agent).await;
+pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
+    rekey::complete_pending(agent).await;
     // The lock keeps claims out. A claim that was sent before is in the journal, so the session
     // reports it.
-    let _no_claim_meanwhile = agent.claims.lock().await;
-    let known = adopt::open_ends(agent).map_err(|error| ours(&error))?;
+    let _no_claim_meanwhile = agent.claim_lock.lock().await;
+    let known = recover::open_claims(agent).map_err(|error| local_error(&error))?;
     // A shim that cannot be inspected must not be reported as gone.
-    let journal = known.iter().map(|known| entry(agent, known)).collect::<io::Result<Vec<_>>>();
-    let journal = journal.map_err(|error| ours(&error))?;
+    let journal =
+        known.iter().map(|known| session_entry(agent, known)).collect::<io::Result<Vec<_>>>();
+    let journal = journal.map_err(|error| local_error(&error))?;
     let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();
-    let journal_id = agent.journal.id().map_err(|error| ours(&error))?;
+    let journal_id = agent.journal.id().map_err(|error| local_error(&error))?;
     let body = OpenSession {
         assertion: String::new(),
         pid: std::process::id(),
@@ -49,31 +50,31 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
         capabilities: agent.capabilities(),
         slots: agent.settings.slots,
         journal,
-        checkpoint: agent.witness.last().map_err(|error| ours(&error))?,
+        checkpoint: agent.witness.last().map_err(|error| local_error(&error))?,
         journal_head: agent.sign_journal(),
     };
     let ask = || {
-        let assertion = sign(agent, &journal_id)?;
+        let assertion = sign_request(agent, &journal_id)?;
         let body = OpenSession { assertion, ..body.clone() };
-        let ask = Ask::json(Method::POST, "/runner/v1/sessions", &body);
+        let ask = ApiRequest::json(Method::POST, "/runner/v1/sessions", &body);
         let ask = ask?.without_token();
         Ok(if known.is_empty() { ask.idle() } else { ask })
     };
-    let mut answer = agent.client.send_anew::<SessionOpened>(ask).await;
+    let mut answer = agent.client.send_signed::<SessionOpened>(ask).await;
     // The host's clock is off: correct it by the server's time and retry.
     if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
         agent.client.correct_clock(refused);
-        answer = agent.client.send_anew(ask).await;
+        answer = agent.client.send_signed(ask).await;
     }
     // A repeated request can be rejected because of its earlier copy. Only a new session id shows
     // whether another agent uses this identity.
-    if answer.as_ref().is_err_and(Refused::is_superseded) {
-        agent.state().opening = None;
-        answer = agent.client.send_anew(ask).await;
+    if answer.as_ref().is_err_and(ServerRejection::is_superseded) {
+        agent.state().opening_session = None;
+        answer = agent.client.send_signed(ask).await;
     }
     let answer = answer?;
-    let opened = answer.body.ok_or_else(|| ours(&"the response has no body"))?;
-    host::server_said(opened.server_time);
+    let opened = answer.body.ok_or_else(|| local_error(&"the response has no body"))?;
+    host::set_server_time(opened.server_time);
     agent.client.opened(&opened).await;
     let (session, generation) = (opened.session_id, opened.generation);
     info!(session.id = %session, "Opened a session");
@@ -84,47 +85,47 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), Refused> {
     {
         let mut state = agent.state();
         state.log = opened.log;
-        state.opening = None;
-        state.anew.opened();
+        state.opening_session = None;
+        state.session_renewal.opened();
         state.session = Some(opened);
     }
-    renew_keys(agent);
+    start_key_renewal(agent);
     if rekey::is_due(agent) {
         rekey::begin(agent);
     }
     for (known, told) in known.into_iter().zip(told) {
-        let action = said_of(&resume, &known);
+        let action = action_for(&resume, &known);
         let now = known.state(&agent.data).unwrap_or_else(|error| {
             warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming the reported state");
             told
         });
         if told == ExecutionState::Alive && now == ExecutionState::Unknown {
             // The shim ended during the request. A further session must report the unknown outcome.
-            agent.ask_anew();
+            agent.request_session();
             continue;
         }
-        settle(agent, known, now, action);
+        resume_or_abandon(agent, known, now, action);
     }
     Ok(())
 }
 
 /// Fetches the server's keys in the background. The signatures of a revoked key still verify, so
 /// the runner must learn of the revocation.
-pub(super) fn renew_keys(agent: &Arc<Agent>) {
+pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        if let Err(error) = keys_renewed(&agent, KEYS).await {
+        if let Err(error) = renew_keys(&agent, KEYS_TIMEOUT).await {
             warn!(error = format!("{error:#}"), "Cannot renew the server's keys");
         }
     });
 }
 
 /// Fetches the server's keys, and trusts them if the keys that are trusted by then signed them.
-pub(super) async fn keys_renewed(agent: &Agent, within: Duration) -> anyhow::Result<()> {
+pub(super) async fn renew_keys(agent: &Agent, within: Duration) -> anyhow::Result<()> {
     let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
     let shown = shown.context("cannot fetch the server's keys in time")??;
     // Fetches can run concurrently. An older response must not overwrite a newer list.
-    let _one_at_a_time = agent.renewals.lock().await;
+    let _one_at_a_time = agent.key_renewal_lock.lock().await;
     let held = agent.state().server_keys.clone();
     let renewed = enrol::renew_keys(&agent.data, &shown, &held)?;
     agent.state().server_keys = renewed;
@@ -133,9 +134,9 @@ pub(super) async fn keys_renewed(agent: &Agent, within: Duration) -> anyhow::Res
 
 /// Signs the session request. A retry after a lost response keeps its session id, so the server
 /// recognizes the request.
-fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
+fn sign_request(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
     let new = || SessionId(ulid::Ulid::new());
-    let session = *agent.state().opening.get_or_insert_with(new);
+    let session = *agent.state().opening_session.get_or_insert_with(new);
     let now = host::server_now().timestamp();
     let opening = SessionAssertion {
         sub: agent.identity.runner,
@@ -152,7 +153,7 @@ fn sign(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
 
 /// Returns the session entry of one claim. An execution that this process is about to start counts
 /// as alive.
-fn entry(agent: &Agent, known: &Known) -> io::Result<JournalEntry> {
+fn session_entry(agent: &Agent, known: &OpenClaim) -> io::Result<JournalEntry> {
     let entry = known.entry(&agent.data)?;
     let held = agent.state().running.get(&known.job).and_then(|attended| attended.execution);
     Ok(match entry.state {
@@ -174,11 +175,11 @@ pub async fn close(agent: &Agent) {
     if let Some(session) = held {
         let path = format!("/runner/v1/sessions/{}", session.session_id);
         let _courtesy =
-            agent.client.send::<serde_json::Value>(&Ask::new(Method::DELETE, path)).await;
+            agent.client.send::<serde_json::Value>(&ApiRequest::new(Method::DELETE, path)).await;
     }
 }
 
-fn said_of(resume: &[Resume], known: &Known) -> Option<ResumeAction> {
+fn action_for(resume: &[Resume], known: &OpenClaim) -> Option<ResumeAction> {
     let same = |said: &&Resume| {
         said.job == known.job && (said.execution.is_none() || said.execution == known.execution)
     };
@@ -186,7 +187,12 @@ fn said_of(resume: &[Resume], known: &Known) -> Option<ResumeAction> {
 }
 
 /// Continues one execution or abandons it.
-fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Option<ResumeAction>) {
+fn resume_or_abandon(
+    agent: &Arc<Agent>,
+    known: OpenClaim,
+    state: ExecutionState,
+    action: Option<ResumeAction>,
+) {
     let abandoned = action == Some(ResumeAction::Abandon);
     let (job, claim_id) = (known.job, known.claim_id.clone());
     let Some(execution) = known.execution else {
@@ -200,7 +206,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
     match state {
         ExecutionState::Alive if abandoned => {
             let reason = "the job no longer belongs to this runner".into();
-            let cause = Cause::AgentStop;
+            let cause = StopCause::AgentStop;
             agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
             abandon(
                 agent,
@@ -216,7 +222,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
         ExecutionState::Alive | ExecutionState::Exited if !abandoned => {
             if !attended {
                 info!(job.id = %job, execution.id = %execution, "Continuing the execution");
-                attend::begin(agent, known);
+                monitor::begin(agent, known);
             }
         }
         ExecutionState::Alive
@@ -229,12 +235,13 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
             }
             orphans::end(agent, &known);
             // The approval request of the earlier agent is void.
-            let _best_effort = data::remove(&agent.data.job(execution).question());
-            let why = format!("the runner reported the execution to the server as {}", word(state));
+            let _best_effort = data::remove(&agent.data.job(execution).approval_request());
+            let why =
+                format!("the runner reported the execution to the server as {}", state_name(state));
             abandon(agent, JournalEvent::Abandoned { job, claim_id, reason: why });
-            if adopt::began_late(agent, execution) {
+            if recover::started_late(agent, execution) {
                 let reason = "the job no longer belongs to this runner".into();
-                let cause = Cause::AgentStop;
+                let cause = StopCause::AgentStop;
                 agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
             }
             agent.release(job, Some(execution));
@@ -242,7 +249,7 @@ fn settle(agent: &Arc<Agent>, known: Known, state: ExecutionState, action: Optio
     }
 }
 
-fn word(state: ExecutionState) -> &'static str {
+fn state_name(state: ExecutionState) -> &'static str {
     match state {
         ExecutionState::Alive => "alive",
         ExecutionState::Exited => "exited",
@@ -260,7 +267,7 @@ fn abandon(agent: &Agent, fact: JournalEvent) {
     }
 }
 
-fn ours(why: &dyn std::fmt::Display) -> Refused {
+fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
     let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
-    Refused { status: 0, problem, have: None }
+    ServerRejection { status: 0, problem, have: None }
 }

@@ -15,20 +15,20 @@ use tracing::info;
 
 /// Stop level that the signals request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stopping {
+pub enum StopLevel {
     /// Keep running.
-    No,
+    KeepRunning,
     /// Exit when the running jobs have ended.
     Drain,
     /// Stop the running jobs, then exit.
     StopJobs,
     /// Exit now; running jobs continue.
-    Leave,
+    Detach,
 }
 
 /// Installs the signal handlers.
-pub fn listen() -> io::Result<watch::Receiver<Stopping>> {
-    let (sender, receiver) = watch::channel(Stopping::No);
+pub fn listen() -> io::Result<watch::Receiver<StopLevel>> {
+    let (sender, receiver) = watch::channel(StopLevel::KeepRunning);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut quit = signal(SignalKind::quit())?;
@@ -39,24 +39,24 @@ pub fn listen() -> io::Result<watch::Receiver<Stopping>> {
             let wanted = tokio::select! {
                 _signal = terminate.recv() => {
                     terminations += 1;
-                    if terminations > 1 { Stopping::Leave } else { Stopping::Drain }
+                    if terminations > 1 { StopLevel::Detach } else { StopLevel::Drain }
                 }
                 _signal = interrupt.recv() => {
                     interrupts += 1;
-                    if interrupts > 1 { Stopping::StopJobs } else { Stopping::Drain }
+                    if interrupts > 1 { StopLevel::StopJobs } else { StopLevel::Drain }
                 }
-                _signal = quit.recv() => Stopping::StopJobs,
-                _signal = hang_up.recv() => Stopping::Leave,
+                _signal = quit.recv() => StopLevel::StopJobs,
+                _signal = hang_up.recv() => StopLevel::Detach,
             };
             match wanted {
-                Stopping::No => {}
-                Stopping::Drain => {
+                StopLevel::KeepRunning => {}
+                StopLevel::Drain => {
                     info!("Draining: running jobs finish, new jobs are not accepted")
                 }
-                Stopping::StopJobs => info!("Stopping every job"),
-                Stopping::Leave => info!("Exiting: running jobs continue without this agent"),
+                StopLevel::StopJobs => info!("Stopping every job"),
+                StopLevel::Detach => info!("Exiting: running jobs continue without this agent"),
             }
-            let more = |held: &mut Stopping| {
+            let more = |held: &mut StopLevel| {
                 let grows = wanted > *held;
                 *held = wanted.max(*held);
                 grows

@@ -19,7 +19,7 @@ use tokio::{
 use tracing::{info, warn};
 use zeroize::Zeroizing;
 
-use super::{Agent, adopt::Stage};
+use super::{Agent, recover::ClaimStage};
 use crate::{
     data,
     host::{self, Process},
@@ -28,15 +28,15 @@ use crate::{
     processes,
     shim::{
         self,
-        order::{CancelOrder, Order},
-        recorder::{DETAIL, brief},
+        order::{CancelOrder, ShimOrder},
+        recorder::{MAX_DETAIL_BYTES, truncate},
     },
     witness::Verified,
 };
 
 /// Environment variables of the agent that a shim needs to reach the server. Children do not get
 /// them.
-const FOR_THE_SHIM: [&str; 8] = [
+const SHIM_ENV: [&str; 8] = [
     "HTTPS_PROXY",
     "https_proxy",
     "HTTP_PROXY",
@@ -47,11 +47,11 @@ const FOR_THE_SHIM: [&str; 8] = [
     "PATH",
 ];
 /// Timeout of the customer's veto command.
-pub(super) const VETO: Duration = Duration::from_secs(60);
+pub(super) const VETO_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for a shim to read its order.
-const READS: Duration = Duration::from_secs(60);
+const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for a shim to write its `spawned` entry.
-const SAYS: Duration = Duration::from_secs(10);
+const SPAWNED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Starts the shim of an authorized claim.
 pub(super) async fn start(
@@ -61,22 +61,22 @@ pub(super) async fn start(
     verified: &Verified,
     policy: &Policy,
     received_uptime_ms: u64,
-) -> anyhow::Result<Stage> {
+) -> anyhow::Result<ClaimStage> {
     let execution = claimed.execution;
     let prepared = prepare(agent, job, claimed, verified, policy, received_uptime_ms);
     let started = match prepared.and_then(|order| Ok((fork(agent, job, execution)?, order))) {
-        Ok((shim, order)) => hand_over(agent, execution, shim, order).await,
+        Ok((shim, order)) => send_order(agent, execution, shim, order).await,
         Err(error) => Err(error),
     };
     match started {
         Ok(process) => {
             info!(job.id = %job, execution.id = %execution, "Started the shim");
-            Ok(Stage::Spawned(process))
+            Ok(ClaimStage::Spawned(process))
         }
         Err(error) => {
             let why = format!("{error:#}");
             warn!(job.id = %job, execution.id = %execution, error = why, "Cannot start the shim");
-            not_started(agent, job, execution, &why)
+            end_not_started(agent, job, execution, &why)
         }
     }
 }
@@ -118,7 +118,7 @@ fn duration_ms(claimed: &Claimed, verified: &Verified, policy: &Policy) -> u64 {
 /// duration must remain.
 ///
 /// A job that was approved shortly before its deadline would stop midway.
-pub(super) fn patience(
+pub(super) fn approval_timeout(
     claimed: &Claimed,
     verified: &Verified,
     policy: &Policy,
@@ -135,11 +135,11 @@ fn order(
     verified: &Verified,
     policy: &Policy,
     deadline_uptime_ms: u64,
-) -> anyhow::Result<Order> {
+) -> anyhow::Result<ShimOrder> {
     let names = agent.settings.pass_env.iter().chain(&policy.pass_env);
     let pass_env: BTreeMap<String, String> =
         names.filter_map(|name| Some((name.clone(), env::var(name).ok()?))).collect();
-    Ok(Order {
+    Ok(ShimOrder {
         manifest: String::from_utf8(verified.manifest_bytes.clone())?,
         manifest_digest: verified.digest.clone(),
         server: agent.client.base().into(),
@@ -173,7 +173,7 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
         .arg(agent.data.root())
         .args(["--job", &job.to_string(), "--execution", &execution.to_string()])
         .env_clear()
-        .envs(FOR_THE_SHIM.iter().filter_map(|name| Some((*name, env::var_os(name)?))))
+        .envs(SHIM_ENV.iter().filter_map(|name| Some((*name, env::var_os(name)?))))
         .current_dir(dir.root())
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -186,14 +186,14 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
 
 /// Sends a shim its order. From here on the job may have started: an error means that the shim
 /// ended without starting it.
-async fn hand_over(
+async fn send_order(
     agent: &Agent,
     execution: ExecutionId,
     shim: Forked,
     order: Zeroizing<Vec<u8>>,
 ) -> anyhow::Result<Process> {
     let Forked { mut child, mut pipe, journal } = shim;
-    let Some(process) = who_is(&mut child).await else {
+    let Some(process) = identify(&mut child).await else {
         anyhow::bail!(
             "cannot start the shim: its process cannot be identified; the runner killed it"
         );
@@ -201,9 +201,9 @@ async fn hand_over(
     // Written in the background: a shim that does not read must not block other claims.
     tokio::spawn(async move {
         // The wait below detects a shim that has ended.
-        let _ended = tokio::time::timeout(READS, pipe.write_all(&order)).await;
+        let _ended = tokio::time::timeout(ORDER_TIMEOUT, pipe.write_all(&order)).await;
     });
-    let said = says_who_it_is(agent, (execution, process), &mut child, journal).await;
+    let said = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
     // Reaps the shim when it ends. The agent does not wait for that.
     tokio::spawn(async move { child.wait().await });
     said
@@ -211,7 +211,7 @@ async fn hand_over(
 
 /// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
 /// order.
-async fn who_is(child: &mut Child) -> Option<Process> {
+async fn identify(child: &mut Child) -> Option<Process> {
     for _ in 0..20 {
         if let Some(Ok(process)) = child.id().map(Process::of) {
             return Some(process);
@@ -223,7 +223,7 @@ async fn who_is(child: &mut Child) -> Option<Process> {
     None
 }
 
-async fn says_who_it_is(
+async fn wait_for_spawned_entry(
     agent: &Agent,
     (execution, process): (ExecutionId, Process),
     child: &mut Child,
@@ -234,7 +234,7 @@ async fn says_who_it_is(
         // Check the child before the journal: a shim writes its entry before it ends.
         let ended = child.try_wait().ok().flatten();
         match agent.journal.read_on(&mut journal) {
-            Ok(entries) if entries.iter().any(|entry| is_spawned(&entry.fact, execution)) => {
+            Ok(entries) if entries.iter().any(|entry| is_spawned_entry(&entry.fact, execution)) => {
                 return Ok(process);
             }
             Ok(_) => {
@@ -249,7 +249,7 @@ async fn says_who_it_is(
                 warn!(execution.id = %execution, %error, "Cannot read the journal, retrying")
             }
         }
-        if begun.elapsed() > SAYS {
+        if begun.elapsed() > SPAWNED_TIMEOUT {
             // The shim may still start, so it counts as started.
             return Ok(process);
         }
@@ -257,60 +257,60 @@ async fn says_who_it_is(
     }
 }
 
-fn is_spawned(fact: &JournalEvent, wanted: ExecutionId) -> bool {
+fn is_spawned_entry(fact: &JournalEvent, wanted: ExecutionId) -> bool {
     matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == wanted)
 }
 
 /// Ends a job that was cancelled before its shim was started.
-pub(super) fn cancelled(
+pub(super) fn end_cancelled(
     agent: &Agent,
     job: JobId,
     execution: ExecutionId,
     order: &CancelOrder,
-) -> anyhow::Result<Stage> {
+) -> anyhow::Result<ClaimStage> {
     info!(
         job.id = %job,
         execution.id = %execution,
         reason = order.reason,
         "The job was cancelled before its start"
     );
-    let Finished { outcome, reason, detail, .. } = shim::stopped(Some(order.cause), false);
-    ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, &detail))
+    let Finished { outcome, reason, detail, .. } = shim::stop_report(Some(order.cause), false);
+    record_end(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, &detail))
 }
 
-fn not_started(
+fn end_not_started(
     agent: &Agent,
     job: JobId,
     execution: ExecutionId,
     why: &str,
-) -> anyhow::Result<Stage> {
+) -> anyhow::Result<ClaimStage> {
     let (outcome, reason) = (Outcome::Failed, Some(FailureReason::SpawnFailed));
-    ended(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, why))
+    record_end(agent, job, Exit { outcome, code: None, signal: None, reason }, (execution, why))
 }
 
 /// Records the end of a job of which nothing ran, with the report that a shim would write.
-fn ended(
+fn record_end(
     agent: &Agent,
     job: JobId,
     exit: Exit,
     (execution, why): (ExecutionId, &str),
-) -> anyhow::Result<Stage> {
-    let body = ReportBody::Finished(last_word(exit.clone(), why.into(), b""));
+) -> anyhow::Result<ClaimStage> {
+    let body = ReportBody::Finished(final_report(exit.clone(), why.into(), b""));
     let mut line = serde_json::to_vec(&Report { execution, seq: 1, body, log_len: 0, end: None })?;
     line.push(b'\n');
     data::replace(&agent.data.job(execution).reports(), &line)?;
     agent.journal.write(JournalEvent::Exited { job, execution, exit: exit.clone() })?;
-    Ok(Stage::Exited(exit))
+    Ok(ClaimStage::Exited(exit))
 }
 
 /// Builds a final report without a shim, from a result and the existing part of the log.
-pub(super) fn last_word(exit: Exit, detail: String, log: &[u8]) -> Finished {
+pub(super) fn final_report(exit: Exit, detail: String, log: &[u8]) -> Finished {
     Finished {
         outcome: exit.outcome,
         exit_code: exit.code,
         signal: exit.signal,
         reason: exit.reason,
-        detail: brief(detail, DETAIL),
+        detail: truncate(detail, MAX_DETAIL_BYTES),
         forced: false,
         log_len: log.len() as u64,
         log_sha256: hex::encode(proof::sha256(log)),
@@ -332,7 +332,7 @@ pub(super) async fn veto(
         .args(arguments)
         .env_clear()
         .envs(env::var_os("PATH").map(|path| ("PATH", path)))
-        .env(processes::HOOK, "veto")
+        .env(processes::HOOK_VARIABLE, "veto")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

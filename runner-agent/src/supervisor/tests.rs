@@ -2,7 +2,7 @@
 use schemas::runner::{Exit, FailureReason, Outcome, RunnerMode};
 
 use super::{
-    adopt::{Known, Stage},
+    recover::{ClaimStage, OpenClaim},
     *,
 };
 use crate::{budgets::Budgets, client::scripted::scripted, witness::Verified};
@@ -34,7 +34,7 @@ pub(super) async fn agent(
 
 pub(super) async fn agent_with_signals(
     answers: Vec<&'static str>,
-) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>, watch::Sender<Stopping>) {
+) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>, watch::Sender<StopLevel>) {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
     let (client, asked) = scripted(answers).await;
@@ -60,7 +60,7 @@ pub(super) async fn agent_with_signals(
         budgets: Budgets::default(),
     };
     crate::policy::Choice::None.record(&data).unwrap();
-    let (sender, stopping) = watch::channel(Stopping::No);
+    let (sender, stopping) = watch::channel(StopLevel::KeepRunning);
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
     (dir, agent.unwrap(), asked, sender)
 }
@@ -71,9 +71,9 @@ pub(super) fn claimed(agent: &Agent) {
     agent.journal.write(JournalEvent::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
 }
 
-pub(super) fn known(stage: Stage) -> Known {
+pub(super) fn known(stage: ClaimStage) -> OpenClaim {
     let (job, execution, claim_id) = (job(), Some(execution()), CLAIM.to_owned());
-    Known { job, execution, claim_id, stage, children: Vec::new() }
+    OpenClaim { job, execution, claim_id, stage, children: Vec::new() }
 }
 
 pub(super) async fn until(what: &str, holds: impl Fn() -> bool) {
@@ -92,12 +92,12 @@ pub(super) fn exit() -> Exit {
 }
 
 #[tokio::test]
-async fn an_execution_gives_up_its_own_place_and_no_other() {
+async fn an_execution_releases_only_its_own_slot() {
     let (_dir, agent, _) = agent(vec![]).await;
-    let held = Attended { execution: Some(another()), ..Attended::default() };
+    let held = RunningJob { execution: Some(another()), ..RunningJob::default() };
     agent.state().running.insert(job(), held);
     agent.release(job(), Some(execution()));
-    agent.note(job(), Some(execution()), |attended| attended.log_len = 9);
+    agent.update_job(job(), Some(execution()), |attended| attended.log_len = 9);
     agent.release(job(), None);
     assert_eq!(agent.state().running[&job()].log_len, 0);
     agent.release(job(), Some(another()));
@@ -127,10 +127,10 @@ pub(crate) fn verified() -> Verified {
 }
 
 #[tokio::test]
-async fn a_persons_yes_does_not_overrule_what_was_forbidden_while_they_thought() {
+async fn an_approval_does_not_override_rules_that_changed_meanwhile() {
     let (dir, agent, _) = agent(vec![]).await;
     let rule =
-        async |agent: &Agent| claim::still_allowed(agent, verified()).await.err().map(|no| no.rule);
+        async |agent: &Agent| claim::reauthorize(agent, verified()).await.err().map(|no| no.rule);
     assert_eq!(rule(&agent).await, None);
     crate::disable::disable(&agent.data, "freeze", false).unwrap();
     assert_eq!(rule(&agent).await.as_deref(), Some("disabled"));
@@ -150,7 +150,7 @@ async fn an_execution_that_was_claimed_here_before_is_known() {
 }
 
 #[tokio::test]
-async fn a_hook_that_does_not_read_has_its_time_and_no_more() {
+async fn a_veto_command_that_does_not_read_times_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, "version = 1\nveto_command = [\"/bin/sleep\", \"600\"]").unwrap();
@@ -176,7 +176,7 @@ pub(super) fn opened() -> SessionOpened {
 }
 
 #[tokio::test]
-async fn a_session_asks_for_the_servers_keys_anew() {
+async fn a_session_fetches_the_servers_keys() {
     let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let none = r#"404 Not Found|{"code":"not_found"}"#;
     let (_dir, agent, asked) = agent(vec![answer.leak(), none]).await;
@@ -186,7 +186,7 @@ async fn a_session_asks_for_the_servers_keys_anew() {
 }
 
 #[tokio::test]
-async fn an_opening_that_is_called_superseded_is_tried_once_under_another_name() {
+async fn a_superseded_session_request_is_retried_once_with_another_id() {
     let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
     let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let (_dir, agent, asked) = agent(vec!["", superseded, answer.leak()]).await;
@@ -204,7 +204,7 @@ async fn an_opening_that_is_called_superseded_is_tried_once_under_another_name()
 }
 
 #[tokio::test]
-async fn an_opening_that_is_superseded_under_every_name_is_the_end() {
+async fn a_session_request_that_is_superseded_twice_ends_the_agent() {
     let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
     let (_dir, agent, asked) = agent(vec![superseded, superseded]).await;
     assert!(session::open(&agent).await.unwrap_err().is_superseded());
@@ -212,27 +212,27 @@ async fn an_opening_that_is_superseded_under_every_name_is_the_end() {
 }
 
 #[tokio::test]
-async fn a_claim_that_fails_here_is_settled_with_another_session() {
+async fn a_failed_claim_requests_another_session() {
     let (_dir, agent, _) = agent(vec![]).await;
     agent.state().session = Some(opened());
     // given a journal that cannot be written
     let journal = agent.data.path("journal.ndjson");
     std::fs::remove_file(&journal).unwrap();
     std::fs::create_dir(&journal).unwrap();
-    claim::offered(&agent, job(), JobKind::Plan);
-    until("the claim to fail", || agent.state().anew.is_asked()).await;
+    claim::handle_offer(&agent, job(), JobKind::Plan);
+    until("the claim to fail", || agent.state().session_renewal.is_requested()).await;
     assert!(agent.state().running.is_empty());
     // and until the journal is writable again, the agent has no free slot
-    agent.state().anew.opened();
-    agent.mend_journal();
+    agent.state().session_renewal.opened();
+    agent.recover_journal();
     assert_eq!(agent.free_slots(), 0);
     std::fs::remove_dir(&journal).unwrap();
-    agent.mend_journal();
+    agent.recover_journal();
     assert_eq!(agent.free_slots(), 1);
 }
 
 #[tokio::test]
-async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_one_goes_on() {
+async fn a_requested_session_opens_after_a_pause() {
     // given an agent with an open session
     let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let poll = r#"200 OK|{"server_time":"2026-11-21T00:00:00Z"}"#;
@@ -248,7 +248,7 @@ async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_
     until("the session to open", || agent.state().session.is_some()).await;
     assert_eq!(agent.free_slots(), 1);
     // when another session is requested
-    agent.ask_anew();
+    agent.request_session();
     let begun = Instant::now();
     until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
     assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
@@ -259,7 +259,7 @@ async fn a_session_that_is_asked_for_anew_is_opened_after_a_pause_in_which_this_
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_has_lost_is_opened_anew() {
+async fn an_unknown_session_is_replaced() {
     // given an agent whose session is unknown to the server
     let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
     let lost = r#"409 Conflict|{"code":"session_unknown"}"#;
@@ -280,7 +280,7 @@ async fn a_session_that_the_server_has_lost_is_opened_anew() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_refused_is_asked_for_less_and_less_often() {
+async fn rejected_session_requests_back_off() {
     // given a server that rejects every session request
     let no = r#"400 Bad Request|{"code":"body_invalid"}"#;
     let (_dir, agent, asked) = agent(vec![no; 20]).await;
@@ -296,30 +296,34 @@ async fn a_session_that_is_refused_is_asked_for_less_and_less_often() {
 }
 
 #[tokio::test]
-async fn a_drain_waits_for_a_session_that_was_asked_for() {
+async fn a_drain_waits_for_a_requested_session() {
     // given an agent without a job, whose journal needs a new session
     let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
     let (_dir, agent, asked, signals) = agent_with_signals(vec![answer]).await;
-    agent.ask_anew();
-    signals.send(Stopping::Drain).unwrap();
+    agent.request_session();
+    signals.send(StopLevel::Drain).unwrap();
     // then it exits only after that session
     let ended = poll::run(&agent).await.unwrap();
-    assert!(matches!(ended, Ended::Drained), "{ended:?}");
+    assert!(matches!(ended, ExitReason::Drained), "{ended:?}");
     let asked = asked.lock().unwrap();
     assert!(asked.iter().any(|asked| asked.starts_with("POST /runner/v1/sessions")));
 }
 
 #[test]
-fn without_room_on_the_disk_nothing_is_begun() {
-    assert!(has_room(ROOM + 1) && !has_room(ROOM) && !has_room(0));
+fn no_job_starts_without_disk_space() {
+    assert!(
+        is_enough_disk(REQUIRED_DISK_BYTES + 1)
+            && !is_enough_disk(REQUIRED_DISK_BYTES)
+            && !is_enough_disk(0)
+    );
 }
 
 #[tokio::test]
-async fn nothing_is_claimed_once_the_host_wants_an_end() {
+async fn nothing_is_claimed_while_draining() {
     let (_dir, agent, asked, signals) = agent_with_signals(vec![]).await;
     agent.state().session = Some(opened());
-    claim::offered(&agent, job(), JobKind::Plan);
-    signals.send(Stopping::Drain).unwrap();
+    claim::handle_offer(&agent, job(), JobKind::Plan);
+    signals.send(StopLevel::Drain).unwrap();
     until("the offer to expire", || agent.state().running.is_empty()).await;
     assert!(asked.lock().unwrap().is_empty() && agent.state().session.is_some());
 }

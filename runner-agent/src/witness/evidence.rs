@@ -53,7 +53,7 @@ pub struct Evidence {
 
 /// [`Evidence`] with the path of its file.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct StoredEvidence {
     /// Path of the file.
     pub path: PathBuf,
     /// Contents of the file.
@@ -63,7 +63,7 @@ pub struct Kept {
 impl Witness {
     /// Stores both heads. Returns the name of the file; the same two heads share one file. `None`:
     /// the limit is reached.
-    pub fn keep(
+    pub fn store_evidence(
         &self,
         job: JobId,
         claimed: &Claimed,
@@ -98,7 +98,7 @@ impl Witness {
     }
 
     /// Returns all stored evidence, oldest first.
-    pub fn evidence(&self) -> io::Result<Vec<Kept>> {
+    pub fn evidence(&self) -> io::Result<Vec<StoredEvidence>> {
         let files = match fs::read_dir(&self.evidence) {
             Ok(files) => files,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -110,7 +110,7 @@ impl Witness {
             if path.extension().is_some_and(|extension| extension == "json")
                 && let Some(evidence) = data::read_json(&path)?
             {
-                kept.push(Kept { path, evidence });
+                kept.push(StoredEvidence { path, evidence });
             }
         }
         kept.sort_by_key(|kept| kept.evidence.at);

@@ -167,8 +167,8 @@ fn refused(claimed: &Claimed) -> (String, String, Evidence) {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     let refusal = witness.verify(claimed, &expected(), &keys(), now()).unwrap_err();
-    assert!(Doubt::is_about_the_log(&refusal), "{refusal:?}");
-    witness.keep(JOB.parse().unwrap(), claimed, &refusal, now()).unwrap().unwrap();
+    assert!(LogRejection::is_about_the_log(&refusal), "{refusal:?}");
+    witness.store_evidence(JOB.parse().unwrap(), claimed, &refusal, now()).unwrap().unwrap();
     // The verified head stays.
     assert_eq!(witness.last().unwrap(), Some(Log::of(5, 1).note()));
     let [kept] = &witness.evidence().unwrap()[..] else { panic!("one file") };
@@ -236,7 +236,7 @@ fn evidence_is_for_its_owner_and_never_overwritten() {
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     let keep = |claimed: &Claimed, at: DateTime<Utc>| {
         let refusal = witness.verify(claimed, &expected(), &keys(), at).unwrap_err();
-        witness.keep(JOB.parse().unwrap(), claimed, &refusal, at).unwrap()
+        witness.store_evidence(JOB.parse().unwrap(), claimed, &refusal, at).unwrap()
     };
     let forked = Log::of(9, 2).claimed(Some(5), |_| {});
     let name = keep(&forked, now()).unwrap();

@@ -66,7 +66,7 @@ impl Scripted {
         let layout = Layout::open(dir.path()).unwrap();
         let http = reqwest::Client::new();
         let (token, patience) = ("job-token".into(), Duration::from_millis(500));
-        let registry = Registry { base_url, token, http, patience };
+        let registry = Registry { base_url, token, http, idle_timeout: patience };
         Scripted { registry, layout, asked, _dir: dir }
     }
 

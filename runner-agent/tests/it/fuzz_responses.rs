@@ -16,7 +16,7 @@ use runner_agent::{
     data::Data,
     enrol, host,
     keys::Keys,
-    shim::order::{CancelOrder, Cause},
+    shim::order::{CancelOrder, StopCause},
     tls::Trust,
     witness::{Expected, Witness},
 };
@@ -180,7 +180,7 @@ fn fuzz_pentest_enrolled() {
 
 /// Uses the clock in a response of the server.
 fn said(time: chrono::DateTime<chrono::Utc>) {
-    host::server_said(time);
+    host::set_server_time(time);
     let _token_of_a_minute = host::server_now().timestamp() + 60;
     schemas::moment::text(&host::server_now());
 }
@@ -243,7 +243,7 @@ fn use_poll(wait_s: u64, delay_ms: u64) {
 }
 
 fn order(reason: String, grace_s: u64) {
-    let order = CancelOrder { reason, grace_ms: Some(grace_s * 1_000), cause: Cause::Cancel };
+    let order = CancelOrder { reason, grace_ms: Some(grace_s * 1_000), cause: StopCause::Cancel };
     let _until = Instant::now() + Duration::from_millis(order.grace_ms.unwrap());
 }
 
@@ -263,7 +263,7 @@ fn fuzz_pentest_claimed() {
         said(claimed.server_time);
         assert!(witness.verify(&claimed, &expected, &keys, host::server_now()).is_err());
         let kept = runner_agent::policy::Refusal::policy("x", "y");
-        let _kept_as_evidence = witness.keep(expected.job, &claimed, &kept, host::now());
+        let _kept_as_evidence = witness.store_evidence(expected.job, &claimed, &kept, host::now());
     });
 }
 

@@ -12,7 +12,7 @@ use runner_agent::{
     data::{self, Data, JobDir},
     host::{self, Process},
     journal::{self, JournalEvent},
-    shim::order::{CancelOrder, Cause, Order},
+    shim::order::{CancelOrder, ShimOrder, StopCause},
     tls::Trust,
 };
 use schemas::runner::{FailureReason, Finished, LogRecord, LogStream, Outcome, Report, ReportBody};
@@ -82,7 +82,7 @@ fn begin(
     });
     change(&mut manifest);
     let manifest = manifest.to_string();
-    let order = Order {
+    let order = ShimOrder {
         manifest_digest: proof::digest_text(&proof::sha256(manifest.as_bytes())).parse().unwrap(),
         manifest,
         server: "http://127.0.0.1:9".into(),
@@ -275,7 +275,7 @@ fn ready(run: &Run) {
 
 fn cancel(run: &Run, grace_ms: u64) {
     let order =
-        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: Cause::Cancel };
+        CancelOrder { reason: "enough".into(), grace_ms: Some(grace_ms), cause: StopCause::Cancel };
     data::replace_json(&run.files.cancel(), &order).unwrap();
 }
 

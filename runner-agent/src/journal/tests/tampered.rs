@@ -32,7 +32,7 @@ fn signed(data: &Data) -> Envelope {
 }
 
 /// Changes the lines and returns the error.
-fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
+fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> ChainError {
     let (_dir, _data, mut lines) = ten();
     assert!(examine(&lines).is_ok());
     change(&mut lines);
@@ -41,9 +41,9 @@ fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> Wrong {
 
 /// Returns a line for this number with a link of its own, as an attacker would write it.
 fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
-    let (_, last) = frame::open(&lines[number - 2]).unwrap();
+    let (_, last) = frame::decode(&lines[number - 2]).unwrap();
     let fact = JournalEvent::Disabled { reason: "never said".into() };
-    frame::seal(&Entry { at: host::now(), fact }, &last).unwrap().0
+    frame::encode(&Entry { at: host::now(), fact }, &last).unwrap().0
 }
 
 #[test]
@@ -57,44 +57,44 @@ fn a_flipped_byte_is_found_wherever_it_is() {
         assert_eq!(wrong.entry(), 5, "byte {at}: {wrong}");
     }
     let wrong = found(|lines| lines[4][70] ^= 1);
-    assert_eq!(wrong, Wrong::Changed { number: 5 });
+    assert_eq!(wrong, ChainError::Changed { number: 5 });
     assert!(wrong.to_string().contains("entry 5 was changed"), "{wrong}");
 }
 
 #[test]
 fn a_deleted_entry_is_found() {
-    assert_eq!(found(|lines| drop(lines.remove(4))), Wrong::Missing { number: 5, last: 5 });
-    assert_eq!(found(|lines| drop(lines.drain(4..7))), Wrong::Missing { number: 5, last: 7 });
-    assert_eq!(found(|lines| drop(lines.remove(0))), Wrong::Beginning { found: 2 });
+    assert_eq!(found(|lines| drop(lines.remove(4))), ChainError::Missing { number: 5, last: 5 });
+    assert_eq!(found(|lines| drop(lines.drain(4..7))), ChainError::Missing { number: 5, last: 7 });
+    assert_eq!(found(|lines| drop(lines.remove(0))), ChainError::Beginning { found: 2 });
 }
 
 #[test]
 fn an_inserted_entry_is_found() {
     let copy = found(|lines| lines.insert(6, lines[4].clone()));
-    assert_eq!(copy, Wrong::Twice { number: 5 });
+    assert_eq!(copy, ChainError::Twice { number: 5 });
     let forgery = found(|lines| lines.insert(4, forged(lines, 5)));
-    assert_eq!(forgery, Wrong::Twice { number: 5 });
+    assert_eq!(forgery, ChainError::Twice { number: 5 });
     let former = found(|lines| lines.insert(4, forged(lines, 3)));
-    assert_eq!(former, Wrong::Twice { number: 3 });
+    assert_eq!(former, ChainError::Twice { number: 3 });
     let plain = br#"{"at":"2026-01-01T00:00:00Z","entry":"enabled"}"#.to_vec();
-    assert_eq!(found(|lines| lines.insert(4, plain.clone())), Wrong::Inserted { number: 5 });
-    assert_eq!(found(|lines| lines.push(plain)), Wrong::Inserted { number: 11 });
+    assert_eq!(found(|lines| lines.insert(4, plain.clone())), ChainError::Inserted { number: 5 });
+    assert_eq!(found(|lines| lines.push(plain)), ChainError::Inserted { number: 11 });
 }
 
 #[test]
 fn an_entry_in_the_place_of_another_is_found() {
-    assert_eq!(found(|lines| lines[4] = forged(lines, 5)), Wrong::Changed { number: 6 });
+    assert_eq!(found(|lines| lines[4] = forged(lines, 5)), ChainError::Changed { number: 6 });
 }
 
 #[test]
 fn swapped_entries_are_found() {
-    assert_eq!(found(|lines| lines.swap(4, 5)), Wrong::Moved { number: 5, found: 6 });
-    assert_eq!(found(|lines| lines.swap(4, 8)), Wrong::Moved { number: 5, found: 9 });
+    assert_eq!(found(|lines| lines.swap(4, 5)), ChainError::Moved { number: 5, found: 6 });
+    assert_eq!(found(|lines| lines.swap(4, 8)), ChainError::Moved { number: 5, found: 9 });
 }
 
 #[test]
 fn an_entry_that_was_cut_is_found() {
-    assert_eq!(found(|lines| lines[4].truncate(40)), Wrong::Missing { number: 5, last: 5 });
+    assert_eq!(found(|lines| lines[4].truncate(40)), ChainError::Missing { number: 5, last: 5 });
 }
 
 #[test]
@@ -109,16 +109,16 @@ fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
     // then the journal alone looks as after a crash, and the head shows that an entry is missing
     assert_eq!(examined.cut_short, 1);
     let wrong = examined.holds(&head).unwrap_err();
-    assert_eq!((wrong.entry(), matches!(wrong, Wrong::CutOff { signed: 10, .. })), (10, true));
+    assert_eq!((wrong.entry(), matches!(wrong, ChainError::CutOff { signed: 10, .. })), (10, true));
     // and the head shows that the end was rewritten
     lines[9] = forged(&lines, 10);
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
-    assert!(matches!(wrong, Wrong::Rewritten { number: 10, .. }), "{wrong}");
+    assert!(matches!(wrong, ChainError::Rewritten { number: 10, .. }), "{wrong}");
     // and that another journal was begun
     let (_other, _data, journal) = journal();
     let lines = texts(&journal.data).unwrap();
     let wrong = examine(&lines).unwrap().holds(&head).unwrap_err();
-    assert!(matches!(wrong, Wrong::Lost { signed: 10, .. }), "{wrong}");
+    assert!(matches!(wrong, ChainError::Lost { signed: 10, .. }), "{wrong}");
 }
 
 #[test]
@@ -135,10 +135,10 @@ fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
         signed(&data);
     }
     // then the first head is still stored
-    let denied = Heads::of(&data).denied().unwrap();
+    let denied = Heads::of(&data).contradicted().unwrap();
     assert_eq!(denied.iter().map(|head| head.entries).collect::<Vec<_>>(), [10]);
     let examined = examine(&texts(&data).unwrap()).unwrap();
-    assert!(matches!(examined.holds(&denied[0]), Err(Wrong::CutOff { number: 9, .. })));
+    assert!(matches!(examined.holds(&denied[0]), Err(ChainError::CutOff { number: 9, .. })));
     let last = open_head(&Heads::of(&data).last().unwrap().unwrap(), &public()).unwrap();
     assert_eq!(examined.holds(&last), Ok(0));
 }
@@ -155,12 +155,12 @@ fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
     let sign = || sign_head(&Journal::open(&data).unwrap(), runner(), &key(), host::now());
     let error = sign().unwrap_err().to_string();
     assert!(error.contains("journal.head: "), "{error}");
-    assert!(Heads::of(&data).denied().unwrap().is_empty());
+    assert!(Heads::of(&data).contradicted().unwrap().is_empty());
     // and when the head can be read, then signing works again
     fs::remove_dir(&path).unwrap();
     fs::rename(&aside, &path).unwrap();
     assert!(sign().unwrap().is_some());
-    assert!(Heads::of(&data).denied().unwrap().is_empty());
+    assert!(Heads::of(&data).contradicted().unwrap().is_empty());
     // but a file without a head is evidence, whether it is empty, truncated or something else
     for (former, text) in ["", "{\"payload", "{}"].into_iter().enumerate() {
         fs::write(&path, text).unwrap();
@@ -194,21 +194,21 @@ fn a_start_looks_at_the_file_that_is_written_on_and_a_command_at_all_of_them() {
     // given a journal with a rotated file
     let (_dir, data, aside) = in_two_files();
     assert_eq!(examine_all(&data).unwrap(), examine(&texts(&data).unwrap()));
-    let entries = |examined: Examined| examined.chains[0].entries();
+    let entries = |examined: VerifiedJournal| examined.chains[0].entries();
     assert_eq!(examine_all(&data).unwrap().map(entries), Ok(10));
     assert_eq!(examine_current(&data).unwrap().map(entries), Ok(10));
     // when the rotated file is changed, then only the check of all files finds it
     changed(&aside, "line 3", "line X");
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 3 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Changed { number: 3 }));
     assert!(examine_current(&data).unwrap().is_ok());
     // and both checks find a change of the current file
     changed(&aside, "line X", "line 3");
     changed(&data.path("journal.ndjson"), "line 9", "line X");
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
-    assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Changed { number: 9 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
+    assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Changed { number: 9 }));
     // and a journal of one file is checked from its first entry on
     fs::remove_file(&aside).unwrap();
-    assert_eq!(examine_current(&data).unwrap(), Err(Wrong::Beginning { found: 7 }));
+    assert_eq!(examine_current(&data).unwrap(), Err(ChainError::Beginning { found: 7 }));
 }
 
 #[test]
@@ -218,11 +218,11 @@ fn what_is_wrong_further_down_is_found_over_the_ends_of_files() {
     let text = fs::read_to_string(&aside).unwrap();
     let (kept, last) = text.trim_end().rsplit_once('\n').unwrap();
     fs::write(&aside, format!("{kept}\n")).unwrap();
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Missing { number: 6, last: 6 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Missing { number: 6, last: 6 }));
     let path = data.path("journal.ndjson");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{text}{last}\n")).unwrap();
-    assert_eq!(examine_all(&data).unwrap(), Err(Wrong::Moved { number: 6, found: 7 }));
+    assert_eq!(examine_all(&data).unwrap(), Err(ChainError::Moved { number: 6, found: 7 }));
 }
 
 #[test]

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused_with_its_line() {
+    fn an_invalid_line_is_rejected_with_its_number() {
         assert_eq!(parse("a=1\nhello\n").unwrap_err(), "line 2 is neither name=value nor JSON");
         assert_eq!(parse("=1").unwrap_err(), "line 1 is neither name=value nor JSON");
         assert_eq!(parse("a=1\n{b}").unwrap_err(), "line 2 begins an object that is not JSON");

@@ -14,28 +14,28 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::protocol::{Call, Code, Message, Request};
+use super::protocol::{Call, ErrorCode, Message, Request};
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     lines::Lines,
-    plugin::{Doing, Halt, Work},
-    process::{self, Group, Input, Spec},
+    plugin::{Halt, IoContext, Work},
+    process::{self, ChildSpec, Input, ProcessGroup},
 };
 
 /// Largest message in bytes, in either direction.
 const MESSAGE_LIMIT: usize = 1 << 20;
 /// Largest number of phases. Together with the runner's own phases it is below the limit of a job.
-const PHASES: usize = 50;
+const MAX_PHASES: usize = 50;
 /// Time for a plugin to exit after its input was closed.
-const LEAVE: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Channel {
     child: Child,
-    group: Group,
-    to: Option<ChildStdin>,
-    from: Lines<ChildStdout>,
-    complaints: Lines<ChildStderr>,
-    last: u64,
+    group: ProcessGroup,
+    stdin: Option<ChildStdin>,
+    messages: Lines<ChildStdout>,
+    stderr: Lines<ChildStderr>,
+    last_id: u64,
     phases: usize,
 }
 
@@ -47,7 +47,7 @@ impl Channel {
     ) -> Result<Self, Halt> {
         let (args, env) = (Vec::new(), BTreeMap::new());
         let dir = work.job.work_dir.clone();
-        let spec = Spec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
+        let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
         let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
         let (Some(from), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(PluginError::PluginFailed("it has no pipes".into()).into());
@@ -55,43 +55,51 @@ impl Channel {
         let to = child.stdin.take();
         let from = Lines::new(from, MESSAGE_LIMIT);
         let complaints = Lines::new(complaints, MESSAGE_LIMIT);
-        Ok(Channel { child, group, to, from, complaints, last: 0, phases: 0 })
+        Ok(Channel {
+            child,
+            group,
+            stdin: to,
+            messages: from,
+            stderr: complaints,
+            last_id: 0,
+            phases: 0,
+        })
     }
 
     /// Makes one call and returns its result. Log lines and phases go to the sink.
-    pub(super) async fn ask<T: DeserializeOwned>(
+    pub(super) async fn call<T: DeserializeOwned>(
         &mut self,
         call: Call<'_>,
         limit: Option<Duration>,
         work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Result<T, Halt> {
-        let (word, started) = (call.word(), Instant::now());
+        let (word, started) = (call.name(), Instant::now());
         let id = self.send(call).await?;
         let cancel = work.job.cancel.clone();
         let mut kill_at: Option<Instant> = None;
         loop {
             let too_late = limit.map(|limit| started + limit);
             tokio::select! {
-                line = self.from.next() => {
+                line = self.messages.next() => {
                     let Some(line) = line else {
-                        return Err(self.gone(word, kill_at.is_some(), sink).await);
+                        return Err(self.closed_output_failure(word, kill_at.is_some(), sink).await);
                     };
                     if line.cut {
                         let failed = format!("a message is larger than {MESSAGE_LIMIT} bytes");
                         return Err(PluginError::PluginFailed(failed).into());
                     }
-                    if let Some(answer) = self.hear(&line.bytes, id, word, sink)? {
+                    if let Some(answer) = self.handle_message(&line.bytes, id, word, sink)? {
                         return serde_json::from_value(answer).map_err(|e| {
                             let failed = format!("cannot parse its response to {word}: {e}");
                             PluginError::PluginFailed(failed).into()
                         });
                     }
                 }
-                line = self.complaints.next(), if !self.complaints.is_done() => {
+                line = self.stderr.next(), if !self.stderr.is_done() => {
                     if let Some(line) = line { sink.line(Stream::Err, &line.bytes); }
                 }
-                () = cancel.asked.cancelled(), if kill_at.is_none() => {
+                () = cancel.requested.cancelled(), if kill_at.is_none() => {
                     sink.line(Stream::Runner, b"stopping: sending a cancel to the plugin");
                     kill_at = Some(Instant::now() + work.grace());
                     // A plugin that has exited is detected when its output closes.
@@ -101,12 +109,12 @@ impl Channel {
                     self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
-                () = at(kill_at) => {
+                () = sleep_until_some(kill_at) => {
                     sink.line(Stream::Runner, b"stopping: SIGKILL, the grace period is over");
                     self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
-                () = at(too_late) => {
+                () = sleep_until_some(too_late) => {
                     let seconds = limit.unwrap_or_default().as_secs();
                     let late = format!("the plugin did not respond to {word} within {seconds} s");
                     return Err(PluginError::TimedOut(late).into());
@@ -117,17 +125,17 @@ impl Channel {
 
     /// Closes the plugin's input. A plugin that does not exit in time is killed.
     pub(super) async fn close(mut self, sink: &mut dyn Sink) {
-        self.to = None;
-        self.last_words(sink).await;
+        self.stdin = None;
+        self.drain_stderr(sink).await;
     }
 
     /// Reads standard error until the plugin has exited or its time is up.
-    async fn last_words(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
-        let until = Instant::now() + LEAVE;
+    async fn drain_stderr(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
+        let until = Instant::now() + EXIT_TIMEOUT;
         let mut left = None;
-        while left.is_none() || !self.complaints.is_done() {
+        while left.is_none() || !self.stderr.is_done() {
             tokio::select! {
-                line = self.complaints.next(), if !self.complaints.is_done() => {
+                line = self.stderr.next(), if !self.stderr.is_done() => {
                     if let Some(line) = line { sink.line(Stream::Err, &line.bytes); }
                 }
                 status = self.child.wait(), if left.is_none() => {
@@ -142,8 +150,8 @@ impl Channel {
     }
 
     async fn send(&mut self, call: Call<'_>) -> Result<u64, Halt> {
-        self.last += 1;
-        let (id, word) = (self.last, call.word());
+        self.last_id += 1;
+        let (id, word) = (self.last_id, call.name());
         let mut line = serde_json::to_vec(&Request { id, call })
             .map_err(std::io::Error::from)
             .doing(|| format!("cannot write the call {word}"))?;
@@ -152,15 +160,15 @@ impl Channel {
             let refusal = format!("the call {word} is larger than {MESSAGE_LIMIT} bytes");
             return Err(PluginError::Refused(refusal).into());
         }
-        if let Some(to) = &mut self.to {
+        if let Some(to) = &mut self.stdin {
             // Writing to a plugin that has ended fails. Reading then shows how it ended.
-            let _ended = tokio::time::timeout(LEAVE, to.write_all(&line)).await;
+            let _ended = tokio::time::timeout(EXIT_TIMEOUT, to.write_all(&line)).await;
         }
         Ok(id)
     }
 
     /// Handles one message. Returns the value if the message is the result of this call.
-    fn hear(
+    fn handle_message(
         &mut self,
         line: &[u8],
         call: u64,
@@ -172,11 +180,11 @@ impl Channel {
         match message {
             Message::Result { id, value } if id == call => Ok(Some(value)),
             Message::Error { id, code, message } if id == call => Err(match code {
-                Code::Cancelled => Halt::cancelled(false),
-                Code::PlanStale => PluginError::PlanStale(message).into(),
-                Code::ToolMissing => PluginError::ToolMissing(message).into(),
-                Code::Refused => PluginError::Refused(message).into(),
-                Code::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),
+                ErrorCode::Cancelled => Halt::cancelled(false),
+                ErrorCode::PlanStale => PluginError::PlanStale(message).into(),
+                ErrorCode::ToolMissing => PluginError::ToolMissing(message).into(),
+                ErrorCode::Refused => PluginError::Refused(message).into(),
+                ErrorCode::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),
             }),
             // Response to a cancel that came after the end of its call.
             Message::Result { .. } | Message::Error { .. } => Ok(None),
@@ -185,7 +193,7 @@ impl Channel {
                 Ok(None)
             }
             Message::Progress { phase } => {
-                if self.phases < PHASES {
+                if self.phases < MAX_PHASES {
                     self.phases += 1;
                     sink.phase(&phase.chars().take(120).collect::<String>());
                 }
@@ -195,8 +203,13 @@ impl Channel {
     }
 
     /// Returns the failure of a plugin that closed its output before it responded.
-    async fn gone(&mut self, word: &str, cancelled: bool, sink: &mut dyn Sink) -> Halt {
-        let status = self.last_words(sink).await;
+    async fn closed_output_failure(
+        &mut self,
+        word: &str,
+        cancelled: bool,
+        sink: &mut dyn Sink,
+    ) -> Halt {
+        let status = self.drain_stderr(sink).await;
         if cancelled {
             return Halt::cancelled(false);
         }
@@ -209,7 +222,7 @@ impl Channel {
 }
 
 /// Waits until this moment. Without one, it never returns.
-async fn at(moment: Option<Instant>) {
+async fn sleep_until_some(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,
         None => pending().await,

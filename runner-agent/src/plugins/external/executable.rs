@@ -11,7 +11,7 @@ use crate::{
     artifacts::Hasher,
     plugins::{
         contract::PluginError,
-        plugin::{Doing, Work},
+        plugin::{IoContext, Work},
     },
 };
 
@@ -19,7 +19,7 @@ use crate::{
 const LIMIT: u64 = 512 << 20;
 
 /// Copies the plugin into the work directory, and returns the copy if it has the manifest's digest.
-pub(super) fn checked(work: &Work<'_>) -> Result<PathBuf, PluginError> {
+pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let plugin = &work.manifest.plugin;
     let name = &plugin.name;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

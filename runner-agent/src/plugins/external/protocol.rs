@@ -27,34 +27,34 @@ pub(super) enum Call<'w> {
     Describe {
         protocol: u32,
     },
-    Health(Given<'w>),
-    Build(Given<'w>),
-    State(Given<'w>),
+    Health(CallContext<'w>),
+    Build(CallContext<'w>),
+    State(CallContext<'w>),
     Plan {
         #[serde(flatten)]
-        given: Given<'w>,
+        given: CallContext<'w>,
         plan_file: PathBuf,
     },
     Apply {
         #[serde(flatten)]
-        given: Given<'w>,
+        given: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },
     Destroy {
         #[serde(flatten)]
-        given: Given<'w>,
+        given: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },
-    Outputs(Given<'w>),
+    Outputs(CallContext<'w>),
     Cancel {
         of: u64,
     },
 }
 
 impl Call<'_> {
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Call::Describe { .. } => "describe",
             Call::Health(_) => "health",
@@ -71,7 +71,7 @@ impl Call<'_> {
 
 /// Fields of every call about a component.
 #[derive(Serialize)]
-pub(super) struct Given<'w> {
+pub(super) struct CallContext<'w> {
     component: &'w str,
     operation: Operation,
     inputs: &'w Value,
@@ -80,9 +80,9 @@ pub(super) struct Given<'w> {
     work_dir: PathBuf,
 }
 
-impl<'w> Given<'w> {
+impl<'w> CallContext<'w> {
     pub(super) fn of(work: &'w Work<'w>) -> Self {
-        Given {
+        CallContext {
             component: work.name,
             operation: work.operation,
             inputs: &work.manifest.inputs,
@@ -104,7 +104,7 @@ pub(super) enum Message {
         value: Value,
     },
     /// Error, which ends the call.
-    Error { id: u64, code: Code, message: String },
+    Error { id: u64, code: ErrorCode, message: String },
     /// Line for the job's log.
     Log { line: String },
     /// Start of a phase.
@@ -114,7 +114,7 @@ pub(super) enum Message {
 /// Reason why a plugin did not complete a call.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Code {
+pub(super) enum ErrorCode {
     /// The plugin stopped on request.
     Cancelled,
     /// The plan no longer matches what it was made from.

@@ -10,7 +10,7 @@ use crate::plugins::{
 
 /// Largest number of phases for resources. Together with the other phases it is below the limit of
 /// a job.
-const PHASES: usize = 50;
+const MAX_PHASES: usize = 50;
 /// Longest name of a phase in characters. The address of a resource has no limit.
 const NAME_LIMIT: usize = 120;
 /// Longest part of the first error in the report, in characters.
@@ -21,7 +21,7 @@ const DETAIL_LIMIT: usize = 300;
 pub(super) struct Progress {
     phases: usize,
     /// A message was split and continues in the next lines.
-    goes_on: bool,
+    in_split_line: bool,
     /// An operation on a resource has begun.
     has_started: bool,
     first_error: Option<String>,
@@ -57,8 +57,8 @@ struct Diagnostic {
 
 impl Progress {
     pub(super) fn line(&mut self, line: &[u8], sink: &mut dyn Sink) {
-        let dropped = self.goes_on;
-        self.goes_on = line.len() >= LINE_LIMIT && (dropped || line.starts_with(b"{"));
+        let dropped = self.in_split_line;
+        self.in_split_line = line.len() >= LINE_LIMIT && (dropped || line.starts_with(b"{"));
         if dropped {
             return;
         }
@@ -95,7 +95,7 @@ impl Progress {
     }
 
     /// Returns the command, with its first error if it had one.
-    pub(super) fn named(&self, command: &str) -> String {
+    pub(super) fn with_first_error(&self, command: &str) -> String {
         match &self.first_error {
             Some(error) => format!("{command} ({error})"),
             None => command.to_owned(),
@@ -104,7 +104,7 @@ impl Progress {
 
     fn resource(&mut self, hook: Option<Hook>, sink: &mut dyn Sink) {
         let Some(resource) = hook.and_then(|hook| hook.resource) else { return };
-        if self.phases < PHASES {
+        if self.phases < MAX_PHASES {
             self.phases += 1;
             let name: String = resource.addr.chars().take(NAME_LIMIT).collect();
             sink.phase(&name);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn no_piece_of_a_message_that_was_cut_is_shown() {
+    fn no_part_of_a_split_message_is_shown() {
         let (mut progress, mut sink) = (Progress::default(), Lines::default());
         let mut first = br#"{"type":"outputs","outputs":{"a":{"value":""#.to_vec();
         first.resize(LINE_LIMIT, b's');

@@ -7,26 +7,26 @@ use serde_json::{Map, Value};
 
 use crate::plugins::{
     contract::PluginError,
-    plugin::{Action, Change, Changes, OutputChange},
+    plugin::{Action, Changes, OutputChange, ResourceChange},
 };
 
 #[derive(Deserialize)]
-struct Shown {
+struct ShownPlan {
     #[serde(default)]
     resource_changes: Vec<Resource>,
     #[serde(default)]
-    output_changes: BTreeMap<String, Differs>,
+    output_changes: BTreeMap<String, ChangeValues>,
 }
 
 #[derive(Deserialize)]
 struct Resource {
     address: String,
     mode: String,
-    change: Differs,
+    change: ChangeValues,
 }
 
 #[derive(Deserialize)]
-struct Differs {
+struct ChangeValues {
     actions: Vec<String>,
     #[serde(default)]
     before: Value,
@@ -37,8 +37,8 @@ struct Differs {
 }
 
 /// Returns names and actions. The caller sets `noop`.
-pub(super) fn of(shown: &[u8]) -> Result<Changes, PluginError> {
-    let shown: Shown = serde_json::from_slice(shown)
+pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
+    let shown: ShownPlan = serde_json::from_slice(shown)
         .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))?;
     let mut changes = Changes::default();
     for resource in shown.resource_changes.iter().filter(|resource| resource.mode == "managed") {
@@ -55,10 +55,16 @@ pub(super) fn of(shown: &[u8]) -> Result<Changes, PluginError> {
             Action::Forget => {}
         }
         let attributes = match action {
-            Action::Create | Action::Update | Action::Replace => differing(&resource.change),
+            Action::Create | Action::Update | Action::Replace => {
+                changed_attributes(&resource.change)
+            }
             Action::Delete | Action::Forget => Vec::new(),
         };
-        changes.resources.push(Change { address: resource.address.clone(), action, attributes });
+        changes.resources.push(ResourceChange {
+            address: resource.address.clone(),
+            action,
+            attributes,
+        });
     }
     for (name, change) in shown.output_changes {
         if let Some(action) = action(&change.actions) {
@@ -80,7 +86,7 @@ fn action(actions: &[String]) -> Option<Action> {
     }
 }
 
-fn differing(change: &Differs) -> Vec<String> {
+fn changed_attributes(change: &ChangeValues) -> Vec<String> {
     let none = Map::new();
     let before = change.before.as_object().unwrap_or(&none);
     let after = change.after.as_object().unwrap_or(&none);
@@ -134,7 +140,7 @@ mod tests {
             "output_changes": { "url": { "actions": ["update"], "after": "SECRET" },
                                 "same": { "actions": ["no-op"] } }
         });
-        let changes = of(shown.to_string().as_bytes()).unwrap();
+        let changes = summarize(shown.to_string().as_bytes()).unwrap();
         assert_eq!((changes.add, changes.change, changes.destroy), (2, 1, 2));
         let said = serde_json::to_value(&changes).unwrap();
         assert!(!said.to_string().contains("SECRET"));

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
     plugin::{Halt, Work},
-    process::{self, Spec},
+    process::{self, ChildSpec},
 };
 
 /// Advice for a missing tool.
@@ -41,24 +41,25 @@ impl Tool {
 pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, Halt> {
     let environment = work.environment();
     let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let Some((binary, path)) = first_on(path) else {
+    let Some((binary, path)) = find_preferred(path) else {
         return Err(PluginError::ToolMissing(REMEDY.into()).into());
     };
     let env = BTreeMap::from([("CHECKPOINT_DISABLE".to_owned(), "1".to_owned())]);
     let args = vec!["version".into(), "-json".into()];
     let dir = work.job.work_dir.clone();
-    let spec = Spec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
+    let spec =
+        ChildSpec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
     let mut said = Vec::new();
     let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
         Stream::Out => said.extend_from_slice(line),
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
-    ended.await?.well(&format!("{binary} version"))?;
+    ended.await?.require_success(&format!("{binary} version"))?;
     #[derive(Deserialize)]
-    struct Said {
+    struct VersionOutput {
         terraform_version: String,
     }
-    let version = serde_json::from_slice::<Said>(&said).map(|said| said.terraform_version);
+    let version = serde_json::from_slice::<VersionOutput>(&said).map(|said| said.terraform_version);
     let version = version.ok().filter(|version| !version.starts_with("0."));
     let old = || {
         let found = path.display();
@@ -68,11 +69,11 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
 }
 
 /// Returns the preferred tool wherever it is on the path, even if the other one comes first.
-fn first_on(path: &str) -> Option<(&'static str, PathBuf)> {
-    NAMES.into_iter().find_map(|name| Some((name, on(path, name)?)))
+fn find_preferred(path: &str) -> Option<(&'static str, PathBuf)> {
+    NAMES.into_iter().find_map(|name| Some((name, find_in_path(path, name)?)))
 }
 
-fn on(path: &str, name: &str) -> Option<PathBuf> {
+fn find_in_path(path: &str, name: &str) -> Option<PathBuf> {
     path.split(':').map(|dir| Path::new(dir).join(name)).find(|file| {
         file.is_absolute()
             && fs::metadata(file)
@@ -102,7 +103,7 @@ mod tests {
 
     fn found(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
         let (top, path) = path(dirs);
-        let (name, file) = first_on(&path)?;
+        let (name, file) = find_preferred(&path)?;
         Some((name, file.strip_prefix(top.path()).unwrap().display().to_string()))
     }
 
@@ -120,18 +121,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_where_nothing_is() {
+    fn nothing_is_found_on_a_path_without_a_tool() {
         assert_eq!(found(&[&[], &[("terraform.bak", 0o755)]]), None);
-        assert_eq!(first_on(""), None);
+        assert_eq!(find_preferred(""), None);
     }
 
     #[test]
-    fn a_relative_part_of_path_is_not_looked_at() {
+    fn relative_path_entries_are_ignored() {
         // A relative path would start in the module's directory, which the vendor controls.
         let (_top, path) = path(&[&[("terraform", 0o755)]]);
         let up = "../".repeat(std::env::current_dir().unwrap().components().count());
         let relative = format!("{up}{}", path.trim_start_matches('/'));
-        assert!(Path::new(&relative).join("terraform").exists() && first_on(&path).is_some());
-        assert_eq!(first_on(&relative), None);
+        assert!(Path::new(&relative).join("terraform").exists() && find_preferred(&path).is_some());
+        assert_eq!(find_preferred(&relative), None);
     }
 }

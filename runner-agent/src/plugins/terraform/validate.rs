@@ -11,12 +11,12 @@ use super::{
 };
 use crate::plugins::{
     contract::{PluginError, Sink, Stream},
-    plugin::{Doing, Halt, Work},
-    process::{self, Ended},
+    plugin::{Halt, IoContext, Work},
+    process::{self, ChildEnd},
 };
 
 /// Number of errors in the build's result. The log has all of them.
-const SHOWN: usize = 3;
+const MAX_SHOWN_ERRORS: usize = 3;
 /// Longest output of `validate -json` that is read.
 const OUTPUT_LIMIT: usize = 8 << 20;
 /// Summary of the `validate` error for each module that a failed `init` could not fetch.
@@ -73,8 +73,10 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         fs::remove_file(&lock).doing(|| "cannot remove a dependency lock file".into())?;
     }
     let is_installed = match ended? {
-        Ended::Exit(code) => code == 0,
-        other @ (Ended::Signal(_) | Ended::Late) => return Err(other.badly("init")),
+        ChildEnd::Exit(code) => code == 0,
+        other @ (ChildEnd::Signal(_) | ChildEnd::TimedOut) => {
+            return Err(other.into_failure("init"));
+        }
     };
     let found = diagnostics(&workspace, sink).await?;
     // Without providers and modules, only errors in the module's own files count.
@@ -87,9 +89,9 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         sink.line(Stream::Runner, error.as_bytes());
     }
     if !errors.is_empty() {
-        let more = errors.len().saturating_sub(SHOWN);
+        let more = errors.len().saturating_sub(MAX_SHOWN_ERRORS);
         let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-        let shown = errors.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
+        let shown = errors.iter().take(MAX_SHOWN_ERRORS).cloned().collect::<Vec<_>>().join("; ");
         return Err(Halt::exit(1, format!("the module is not valid: {shown}{more}")));
     }
     if !is_installed {
@@ -114,12 +116,12 @@ async fn diagnostics(
     // It exits with 1 if it found an error, which its output names.
     let ended = ended.await?;
     let validation: Validation = match (serde_json::from_slice(&output), ended) {
-        (Ok(validation), Ended::Exit(_)) => validation,
-        (Err(error), Ended::Exit(0)) => {
+        (Ok(validation), ChildEnd::Exit(_)) => validation,
+        (Err(error), ChildEnd::Exit(0)) => {
             let failed = format!("cannot read the output of validate: {error}");
             return Err(PluginError::PluginFailed(failed).into());
         }
-        (Ok(_) | Err(_), other) => return Err(other.badly("validate")),
+        (Ok(_) | Err(_), other) => return Err(other.into_failure("validate")),
     };
     Ok(validation.diagnostics)
 }

@@ -13,7 +13,7 @@ use super::tool::Tool;
 use crate::plugins::{
     contract::{PluginError, Sink},
     plugin::{Halt, Work},
-    process::{self, Spec},
+    process::{self, ChildSpec},
     work::write_private,
 };
 
@@ -22,7 +22,7 @@ pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
 /// Override files are read in the order of their names, and the last one wins.
 const OVERRIDE_FILE: &str = "zzzz_stead_override.tf.json";
 /// Shell script that makes state and plan private, whatever mode the tool requests.
-const PRIVATE: &str = r#"umask 077; exec "$0" "$@""#;
+const UMASK_SCRIPT: &str = r#"umask 077; exec "$0" "$@""#;
 
 /// Module that is planned or applied.
 pub(super) struct Workspace<'w> {
@@ -51,7 +51,7 @@ impl Workspace<'_> {
         let ended = process::run(&spec, self.work, sink, |sink, stream, line| {
             sink.line(stream, line);
         });
-        ended.await?.well("init")?;
+        ended.await?.require_success("init")?;
         self.check_backend(&state)
     }
 
@@ -104,7 +104,7 @@ impl Workspace<'_> {
     }
 
     /// Builds a command of the tool, in the module's directory.
-    pub(super) fn spec(&self, args: Vec<String>) -> Spec {
+    pub(super) fn spec(&self, args: Vec<String>) -> ChildSpec {
         let mut env: BTreeMap<String, String> = [
             ("TF_IN_AUTOMATION", "1"),
             ("TF_INPUT", "0"),
@@ -128,9 +128,10 @@ impl Workspace<'_> {
         if !self.work.environment().contains_key("TF_CLI_CONFIG_FILE") {
             env.insert("TF_CLI_CONFIG_FILE".into(), "/dev/null".into());
         }
-        let mut words = vec!["-c".into(), PRIVATE.into(), self.tool.path.clone().into_os_string()];
+        let mut words =
+            vec!["-c".into(), UMASK_SCRIPT.into(), self.tool.path.clone().into_os_string()];
         words.extend(args.into_iter().map(Into::into));
-        Spec {
+        ChildSpec {
             program: "/bin/sh".into(),
             args: words,
             dir: self.work.source.clone(),

@@ -6,9 +6,9 @@ fn an_output_that_does_not_fit_is_withheld_by_name() {
     let text = |length: usize| Value::String("x".repeat(length));
     let mut outputs: Map<String, Value> =
         (0..9).map(|at| (format!("part_{at}"), text(8 * 1024))).collect();
-    outputs.insert("a_large_one".into(), text(OUTPUT));
+    outputs.insert("a_large_one".into(), text(MAX_OUTPUT_BYTES));
     outputs.insert("z_small_one".into(), text(10));
-    let (fitting, withheld) = fitting(outputs);
+    let (fitting, withheld) = split_by_size(outputs);
     assert_eq!(
         withheld,
         ["a_large_one", "part_3", "part_4", "part_5", "part_6", "part_7", "part_8"]
@@ -27,7 +27,7 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
     let recorder = Recorder::begin((job, execution), files, &journal, vec![], 0).unwrap();
     // given a report file on a full disk
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    recorder.pen().reports = full;
+    recorder.writer().reports = full;
     let last = Finished {
         outcome: schemas::runner::Outcome::Failed,
         exit_code: Some(7),
@@ -40,7 +40,7 @@ fn the_journal_has_the_end_also_when_the_last_report_cannot_be_written() {
         omitted: 0,
         not_ended: Vec::new(),
     };
-    assert_eq!(recorder.pen().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(recorder.writer().finish(last).unwrap_err().kind(), io::ErrorKind::StorageFull);
     let facts = journal.read().unwrap().into_iter().map(|entry| entry.fact);
     let exits = facts
         .filter(|fact| matches!(fact, JournalEvent::Exited { exit, .. } if exit.code == Some(7)));
@@ -87,7 +87,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
 
 #[test]
 fn a_text_that_is_too_long_is_cut_between_two_characters() {
-    assert_eq!(brief("short".into(), 5), "short");
-    let cut = brief("ä".repeat(4_000), DETAIL);
-    assert!(cut.len() <= DETAIL && cut.ends_with("ä…"), "{}", cut.len());
+    assert_eq!(truncate("short".into(), 5), "short");
+    let cut = truncate("ä".repeat(4_000), MAX_DETAIL_BYTES);
+    assert!(cut.len() <= MAX_DETAIL_BYTES && cut.ends_with("ä…"), "{}", cut.len());
 }

@@ -40,7 +40,7 @@ impl Pieces {
         }
         let mut found = Vec::new();
         for coding in [BASE64, HEX] {
-            self.coded(coding, text, &mut found);
+            self.search(coding, text, &mut found);
         }
         found.sort_unstable_by_key(|range: &Range<usize>| range.start);
         found.dedup_by(|next, before| {
@@ -53,23 +53,23 @@ impl Pieces {
         found
     }
 
-    fn coded(&self, coding: Coding, text: &[u8], found: &mut Vec<Range<usize>>) {
+    fn search(&self, coding: Coding, text: &[u8], found: &mut Vec<Range<usize>>) {
         let mut digits: Vec<(usize, u8)> = Vec::new();
         for (at, byte) in text.iter().enumerate() {
             match (coding.digit)(*byte) {
                 Some(digit) => digits.push((at, digit)),
                 None if (coding.between)(*byte) => {}
                 None => {
-                    self.run(coding, &digits, found);
+                    self.search_run(coding, &digits, found);
                     digits.clear();
                 }
             }
         }
-        self.run(coding, &digits, found);
+        self.search_run(coding, &digits, found);
     }
 
     /// Searches one run of digits, in which bytes may begin at any digit.
-    fn run(&self, coding: Coding, digits: &[(usize, u8)], found: &mut Vec<Range<usize>>) {
+    fn search_run(&self, coding: Coding, digits: &[(usize, u8)], found: &mut Vec<Range<usize>>) {
         let bits = coding.bits;
         if digits.len() * bits < PIECE * 8 {
             return;
@@ -132,7 +132,7 @@ mod tests {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
 
     use super::*;
-    use crate::shim::redact::{MARK, Redactor, Waiting};
+    use crate::shim::redact::{HeldBack, MARK, Redactor};
 
     /// Returns 300 bytes, as in a session token.
     fn token() -> String {
@@ -142,12 +142,12 @@ mod tests {
     }
 
     fn shown(redactor: &Redactor, text: &str) -> String {
-        let mut waiting = Waiting::default();
+        let mut waiting = HeldBack::default();
         let mut all = Vec::new();
         for line in text.lines() {
             all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
         }
-        all.extend(redactor.rest(&mut waiting));
+        all.extend(redactor.flush(&mut waiting));
         String::from_utf8(all).unwrap()
     }
 

@@ -45,23 +45,23 @@ static BEGIN: LazyLock<Option<Regex>> =
 static END: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)-----END (?:[A-Z0-9 ]{0,60}-----)?").ok());
 /// Tokens and key markers, which must not be split.
-static WHOLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static UNSPLITTABLE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let marker = r"-----(?:BEGIN|END) [A-Z0-9 ]{0,60}-----";
     Regex::new(&format!("(?-u){marker}|{}", TOKENS.join("|"))).ok()
 });
 /// Base64 word with quotes, list separators or an escaped newline around it.
-static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
+static BASE64_WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?-u)^["'`\[(]*[A-Za-z0-9+/=]*(?:\\+[nr]|["'`,;\\)\]])*$"#).ok()
 });
 /// Base64 anywhere in a line. Some JSON writers put a backslash before a slash.
-static RUN: LazyLock<Option<Regex>> =
+static BASE64_RUN: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)(?:[A-Za-z0-9+/]|\\/)+={0,2}").ok());
 /// Terminal colors.
-static COLOUR: LazyLock<Option<Regex>> =
+static COLOR: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"(?-u)\x1b\[[0-9;]*[A-Za-z]").ok());
 
 /// Returns a text without credential shapes.
-pub fn without(text: Vec<u8>) -> Vec<u8> {
+pub fn redact_shapes(text: Vec<u8>) -> Vec<u8> {
     let Some(shapes) = &*SHAPES else { return text };
     match shapes.replace_all(&text, format!("${{kept}}{MARK}").as_bytes()) {
         std::borrow::Cow::Borrowed(_) => text,
@@ -72,28 +72,28 @@ pub fn without(text: Vec<u8>) -> Vec<u8> {
 /// Returns an offset at which a text can be cut: this one, or the start of the credential or key
 /// marker that contains it.
 pub fn outside(text: &[u8], cut: usize) -> usize {
-    let Some(whole) = &*WHOLE else { return cut };
+    let Some(whole) = &*UNSPLITTABLE else { return cut };
     let over = whole.find_iter(text).find(|at| at.start() < cut && cut < at.end());
     over.map_or(cut, |found| found.start())
 }
 
 /// State of a stream: whether it is inside a private key, which spans many lines.
 #[derive(Debug, Default)]
-pub struct InKey {
+pub struct PrivateKeyState {
     inside: bool,
     /// The line continues inside the key. Everything up to its end is hidden, whatever it looks
     /// like.
     same_line: bool,
 }
 
-impl InKey {
+impl PrivateKeyState {
     /// Removes credential shapes from complete lines, or from the rest of one.
     pub fn lines(&mut self, text: Vec<u8>) -> Vec<u8> {
         if !self.inside && !find(&text, b"PRIVATE KEY-----") {
-            return without(text);
+            return redact_shapes(text);
         }
         let lines = text.split_inclusive(|byte| *byte == b'\n').map(|line| self.line(line));
-        without(lines.collect::<Vec<_>>().concat())
+        redact_shapes(lines.collect::<Vec<_>>().concat())
     }
 
     /// Handles one line. A key may end and another begin in it: joined files need not end with a
@@ -103,11 +103,12 @@ impl InKey {
         let newline = if line.ends_with(b"\n") { "\n" } else { "" };
         loop {
             if self.inside {
-                if let Some((_, end)) = place(&END, rest) {
+                if let Some((_, end)) = find_first(&END, rest) {
                     shown.extend_from_slice(MARK.as_bytes());
                     rest = &rest[end..];
                     (self.inside, self.same_line) = (false, false);
-                } else if self.same_line || place(&BEGIN, rest).is_some() || is_of_a_key(rest) {
+                } else if self.same_line || find_first(&BEGIN, rest).is_some() || is_key_line(rest)
+                {
                     shown.extend_from_slice(MARK.as_bytes());
                     shown.extend_from_slice(newline.as_bytes());
                     self.same_line = newline.is_empty();
@@ -115,7 +116,7 @@ impl InKey {
                 } else {
                     self.inside = false;
                 }
-            } else if let Some((start, end)) = place(&BEGIN, rest) {
+            } else if let Some((start, end)) = find_first(&BEGIN, rest) {
                 shown.extend_from_slice(&rest[..start]);
                 rest = &rest[end..];
                 (self.inside, self.same_line) = (true, true);
@@ -128,7 +129,7 @@ impl InKey {
 }
 
 /// Returns the range of the first match.
-fn place(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usize)> {
+fn find_first(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usize)> {
     what.as_ref()?.find(text).map(|found| (found.start(), found.end()))
 }
 
@@ -136,8 +137,10 @@ fn place(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usize)> 
 /// header of the key.
 ///
 /// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
-fn is_of_a_key(line: &[u8]) -> bool {
-    let (Some(colour), Some(word), Some(run)) = (&*COLOUR, &*WORD, &*RUN) else { return true };
+fn is_key_line(line: &[u8]) -> bool {
+    let (Some(colour), Some(word), Some(run)) = (&*COLOR, &*BASE64_WORD, &*BASE64_RUN) else {
+        return true;
+    };
     let line = colour.replace_all(line, b"".as_slice());
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let Some(last) = words.clone().next_back() else { return true };

@@ -17,12 +17,12 @@ use crate::{
     data::Data,
     enrol::Identity,
     keys::Keys,
-    supervisor::{Settings, Stopping},
+    supervisor::{Settings, StopLevel},
     tls::Trust,
 };
 
 /// Returns an agent with one slot and an unreachable server.
-fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<Stopping>) {
+fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<StopLevel>) {
     let data = Data::open(data).unwrap();
     let keys = Keys::open(&data).unwrap();
     let server = "http://127.0.0.1:1".to_string();
@@ -45,27 +45,27 @@ fn agent(data: &std::path::Path) -> (Arc<Agent>, watch::Sender<Stopping>) {
     );
     let server_keys = KeyList { version: 1, log_id: "L".into(), issued_at: now, keys: vec![] };
     let client = Client::new(&server, &Trust::Public).unwrap();
-    let (stop, stopping) = watch::channel(Stopping::No);
+    let (stop, stopping) = watch::channel(StopLevel::KeepRunning);
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
     (agent.unwrap(), stop)
 }
 
 fn busy_with(agent: &Agent, job: JobId) {
     let execution = Some(ExecutionId(Ulid(1)));
-    agent.state().running.insert(job, Attended { execution, ..Attended::default() });
+    agent.state().running.insert(job, RunningJob { execution, ..RunningJob::default() });
 }
 
 #[tokio::test]
-async fn an_offer_that_comes_just_before_a_slot_is_free_is_taken() {
+async fn an_offer_shortly_before_a_slot_is_free_gets_the_slot() {
     // given an agent whose only job has ended and still holds its slot
     let temp = tempfile::tempdir().unwrap();
     let (agent, _stop) = agent(temp.path());
     let (former, next) = (JobId(Ulid(1)), JobId(Ulid(2)));
     busy_with(&agent, former);
-    assert!(!hold(&agent, next));
+    assert!(!reserve_slot(&agent, next));
     // when the next job is offered in the meantime
-    let (held, ()) = tokio::join!(hold_soon(&agent, next), async {
-        sleep(LOOK * 3).await;
+    let (held, ()) = tokio::join!(wait_for_slot(&agent, next), async {
+        sleep(SLOT_CHECK_INTERVAL * 3).await;
         agent.state().running.remove(&former);
     });
     // then it gets the slot
@@ -74,12 +74,12 @@ async fn an_offer_that_comes_just_before_a_slot_is_free_is_taken() {
 }
 
 #[tokio::test]
-async fn an_offer_that_was_taken_meanwhile_is_not_taken_twice() {
+async fn a_repeated_offer_gets_no_second_slot() {
     let temp = tempfile::tempdir().unwrap();
     let (agent, _stop) = agent(temp.path());
     let job = JobId(Ulid(1));
-    assert!(hold(&agent, job));
-    assert!(!hold(&agent, job));
+    assert!(reserve_slot(&agent, job));
+    assert!(!reserve_slot(&agent, job));
     assert_eq!(agent.state().running.len(), 1);
 }
 
@@ -99,12 +99,12 @@ fn list_of(keys: &[&SigningKey], second: i64) -> KeyList {
     }
 }
 
-fn shown(list: &KeyList, signer: &SigningKey) -> &'static str {
+fn key_list_response(list: &KeyList, signer: &SigningKey) -> &'static str {
     let envelope = dsse::sign(KEYS_TYPE, &serde_json::to_vec(list).unwrap(), signer);
     format!("200 OK|{}", serde_json::to_string(&envelope).unwrap()).leak()
 }
 
-fn knows(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
+fn has_key(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
     let rule = "manifest_signature".to_owned();
     let refusal = Refusal { by: RefusedBy::Verification, rule, detail: "no".into() };
     let known = crate::witness::of(keys, KeyUse::Manifests, crate::host::server_now());
@@ -112,33 +112,33 @@ fn knows(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
 }
 
 #[tokio::test]
-async fn a_key_that_one_of_two_servers_has_not_seen_yet_is_waited_for() {
+async fn a_key_that_one_server_does_not_know_yet_is_awaited() {
     // given a runner that knows one key, and two servers, one of which has not read the new key yet
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
-    let late = shown(&list_of(&[&former], 1), &former);
+    let late = key_list_response(&list_of(&[&former], 1), &former);
     let renewed = list_of(&[&new, &former], 2);
     let (_dir, agent, asked) =
-        crate::supervisor::tests::agent(vec![late, shown(&renewed, &former)]).await;
+        crate::supervisor::tests::agent(vec![late, key_list_response(&renewed, &former)]).await;
     agent.state().server_keys = list_of(&[&former], 0);
     // when the other server signs, then the runner fetches keys until it has the new one
-    let verified = under_its_keys(&agent, |keys| knows(keys, &new)).await;
+    let verified = verify_with_current_keys(&agent, |keys| has_key(keys, &new)).await;
     assert_eq!(verified.map_err(|refusal| refusal.rule), Ok(()));
     assert_eq!(asked.lock().unwrap().len(), 2);
     assert_eq!(agent.state().server_keys.keys, renewed.keys);
 }
 
 #[tokio::test]
-async fn an_answer_that_was_under_way_brings_no_key_back() {
+async fn a_late_key_list_restores_no_revoked_key() {
     // given a key list that was requested before a key was revoked, and that arrives afterwards
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
-    let before = shown(&list_of(&[&former, &new], 1), &former);
+    let before = key_list_response(&list_of(&[&former, &new], 1), &former);
     let (_dir, agent, asked) = crate::supervisor::tests::agent(vec![before]).await;
     agent.state().server_keys = list_of(&[&former], 0);
-    let one_at_a_time = agent.renewals.lock().await;
+    let one_at_a_time = agent.key_renewal_lock.lock().await;
     let within = Duration::from_secs(5);
     let renewal = tokio::spawn({
         let agent = Arc::clone(&agent);
-        async move { session::keys_renewed(&agent, within).await }
+        async move { session::renew_keys(&agent, within).await }
     });
     // when another renewal has stored the newer list first
     crate::supervisor::tests::until("the request", || !asked.lock().unwrap().is_empty()).await;
@@ -148,11 +148,11 @@ async fn an_answer_that_was_under_way_brings_no_key_back() {
     // then the revoked key stays revoked
     assert!(renewal.await.unwrap().is_err());
     assert_eq!(agent.state().server_keys, later);
-    assert!(knows(&later, &former).is_err());
+    assert!(has_key(&later, &former).is_err());
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept() {
+async fn a_rejected_log_is_shown_to_the_customer_and_both_heads_are_saved() {
     use crate::witness::tests::{JOB, LOG, Log, keys};
     // given an agent that has seen five events of the vendor's log
     let temp = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ async fn a_log_that_is_not_believed_is_said_on_the_spot_and_both_heads_are_kept(
     agent.identity.log_id = LOG.into();
     agent.state().server_keys = keys();
     crate::data::replace(&agent.data.path("checkpoint"), Log::of(5, 1).note().as_bytes()).unwrap();
-    let refused = |data: &Data| crate::show::standing::refused(data).unwrap();
+    let refused = |data: &Data| crate::show::status::refused(data).unwrap();
     assert_eq!(refused(&agent.data), None);
     // when a claim is valid except that its log has four events
     let claimed = Log::of(4, 1).claimed(None, |grant| {

@@ -10,23 +10,23 @@ use std::{
 use nix::sys::signal::Signal;
 use tracing::warn;
 
-use super::{AGAIN, KILL_TIMEOUT, LOOK, Orphans};
+use super::{CHECK_INTERVAL, KILL_TIMEOUT, Orphans, RETRY_INTERVAL};
 use crate::{
-    processes::{self, Found},
+    processes::{self, RunningProcess},
     shim::leftovers::labels,
     supervisor::{
         Agent,
-        adopt::{self, Stage},
+        recover::{self, ClaimStage},
     },
 };
 
 /// Interval between checks while these processes may belong to a known job.
-const WAIT: Duration = Duration::from_secs(1);
+const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ends these processes: SIGTERM, then the longest grace period of the ended jobs, then SIGKILL
 /// until none is left.
 pub(super) async fn run(agent: &Arc<Agent>) {
-    let _one_at_a_time = agent.sweeps.lock().await;
+    let _one_at_a_time = agent.sweep_lock.lock().await;
     let (mut asked, mut until, mut killed_at) = (BTreeSet::new(), None, None);
     loop {
         let strays = match strays(agent) {
@@ -35,12 +35,12 @@ pub(super) async fn run(agent: &Arc<Agent>) {
                 // Another job may have left the next processes behind, so they get their own grace
                 // period.
                 until = None;
-                tokio::time::sleep(WAIT).await;
+                tokio::time::sleep(BUSY_INTERVAL).await;
                 continue;
             }
             Err(error) => {
                 warn!(%error, "Cannot list processes that belong to no job, retrying");
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(RETRY_INTERVAL).await;
                 continue;
             }
         };
@@ -67,7 +67,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
             }
         }
         processes::reap();
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
     let mut state = agent.state();
     if !state.orphans.is_busy() {
@@ -77,7 +77,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
 
 /// Returns the adopted processes that no record of a known job identifies. `None` means that they
 /// may belong to a job that is not ended yet.
-fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
+fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<RunningProcess>>> {
     // List them first: a shim that ends later has left none of these behind.
     let look = processes::adopted;
     let mut strays = match look()? {
@@ -88,7 +88,7 @@ fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
         return Ok(Some(strays));
     }
     let entries = agent.journal.read()?;
-    for known in adopt::left_behind(entries.clone()) {
+    for known in recover::abandoned_without_shim(entries.clone()) {
         // The shim was alive when its claim was abandoned.
         let is_new = |execution| !agent.state().orphans.jobs.contains_key(&execution);
         if known.execution.is_some_and(is_new) {
@@ -98,16 +98,16 @@ fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<Found>>> {
     if agent.state().orphans.is_busy() {
         return Ok(None);
     }
-    for known in adopt::fold(entries) {
+    for known in recover::fold(entries) {
         let Some(execution) = known.execution else { continue };
         // The job's processes are ended once a session has reported the job.
-        if let Stage::Spawned(shim) = &known.stage
+        if let ClaimStage::Spawned(shim) = &known.stage
             && !shim.is_alive()?
         {
             return Ok(None);
         }
-        let its = Orphans::of(&agent.data, &known, execution).left()?;
-        let its: BTreeSet<u32> = its.iter().map(Found::pid).collect();
+        let its = Orphans::of(&agent.data, &known, execution).remaining()?;
+        let its: BTreeSet<u32> = its.iter().map(RunningProcess::pid).collect();
         strays.retain(|stray| !its.contains(&stray.pid()));
     }
     Ok(Some(strays))

@@ -9,17 +9,17 @@ use schemas::{
 };
 use serde_json::{Value, json};
 
-use super::room::{Ask, Room, all_gone};
+use super::room::{JobSpec, TestRunner, all_gone};
 
-fn ask(steps: Value) -> Ask {
+fn ask(steps: Value) -> JobSpec {
     let plugin = PluginRef { name: "action".into(), version: "1".into(), digest: None };
     let inputs = json!({ "action": "check", "trigger": "manual", "steps": steps });
-    Ask { kind: JobKind::Action, plugin, artifacts: vec![], inputs, plan: None, state: None }
+    JobSpec { kind: JobKind::Action, plugin, artifacts: vec![], inputs, plan: None, state: None }
 }
 
 #[tokio::test]
 async fn steps_run_in_order_and_their_outputs_are_merged_and_kept_apart() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let python_like = "#!/bin/sh\nset -eu\necho \"{\\\"b\\\": [1, 2], \\\"who\\\": \\\"$WHO\\\"}\" \
                        >> \"$NUON_ACTIONS_OUTPUT_FILEPATH\"\necho done >&2\n";
     let (ended, heard) = room
@@ -46,7 +46,7 @@ async fn steps_run_in_order_and_their_outputs_are_merged_and_kept_apart() {
 
 #[tokio::test]
 async fn the_first_step_that_fails_is_the_last() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let (ended, heard) = room
         .job(&ask(json!([
             { "name": "bad", "command": "echo no; exit 7" },
@@ -61,7 +61,7 @@ async fn the_first_step_that_fails_is_the_last() {
 
 #[tokio::test]
 async fn a_step_that_takes_too_long_and_all_that_it_started_are_ended() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let steps = json!([{ "name": "slow", "command": "sleep 60 & sleep 60", "timeout_ms": 100 }]);
     let (ended, heard) = room.job(&ask(steps)).await;
     let Outcome::Failed { reason, .. } = ended.unwrap() else { panic!() };
@@ -71,7 +71,7 @@ async fn a_step_that_takes_too_long_and_all_that_it_started_are_ended() {
 
 #[tokio::test]
 async fn a_cancel_is_confirmed_and_says_whether_force_was_needed() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let steps = json!([{ "name": "waits", "command": "echo ready; sleep 60" }]);
     let (ended, heard) = room.job_until(&ask(steps), "ready").await;
     assert_eq!(ended.unwrap(), Outcome::Cancelled { forced: false }, "{:?}", heard.lines);
@@ -92,7 +92,7 @@ async fn a_cancel_is_confirmed_and_says_whether_force_was_needed() {
 
 #[tokio::test]
 async fn what_begins_after_the_cancel_is_asked_to_stop_too() {
-    let room = Room::new();
+    let room = TestRunner::new();
     // Terraform does this if it is interrupted while it starts the program of a provisioner.
     let late = "trap 'sleep 300 & exit 1' TERM; echo ready; while :; do sleep 0.05; done";
     let began = Instant::now();
@@ -108,7 +108,7 @@ async fn what_begins_after_the_cancel_is_asked_to_stop_too() {
 
 #[tokio::test]
 async fn a_malformed_action_does_nothing_at_all() {
-    let room = Room::new();
+    let room = TestRunner::new();
     for (steps, why) in [
         (
             json!([{ "name": "a", "command": "x" }, { "name": "a", "command": "x" }]),

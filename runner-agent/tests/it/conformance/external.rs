@@ -14,31 +14,31 @@ use schemas::{
 };
 use serde_json::json;
 
-use super::room::{Ask, Heard, Room, all_gone};
+use super::room::{JobRecord, JobSpec, TestRunner, all_gone};
 
 const DESCRIBED: &str = r#"{"type":"result","id":1,"value":{"protocol":1,"name":"odd","version":"1","kinds":["plan"]}}"#;
 
-fn odd(room: &Room, script: &str) -> Ask {
+fn odd(room: &TestRunner, script: &str) -> JobSpec {
     let path = room.at("odd");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     let plugin = room.plugin("odd", &path);
     ask(plugin)
 }
 
-fn ask(plugin: PluginRef) -> Ask {
+fn ask(plugin: PluginRef) -> JobSpec {
     let inputs = json!({ "component": "web", "operation": "apply" });
-    Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None }
+    JobSpec { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None }
 }
 
-async fn failed(script: &str) -> (String, Heard) {
-    let room = Room::new();
+async fn failed(script: &str) -> (String, JobRecord) {
+    let room = TestRunner::new();
     let (ended, heard) = room.job(&odd(&room, script)).await;
     (ended.unwrap_err().to_string(), heard)
 }
 
 #[tokio::test]
 async fn an_executable_of_another_digest_is_never_started() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let mut ask = odd(&room, "touch \"$0.started\"");
     let wanted: Digest = format!("sha256:{:064x}", 7).parse().unwrap();
     ask.plugin.digest = Some(wanted);
@@ -54,7 +54,7 @@ async fn an_executable_of_another_digest_is_never_started() {
 
 #[tokio::test]
 async fn a_plugin_that_is_not_installed_is_named() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let mut ask = odd(&room, "");
     ask.plugin.name = "other".into();
     let (ended, _) = room.job(&ask).await;
@@ -118,7 +118,7 @@ async fn what_it_logs_is_in_the_log_and_its_phases_are_phases() {
 
 #[tokio::test]
 async fn one_that_does_not_listen_is_killed_when_the_grace_is_over() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     room.grace_ms = 200;
     let script = format!(
         "trap '' TERM; echo '{DESCRIBED}'; echo '{{\"type\":\"log\",\"line\":\"deaf\"}}'; \
@@ -131,7 +131,7 @@ async fn one_that_does_not_listen_is_killed_when_the_grace_is_over() {
 
 #[tokio::test]
 async fn a_plan_is_not_stale_once_it_is_applied() {
-    let room = Room::new();
+    let room = TestRunner::new();
     // given a plugin that reports a stale plan when the runner requests its outputs, because its
     // serial has changed
     let described = DESCRIBED.replace(r#"["plan"]"#, r#"["plan","apply"]"#);
@@ -155,7 +155,7 @@ async fn a_plan_is_not_stale_once_it_is_applied() {
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
     let digest = heard.plan.unwrap().digest;
     // when its plan is applied
-    let apply = Ask { kind: JobKind::Apply, plan: Some(digest), ..plan };
+    let apply = JobSpec { kind: JobKind::Apply, plan: Some(digest), ..plan };
     let (ended, heard) = room.job(&apply).await;
     // then the plugin has failed
     match ended {
@@ -175,7 +175,7 @@ async fn one_that_does_not_say_who_it_is_has_ten_seconds() {
 
 #[tokio::test]
 async fn its_environment_is_what_the_operator_gave_and_nothing_else() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     room.env.insert("GIVEN".into(), "yes".into());
     let script = format!("env >&2; echo '{DESCRIBED}'; exit 1");
     let (_, heard) = room.job(&odd(&room, &script)).await;
@@ -188,14 +188,14 @@ async fn its_environment_is_what_the_operator_gave_and_nothing_else() {
 
 #[tokio::test]
 async fn one_that_was_killed_has_failed_with_the_signal() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let (ended, _) = room.job(&odd(&room, "kill -9 $$")).await;
     let Outcome::Failed { reason, signal, .. } = ended.unwrap() else { panic!() };
     assert_eq!((reason, signal), (FailureReason::Signal, Some(9)));
 }
 
 /// Returns a job of a plugin that plans, and responds to every apply with this error.
-fn refusing(room: &Room, code: &str) -> Ask {
+fn refusing(room: &TestRunner, code: &str) -> JobSpec {
     let script = format!(
         r#"while read -r line; do
   id=$(printf '%s' "$line" | sed 's/^{{"id":\([0-9]*\),.*/\1/')
@@ -219,7 +219,7 @@ done"#
 
 #[tokio::test]
 async fn an_apply_that_began_is_not_reported_as_refused() {
-    let room = Room::new();
+    let room = TestRunner::new();
     let mut ask = refusing(&room, "refused");
     let (ended, heard) = room.job(&ask).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);

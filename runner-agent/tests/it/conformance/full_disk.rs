@@ -15,7 +15,7 @@ use schemas::runner::JobKind;
 use serde_json::{Value, json};
 
 use super::{
-    room::{Ask, Heard, Room},
+    room::{JobRecord, JobSpec, TestRunner},
     subjects::terraform,
 };
 
@@ -72,19 +72,20 @@ resource "terraform_data" "web" {
 "#;
 
 struct Stage {
-    room: Room,
-    ask: Ask,
+    room: TestRunner,
+    ask: JobSpec,
     disk: Disk,
 }
 
 impl Stage {
     fn new() -> Option<Stage> {
         let disk = Disk::mount()?;
-        let mut room = Room::on(&disk.0);
+        let mut room = TestRunner::on(&disk.0);
         let subject = terraform(&mut room)?;
         let artifacts = vec![room.artifact(&[("main.tf", MODULE)])];
         let (inputs, plugin) = (Value::Null, subject.plugin);
-        let ask = Ask { kind: JobKind::Plan, plugin, artifacts, inputs, plan: None, state: None };
+        let ask =
+            JobSpec { kind: JobKind::Plan, plugin, artifacts, inputs, plan: None, state: None };
         Some(Stage { room, ask, disk })
     }
 
@@ -96,23 +97,27 @@ impl Stage {
     }
 
     async fn plan(&self, inputs: &Value) -> Digest {
-        let ask = Ask { inputs: inputs.clone(), ..self.ask.clone() };
+        let ask = JobSpec { inputs: inputs.clone(), ..self.ask.clone() };
         let (ended, heard) = self.room.job(&ask).await;
         assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
         heard.plan.unwrap().digest
     }
 
     async fn refused_plan(&self, inputs: &Value) -> String {
-        let ask = Ask { inputs: inputs.clone(), ..self.ask.clone() };
+        let ask = JobSpec { inputs: inputs.clone(), ..self.ask.clone() };
         let (ended, heard) = self.room.job(&ask).await;
         assert!(heard.plan.is_none());
         let Err(PluginError::Refused(why)) = ended else { panic!("{ended:?} {:?}", heard.lines) };
         why
     }
 
-    async fn apply(&self, inputs: &Value, plan: &Digest) -> (Result<Outcome, PluginError>, Heard) {
+    async fn apply(
+        &self,
+        inputs: &Value,
+        plan: &Digest,
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let (kind, plan) = (JobKind::Apply, Some(plan.clone()));
-        self.room.job(&Ask { kind, plan, inputs: inputs.clone(), ..self.ask.clone() }).await
+        self.room.job(&JobSpec { kind, plan, inputs: inputs.clone(), ..self.ask.clone() }).await
     }
 
     fn state(&self) -> PathBuf {
@@ -154,7 +159,7 @@ impl Stage {
         let store = StateStore::new(&self.room.at("state"), "web");
         store.decide(Decision::Restore(rescued)).unwrap().carry_out().unwrap();
         assert_eq!(store.unresolved().unwrap(), Vec::<PathBuf>::new());
-        let ask = Ask { inputs: later, ..self.ask.clone() };
+        let ask = JobSpec { inputs: later, ..self.ask.clone() };
         let (ended, heard) = self.room.job(&ask).await;
         assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
         assert!(heard.plan.unwrap().noop, "the plan would create existing resources again");

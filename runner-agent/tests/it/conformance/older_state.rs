@@ -14,24 +14,24 @@ use schemas::{
 use serde_json::json;
 
 use super::{
-    room::{Ask, Heard, Room},
+    room::{JobRecord, JobSpec, TestRunner},
     subjects::terraform,
 };
 
 struct Stage {
-    room: Room,
-    ask: Ask,
+    room: TestRunner,
+    ask: JobSpec,
 }
 
 impl Stage {
     fn new() -> Option<Stage> {
-        let mut room = Room::new();
+        let mut room = TestRunner::new();
         let subject = terraform(&mut room)?;
         let (plugin, artifacts) = (subject.plugin, vec![subject.artifact]);
         let (inputs, plan, state) = (json!({}), None, None);
         Some(Stage {
             room,
-            ask: Ask { kind: JobKind::Plan, plugin, artifacts, inputs, plan, state },
+            ask: JobSpec { kind: JobKind::Plan, plugin, artifacts, inputs, plan, state },
         })
     }
 
@@ -39,14 +39,18 @@ impl Stage {
         json!({ "component": "web", "operation": "apply", "vars": { "text": text }, "var_files": [] })
     }
 
-    async fn plan(&self, text: &str) -> (Result<Outcome, PluginError>, Heard) {
-        self.room.job(&Ask { inputs: Stage::inputs(text), ..self.ask.clone() }).await
+    async fn plan(&self, text: &str) -> (Result<Outcome, PluginError>, JobRecord) {
+        self.room.job(&JobSpec { inputs: Stage::inputs(text), ..self.ask.clone() }).await
     }
 
-    async fn apply(&self, text: &str, planned: &Heard) -> (Result<Outcome, PluginError>, Heard) {
+    async fn apply(
+        &self,
+        text: &str,
+        planned: &JobRecord,
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let plan = Some(planned.plan.as_ref().unwrap().digest.clone());
         let ask =
-            Ask { kind: JobKind::Apply, plan, inputs: Stage::inputs(text), ..self.ask.clone() };
+            JobSpec { kind: JobKind::Apply, plan, inputs: Stage::inputs(text), ..self.ask.clone() };
         self.room.job(&ask).await
     }
 

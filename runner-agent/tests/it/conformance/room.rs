@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use tempfile::TempDir;
 use ulid::Ulid;
 
-pub struct Room {
+pub struct TestRunner {
     dir: TempDir,
     /// Parent of the work directories; absent: the system's temporary directory.
     work_root: Option<PathBuf>,
@@ -36,7 +36,7 @@ pub struct Room {
 
 /// Job, without the fields that are the same for all.
 #[derive(Clone)]
-pub struct Ask {
+pub struct JobSpec {
     pub kind: JobKind,
     pub plugin: PluginRef,
     pub artifacts: Vec<ArtifactRef>,
@@ -47,7 +47,7 @@ pub struct Ask {
 
 /// Everything that a job reported.
 #[derive(Default)]
-pub struct Heard {
+pub struct JobRecord {
     pub phases: Vec<String>,
     pub lines: Vec<(Stream, String)>,
     pub children: Vec<u32>,
@@ -69,12 +69,12 @@ pub enum Then {
     LoseTheJournal,
 }
 
-impl Sink for Heard {
+impl Sink for JobRecord {
     fn phase(&mut self, name: &str) {
         if let Some((phase, Then::CancelInPhase(cancel))) = &self.at
             && phase == name
         {
-            cancel.asked.cancel();
+            cancel.requested.cancel();
         }
         self.phases.push(name.into());
     }
@@ -82,7 +82,7 @@ impl Sink for Heard {
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
         let line = String::from_utf8_lossy(bytes).into_owned();
         match &self.at {
-            Some((word, Then::Cancel(cancel))) if line.contains(word) => cancel.asked.cancel(),
+            Some((word, Then::Cancel(cancel))) if line.contains(word) => cancel.requested.cancel(),
             Some((word, Then::KillTheChild)) if line.contains(word) => {
                 let child = i32::try_from(*self.children.last().unwrap()).unwrap();
                 let child = nix::unistd::Pid::from_raw(child);
@@ -129,24 +129,24 @@ impl Sink for Heard {
     }
 }
 
-impl Heard {
+impl JobRecord {
     pub fn has(&self, word: &str) -> bool {
         self.lines.iter().any(|(_, line)| line.contains(word))
     }
 }
 
-impl Room {
+impl TestRunner {
     pub fn new() -> Self {
-        Room::in_dir(tempfile::tempdir().unwrap(), None)
+        TestRunner::in_dir(tempfile::tempdir().unwrap(), None)
     }
 
     /// Returns a test runner with everything on this disk.
     pub fn on(disk: &Path) -> Self {
-        Room::in_dir(tempfile::tempdir_in(disk).unwrap(), Some(disk.to_owned()))
+        TestRunner::in_dir(tempfile::tempdir_in(disk).unwrap(), Some(disk.to_owned()))
     }
 
     fn in_dir(dir: TempDir, work_root: Option<PathBuf>) -> Self {
-        let room = Room {
+        let room = TestRunner {
             dir,
             work_root,
             env: BTreeMap::new(),
@@ -190,20 +190,28 @@ impl Room {
         PluginRef { name: name.into(), version: "1".into(), digest: Some(sha256(&bytes)) }
     }
 
-    pub async fn job(&self, ask: &Ask) -> (Result<Outcome, PluginError>, Heard) {
+    pub async fn job(&self, ask: &JobSpec) -> (Result<Outcome, PluginError>, JobRecord) {
         let context = self.context(&self.manifest(ask));
         self.run(ask, context, None).await
     }
 
     /// Runs a job and cancels it at a line that contains this text.
-    pub async fn job_until(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
+    pub async fn job_until(
+        &self,
+        ask: &JobSpec,
+        word: &str,
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let context = self.context(&self.manifest(ask));
         let then = Then::Cancel(context.cancel.clone());
         self.run(ask, context, Some((word.to_owned(), then))).await
     }
 
     /// Runs a job and kills its child at a line that contains this text.
-    pub async fn job_killed(&self, ask: &Ask, word: &str) -> (Result<Outcome, PluginError>, Heard) {
+    pub async fn job_killed(
+        &self,
+        ask: &JobSpec,
+        word: &str,
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let context = self.context(&self.manifest(ask));
         self.run(ask, context, Some((word.to_owned(), Then::KillTheChild))).await
     }
@@ -211,9 +219,9 @@ impl Room {
     /// Runs a job and cancels it at the beginning of this phase.
     pub async fn job_cancelled_in(
         &self,
-        ask: &Ask,
+        ask: &JobSpec,
         phase: &str,
-    ) -> (Result<Outcome, PluginError>, Heard) {
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let context = self.context(&self.manifest(ask));
         let then = Then::CancelInPhase(context.cancel.clone());
         self.run(ask, context, Some((phase.to_owned(), then))).await
@@ -222,20 +230,20 @@ impl Room {
     /// Runs a job whose children in this phase cannot be journalled.
     pub async fn job_without_journal_in(
         &self,
-        ask: &Ask,
+        ask: &JobSpec,
         phase: &str,
-    ) -> (Result<Outcome, PluginError>, Heard) {
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
         let context = self.context(&self.manifest(ask));
         self.run(ask, context, Some((phase.to_owned(), Then::LoseTheJournal))).await
     }
 
     async fn run(
         &self,
-        ask: &Ask,
+        ask: &JobSpec,
         context: JobContext,
         at: Option<(String, Then)>,
-    ) -> (Result<Outcome, PluginError>, Heard) {
-        let mut heard = Heard { at, ..Heard::default() };
+    ) -> (Result<Outcome, PluginError>, JobRecord) {
+        let mut heard = JobRecord { at, ..JobRecord::default() };
         let ended = run(&self.manifest(ask), &context, &mut heard).await;
         // The shim does the same.
         let kept = executions_in_progress(&context.state_dir).unwrap();
@@ -260,7 +268,7 @@ impl Room {
                 base_url: "http://127.0.0.1:9".into(),
                 token: "none".into(),
                 http: client(),
-                patience: Registry::PATIENCE,
+                idle_timeout: Registry::IDLE_TIMEOUT,
             },
             job: manifest.job,
             execution: ExecutionId(Ulid::new()),
@@ -276,7 +284,7 @@ impl Room {
         }
     }
 
-    fn manifest(&self, ask: &Ask) -> Manifest {
+    fn manifest(&self, ask: &JobSpec) -> Manifest {
         Manifest {
             version: 1,
             job: JobId(Ulid::new()),

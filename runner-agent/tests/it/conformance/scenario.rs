@@ -8,20 +8,20 @@ use schemas::runner::{FailureReason, JobKind};
 use serde_json::{Value, json};
 
 use super::{
-    room::{Ask, Heard, Room},
+    room::{JobRecord, JobSpec, TestRunner},
     subjects::{Subject, files, terraform},
 };
 
 struct Stage {
-    room: Room,
+    room: TestRunner,
     subject: Subject,
 }
 
 impl Stage {
-    fn ask(&self, kind: JobKind, inputs: Value, plan: Option<Digest>) -> Ask {
+    fn ask(&self, kind: JobKind, inputs: Value, plan: Option<Digest>) -> JobSpec {
         let (plugin, artifacts) =
             (self.subject.plugin.clone(), vec![self.subject.artifact.clone()]);
-        Ask { kind, plugin, artifacts, inputs, plan, state: None }
+        JobSpec { kind, plugin, artifacts, inputs, plan, state: None }
     }
 
     fn inputs(&self, text: &str) -> Value {
@@ -40,7 +40,7 @@ impl Stage {
         heard.plan.unwrap()
     }
 
-    async fn apply(&self, inputs: Value, plan: &Digest) -> Heard {
+    async fn apply(&self, inputs: Value, plan: &Digest) -> JobRecord {
         let (ended, heard) =
             self.room.job(&self.ask(JobKind::Apply, inputs, Some(plan.clone()))).await;
         assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    fn brought(&self, heard: &Heard) -> Option<String> {
+    fn brought(&self, heard: &JobRecord) -> Option<String> {
         (self.subject.brought)(heard.outputs.as_ref().unwrap())
     }
 }
@@ -180,7 +180,7 @@ async fn nothing_without_its_state(stage: &Stage) {
 /// An apply whose program never started blocks nothing, even if the component has no state yet.
 #[tokio::test]
 async fn an_apply_of_terraform_that_was_never_started_blocks_nothing() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let stage = Stage { room, subject };
     let inputs = stage.inputs("one");
@@ -215,7 +215,7 @@ async fn is_not_applied_twice(stage: &Stage, slow: Value) {
 
 #[tokio::test]
 async fn terraform_that_was_killed_does_not_apply_its_plan_again() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let mut slow = (subject.inputs)("one");
     slow["var_files"] = json!(["pause = \"30\""]);
@@ -224,7 +224,7 @@ async fn terraform_that_was_killed_does_not_apply_its_plan_again() {
 
 #[tokio::test]
 async fn an_external_plugin_that_was_killed_does_not_apply_its_plan_again() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let subject = files(&mut room);
     room.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
     let slow = (subject.inputs)("one");
@@ -233,21 +233,21 @@ async fn an_external_plugin_that_was_killed_does_not_apply_its_plan_again() {
 
 #[tokio::test]
 async fn terraform_applies_exactly_what_was_approved() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     exactly_what_was_approved(&Stage { room, subject }).await;
 }
 
 #[tokio::test]
 async fn terraform_applies_nothing_else() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     nothing_else(&Stage { room, subject }).await;
 }
 
 #[tokio::test]
 async fn terraform_stops_when_asked_and_keeps_its_state() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let mut slow = (subject.inputs)("one");
     slow["var_files"] = json!(["pause = \"30\""]);
@@ -256,7 +256,7 @@ async fn terraform_stops_when_asked_and_keeps_its_state() {
 
 #[tokio::test]
 async fn an_external_plugin_applies_exactly_what_was_approved() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let subject = files(&mut room);
     let stage = Stage { room, subject };
     exactly_what_was_approved(&stage).await;
@@ -267,7 +267,7 @@ async fn an_external_plugin_applies_exactly_what_was_approved() {
 
 #[tokio::test]
 async fn an_external_plugin_applies_nothing_else() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let subject = files(&mut room);
     let stage = Stage { room, subject };
     nothing_else(&stage).await;
@@ -276,7 +276,7 @@ async fn an_external_plugin_applies_nothing_else() {
 
 #[tokio::test]
 async fn an_external_plugin_stops_when_asked_and_keeps_its_state() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let subject = files(&mut room);
     room.env.insert("STEAD_FILES_PAUSE_MS".into(), "30000".into());
     let slow = (subject.inputs)("one");
@@ -285,21 +285,21 @@ async fn an_external_plugin_stops_when_asked_and_keeps_its_state() {
 
 #[tokio::test]
 async fn terraform_plans_nothing_that_is_there_without_its_state() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     nothing_without_its_state(&Stage { room, subject }).await;
 }
 
 #[tokio::test]
 async fn an_external_plugin_plans_nothing_that_is_there_without_its_state() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let subject = files(&mut room);
     nothing_without_its_state(&Stage { room, subject }).await;
 }
 
 #[tokio::test]
 async fn what_has_nothing_to_bring_needs_no_state() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let mut subject = files(&mut room);
     subject.artifact = room.artifact(&[]);
     let stage = Stage { room, subject };
@@ -320,7 +320,7 @@ async fn what_has_nothing_to_bring_needs_no_state() {
 
 #[tokio::test]
 async fn an_external_plugin_is_given_the_settings_of_its_component() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let mut subject = files(&mut room);
     subject.artifact = room.artifact(&[("a.txt", "a"), ("b.draft", "b")]);
     let stage = Stage { room, subject };

@@ -8,7 +8,7 @@ use std::{
 use schemas::manifest::{ArtifactRef, PluginRef};
 use serde_json::{Map, Value, json};
 
-use super::room::Room;
+use super::room::TestRunner;
 
 /// Plugin with a component. `text` is the value that a deploy sets.
 pub struct Subject {
@@ -22,7 +22,7 @@ pub struct Subject {
 }
 
 /// Returns real Terraform, or `None` with a message. Under CI a missing Terraform is a failure.
-pub fn terraform(room: &mut Room) -> Option<Subject> {
+pub fn terraform(room: &mut TestRunner) -> Option<Subject> {
     let path = std::env::var("PATH").unwrap_or_default();
     let is_there = |tool| Command::new(tool).arg("version").stderr(Stdio::null()).output().is_ok();
     if !["terraform", "tofu"].into_iter().any(is_there) {
@@ -70,7 +70,7 @@ output "password" {
 "#;
 
 /// Returns the example plugin, after building it.
-pub fn files(room: &mut Room) -> Subject {
+pub fn files(room: &mut TestRunner) -> Subject {
     room.env.insert("STEAD_FILES_ROOT".into(), room.at("account").display().to_string());
     room.env.insert("STEAD_LEDGER".into(), room.at("ledger").display().to_string());
     Subject {

@@ -7,18 +7,18 @@ use schemas::{manifest::PluginRef, runner::JobKind};
 use serde_json::json;
 
 use super::{
-    room::{Ask, Room},
+    room::{JobSpec, TestRunner},
     subjects::terraform,
 };
 
 #[tokio::test]
 async fn without_a_tool_the_refusal_says_what_to_install() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     room.env.insert("PATH".into(), "/nonexistent".into());
     let plugin = PluginRef { name: "terraform_module".into(), version: "1".into(), digest: None };
     let inputs = json!({ "component": "web", "operation": "apply" });
     let ask =
-        Ask { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None };
+        JobSpec { kind: JobKind::Plan, plugin, artifacts: vec![], inputs, plan: None, state: None };
     match room.job(&ask).await.0 {
         Err(PluginError::ToolMissing(remedy)) => assert!(remedy.contains("install Terraform")),
         other => panic!("{other:?}"),
@@ -27,9 +27,9 @@ async fn without_a_tool_the_refusal_says_what_to_install() {
 
 #[tokio::test]
 async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![subject.artifact],
@@ -59,7 +59,7 @@ async fn sensitive_outputs_stay_and_the_state_is_nobody_elses() {
 /// list, and does not evaluate it as an expression. A variables file of the app takes precedence.
 #[tokio::test]
 async fn variables_reach_the_module_as_json_and_then_the_files() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let module = r#"
 variable "on" { type = bool }
@@ -72,7 +72,7 @@ output "seen" {
 }
 "#;
     let vars = json!({ "on": "true", "count_of": "3", "anything": "[a, b]", "both": "vars" });
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![room.artifact(&[("main.tf", module)])],
@@ -103,11 +103,11 @@ output "seen" {
 
 #[tokio::test]
 async fn the_module_does_not_choose_where_its_state_is() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let elsewhere =
         |path: &str| format!("terraform {{\n  backend \"local\" {{ path = \"{path}\" }}\n}}");
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![room.artifact(&[("main.tf", &elsewhere("mine.tfstate"))])],
@@ -131,10 +131,10 @@ async fn the_module_does_not_choose_where_its_state_is() {
 
 #[tokio::test]
 async fn a_module_that_fails_says_why() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let broken = "resource \"terraform_data\" \"x\" {\n  provisioner \"local-exec\" {\n    command = \"exit 3\"\n  }\n}";
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![room.artifact(&[("main.tf", broken)])],
@@ -154,9 +154,9 @@ async fn a_module_that_fails_says_why() {
 
 #[tokio::test]
 async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![subject.artifact],
@@ -184,7 +184,7 @@ async fn what_the_config_no_longer_has_is_destroyed_from_its_state_alone() {
 /// Uses a provider that is not built in, from the source in the customer's configuration.
 #[tokio::test]
 async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
-    let mut room = Room::new();
+    let mut room = TestRunner::new();
     let Some(subject) = terraform(&mut room) else { return };
     let Some(config) = mirror(&room) else {
         assert!(std::env::var_os("CI").is_none(), "CI must configure a mirror of providers");
@@ -199,7 +199,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
     ] {
         room.env.insert(name.into(), value.into());
     }
-    let mut ask = Ask {
+    let mut ask = JobSpec {
         kind: JobKind::Plan,
         plugin: subject.plugin,
         artifacts: vec![room.artifact(&[("main.tf", BUCKET)])],
@@ -223,7 +223,7 @@ async fn a_plan_is_applied_with_the_very_providers_that_made_it() {
 }
 
 /// Returns the configuration of the test environment, or one with Terraform's own plugin directory.
-fn mirror(room: &Room) -> Option<String> {
+fn mirror(room: &TestRunner) -> Option<String> {
     let named = std::env::var("TF_CLI_CONFIG_FILE");
     if let Some(config) = named.ok().filter(|path| std::path::Path::new(path).is_file()) {
         return Some(config);

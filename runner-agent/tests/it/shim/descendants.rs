@@ -73,7 +73,7 @@ fn a_program_gets_its_grace_period_although_the_shell_that_runs_it_has_ended() {
     assert_eq!(fs::read_to_string(saved).unwrap(), "saved\n");
 }
 
-fn stopped_by(cause: Cause) -> Finished {
+fn stopped_by(cause: StopCause) -> Finished {
     let mut run = start(&format!("{}; sleep 62", detached(STUBBORN)), MINUTE, |_| {});
     let descendant = first_pid(&run);
     let order = CancelOrder { reason: "enough".into(), grace_ms: Some(300), cause };
@@ -86,13 +86,13 @@ fn stopped_by(cause: Cause) -> Finished {
 
 #[test]
 fn a_detached_process_that_ignores_signals_is_killed_before_a_cancel_is_confirmed() {
-    let last = stopped_by(Cause::Cancel);
+    let last = stopped_by(StopCause::Cancel);
     assert_eq!((last.outcome, last.forced), (Outcome::Cancelled, true));
 }
 
 #[test]
 fn a_detached_process_that_ignores_signals_is_killed_when_the_customer_stops_jobs() {
-    assert_eq!(stopped_by(Cause::AgentStop).reason, Some(FailureReason::AgentStopped));
+    assert_eq!(stopped_by(StopCause::AgentStop).reason, Some(FailureReason::AgentStopped));
 }
 
 #[test]

@@ -1,12 +1,12 @@
-use super::super::{Redactor, Waiting};
+use super::super::{HeldBack, Redactor};
 
 fn shown(lines: &[&str]) -> String {
-    let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
+    let (redactor, mut waiting) = (Redactor::default(), HeldBack::default());
     let mut all = Vec::new();
     for line in lines {
         all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
     }
-    all.extend(redactor.rest(&mut waiting));
+    all.extend(redactor.flush(&mut waiting));
     String::from_utf8(all).unwrap()
 }
 
@@ -122,9 +122,9 @@ fn a_credential_is_found_wherever_a_long_line_is_cut() {
     for start in starts.map(Option::unwrap) {
         for at in (start - 20)..(start + 60) {
             // The part that is shown first ends near this offset.
-            let at = at + super::super::KEPT;
+            let at = at + super::super::MIN_HELD_BACK_BYTES;
             let (first, second) = text.as_bytes().split_at(at.min(text.len()));
-            let (redactor, mut waiting) = (Redactor::default(), Waiting::default());
+            let (redactor, mut waiting) = (Redactor::default(), HeldBack::default());
             let mut all = redactor.line(&mut waiting, first, true);
             all.extend(redactor.line(&mut waiting, second, false));
             let all = String::from_utf8(all).unwrap();

@@ -42,7 +42,7 @@ fn exited() -> JournalEvent {
     JournalEvent::Exited { job: job(), execution: execution(), exit }
 }
 
-fn known(facts: &[JournalEvent]) -> Vec<Known> {
+fn known(facts: &[JournalEvent]) -> Vec<OpenClaim> {
     fold(facts.iter().map(|fact| Entry { at: host::now(), fact: fact.clone() }))
 }
 
@@ -59,7 +59,7 @@ fn a_claim_whose_answer_was_lost_was_never_spawned() {
 }
 
 #[test]
-fn from_the_moment_before_the_start_nothing_is_proven_without_a_process() {
+fn after_spawning_the_state_is_unknown_without_a_live_process() {
     assert_eq!(state(&[claiming(), claimed(), spawning()]), ExecutionState::Unknown);
     let started = [claiming(), claimed(), spawning(), spawned(dead())];
     assert_eq!(state(&started), ExecutionState::Unknown);
@@ -71,7 +71,7 @@ fn from_the_moment_before_the_start_nothing_is_proven_without_a_process() {
 }
 
 #[test]
-fn an_end_is_known_until_it_was_reported() {
+fn a_result_stays_open_until_it_is_reported() {
     let ended = [claiming(), claimed(), spawning(), spawned(dead()), exited()];
     assert_eq!(state(&ended), ExecutionState::Exited);
     let reported = JournalEvent::Reported { job: job(), execution: execution() };
@@ -79,7 +79,7 @@ fn an_end_is_known_until_it_was_reported() {
 }
 
 #[test]
-fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
+fn a_final_report_on_disk_counts_without_a_journal_entry() {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
     let files = data.job(execution());
@@ -97,7 +97,7 @@ fn a_last_word_on_disk_counts_although_the_journal_does_not_say_so() {
 }
 
 #[test]
-fn a_claim_that_came_to_nothing_leaves_nothing() {
+fn a_claim_that_was_not_granted_or_was_abandoned_is_not_open() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
     let gone = JournalEvent::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
     assert_eq!(known(&[claiming(), gone]), []);
@@ -108,7 +108,7 @@ fn a_claim_that_came_to_nothing_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
+async fn processes_of_a_dead_shim_get_their_stop_signal_and_grace_period() {
     use std::os::unix::process::CommandExt as _;
     let dir = tempfile::tempdir().unwrap();
     let saved = dir.path().join("saved");
@@ -139,7 +139,7 @@ async fn what_a_dead_shim_left_behind_gets_its_own_signal_and_its_own_time() {
 }
 
 #[test]
-fn a_child_of_an_older_journal_is_stopped_patiently() {
+fn a_child_without_a_stop_gets_the_default_grace_period() {
     let line = r#"{"at":"2026-01-01T00:00:00Z","entry":"child_started","execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV",
         "process":{"pid":1,"start_time":1,"boot_id":"x"}}"#;
     let entry: Entry = serde_json::from_str(line).unwrap();
@@ -149,7 +149,7 @@ fn a_child_of_an_older_journal_is_stopped_patiently() {
 }
 
 #[test]
-fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
+fn abandoned_claims_with_a_dead_shim_are_found_again() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
     let given_up = JournalEvent::Abandoned { job, claim_id, reason: why };
     let child =
@@ -157,7 +157,9 @@ fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
     let left = |shim: Process, last: &[JournalEvent]| {
         let facts =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
-        left_behind(facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect())
+        abandoned_without_shim(
+            facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect(),
+        )
     };
     let found = left(dead(), std::slice::from_ref(&given_up));
     assert_eq!(found[0].children[0].0, me());
@@ -170,14 +172,14 @@ fn what_a_former_agent_gave_up_is_looked_for_again_until_its_shim_lives() {
 }
 
 #[test]
-fn a_shim_that_was_given_up_is_told_so_by_the_journal() {
+fn the_journal_shows_that_an_execution_was_abandoned() {
     let dir = tempfile::tempdir().unwrap();
     let journal = crate::journal::Journal::open(&Data::open(dir.path()).unwrap()).unwrap();
     for fact in [claiming(), claimed(), spawning(), spawned(me())] {
         journal.write(fact).unwrap();
-        assert!(!journal.gave_up(execution()).unwrap());
+        assert!(!journal.is_abandoned(execution()).unwrap());
     }
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
     journal.write(JournalEvent::Abandoned { job, claim_id, reason: why }).unwrap();
-    assert!(journal.gave_up(execution()).unwrap());
+    assert!(journal.is_abandoned(execution()).unwrap());
 }

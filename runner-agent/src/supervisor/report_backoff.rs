@@ -1,27 +1,27 @@
 //! Limits how often a rejected report is sent again.
 use std::time::{Duration, Instant};
 
-use crate::client::Refused;
+use crate::client::ServerRejection;
 
 /// Number of consecutive equal rejections after which a report counts as permanently rejected.
-const MOST: u32 = 10;
+const MAX_REJECTIONS: u32 = 10;
 
 /// Back-off of one execution whose server rejects its reports.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct ReportBackoff {
     /// Time between two attempts.
     pause: Duration,
     /// Sequence number of the last rejected report, with the status and the problem code.
-    last: Option<(u64, u16, String)>,
-    times: u32,
+    last_rejection: Option<(u64, u16, String)>,
+    rejections: u32,
     reports_at: Instant,
     log_at: Instant,
 }
 
-impl Patience {
+impl ReportBackoff {
     pub fn new(pause: Duration) -> Self {
         let now = Instant::now();
-        Patience { pause, last: None, times: 0, reports_at: now, log_at: now }
+        ReportBackoff { pause, last_rejection: None, rejections: 0, reports_at: now, log_at: now }
     }
 
     /// Returns whether a report may be sent now.
@@ -36,28 +36,29 @@ impl Patience {
 
     /// Delays reports and log because the server rejects the runner itself. The rejection does not
     /// count against the report.
-    pub fn unwanted(&mut self) {
+    pub fn runner_rejected(&mut self) {
         self.reports_at = Instant::now() + self.pause;
         self.log_at = self.reports_at;
     }
 
     /// Records that the server rejected a report. Returns `true` if the rejection is permanent.
-    pub fn refused(&mut self, seq: u64, refused: &Refused) -> bool {
+    pub fn report_rejected(&mut self, seq: u64, refused: &ServerRejection) -> bool {
         let said = Some((seq, refused.status, refused.code().to_owned()));
-        self.times = if self.last == said { self.times.saturating_add(1) } else { 1 };
-        self.last = said;
+        self.rejections =
+            if self.last_rejection == said { self.rejections.saturating_add(1) } else { 1 };
+        self.last_rejection = said;
         self.reports_at = Instant::now() + self.pause;
-        self.times >= MOST
+        self.rejections >= MAX_REJECTIONS
     }
 
     /// Returns the number of consecutive equal rejections.
-    pub fn times(&self) -> u32 {
-        self.times
+    pub fn rejection_count(&self) -> u32 {
+        self.rejections
     }
 
     /// Starts again for a report that replaces the rejected one.
-    pub fn begin_anew(&mut self) {
-        *self = Patience { log_at: self.log_at, ..Patience::new(self.pause) };
+    pub fn reset(&mut self) {
+        *self = ReportBackoff { log_at: self.log_at, ..ReportBackoff::new(self.pause) };
     }
 }
 
@@ -67,35 +68,35 @@ mod tests {
 
     use super::*;
 
-    fn refused(status: u16, code: &str) -> Refused {
+    fn rejection(status: u16, code: &str) -> ServerRejection {
         let problem = Problem::new(status, code, "No", "no");
-        Refused { status, problem, have: None }
+        ServerRejection { status, problem, have: None }
     }
 
     #[test]
-    fn only_the_same_refusal_of_the_same_report_again_and_again_is_final() {
-        let mut patience = Patience::new(Duration::from_secs(30));
-        let invalid = refused(422, "invalid");
-        for _ in 1..MOST {
-            assert!(!patience.refused(3, &invalid));
+    fn only_repeated_equal_rejections_of_a_report_are_permanent() {
+        let mut patience = ReportBackoff::new(Duration::from_secs(30));
+        let invalid = rejection(422, "invalid");
+        for _ in 1..MAX_REJECTIONS {
+            assert!(!patience.report_rejected(3, &invalid));
         }
         // Another problem code or another report starts the count again.
-        assert!(!patience.refused(3, &refused(409, "rejected")));
-        assert!(!patience.refused(4, &refused(409, "rejected")));
-        for _ in 1..MOST {
-            assert!(!patience.refused(4, &invalid));
+        assert!(!patience.report_rejected(3, &rejection(409, "rejected")));
+        assert!(!patience.report_rejected(4, &rejection(409, "rejected")));
+        for _ in 1..MAX_REJECTIONS {
+            assert!(!patience.report_rejected(4, &invalid));
         }
-        assert!(patience.refused(4, &invalid) && patience.refused(4, &invalid));
-        patience.begin_anew();
-        assert!(!patience.refused(4, &invalid));
+        assert!(patience.report_rejected(4, &invalid) && patience.report_rejected(4, &invalid));
+        patience.reset();
+        assert!(!patience.report_rejected(4, &invalid));
     }
 
     #[test]
-    fn a_report_that_is_refused_does_not_hold_up_the_log() {
-        let mut patience = Patience::new(Duration::from_secs(30));
-        patience.refused(1, &refused(422, "invalid"));
+    fn a_rejected_report_does_not_delay_the_log() {
+        let mut patience = ReportBackoff::new(Duration::from_secs(30));
+        patience.report_rejected(1, &rejection(422, "invalid"));
         assert!(!patience.may_report() && patience.may_send_log());
-        patience.unwanted();
+        patience.runner_rejected();
         assert!(!patience.may_report() && !patience.may_send_log());
     }
 }

@@ -10,7 +10,7 @@ use domain::{digest::Digest, ids::ExecutionId};
 use schemas::manifest::Manifest;
 use tracing::{info, warn};
 
-use super::{Agent, adopt, quarantine::Starts};
+use super::{Agent, quarantine::UnstartedManifests, recover};
 use crate::{
     artifacts::Layout,
     data::Data,
@@ -23,33 +23,33 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Interval while the disk has space.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 /// Largest number of manifests that ended the agent and that a rotated journal keeps.
-const CRASHED: usize = 100;
+const MAX_CRASHED_MANIFESTS: usize = 100;
 
 /// Starts a cleanup in the background if one is due. A full disk must not wait for the end of a job
 /// that cannot start.
-pub(super) fn tidy_when_due(agent: &Arc<Agent>) {
-    let interval = if agent.has_room() { IDLE_INTERVAL } else { INTERVAL };
-    if agent.state().tidied.is_some_and(|at| at.elapsed() < interval) {
+pub(super) fn clean_up_if_due(agent: &Arc<Agent>) {
+    let interval = if agent.has_disk_space() { IDLE_INTERVAL } else { INTERVAL };
+    if agent.state().last_cleanup.is_some_and(|at| at.elapsed() < interval) {
         return;
     }
     let agent = Arc::clone(agent);
-    tokio::spawn(async move { tidy(&agent).await });
+    tokio::spawn(async move { clean_up(&agent).await });
 }
 
 /// Removes files beyond the budgets and rotates a long journal. Does nothing during a claim, and
 /// runs at most once per [`INTERVAL`] while jobs run.
-pub(super) async fn tidy(agent: &Arc<Agent>) {
-    let Ok(_no_claim_meanwhile) = agent.claims.try_lock() else { return };
+pub(super) async fn clean_up(agent: &Arc<Agent>) {
+    let Ok(_no_claim_meanwhile) = agent.claim_lock.try_lock() else { return };
     {
         let mut state = agent.state();
-        let recently = state.tidied.is_some_and(|at| at.elapsed() < INTERVAL);
+        let recently = state.last_cleanup.is_some_and(|at| at.elapsed() < INTERVAL);
         if !state.running.is_empty() && recently {
             return;
         }
-        state.tidied = Some(Instant::now());
+        state.last_cleanup = Some(Instant::now());
     }
     let of = Arc::clone(agent);
-    let tidied = tokio::task::spawn_blocking(move || tidy_now(&of)).await;
+    let tidied = tokio::task::spawn_blocking(move || run_cleanup(&of)).await;
     if let Err(error) = tidied {
         warn!(%error, "Cannot clean up the data directory");
     }
@@ -57,10 +57,10 @@ pub(super) async fn tidy(agent: &Arc<Agent>) {
 
 /// Prunes jobs and artifacts, and rotates the journal. A step that fails does not stop the next
 /// one.
-fn tidy_now(agent: &Agent) {
+fn run_cleanup(agent: &Agent) {
     let ending = agent.state().orphans.busy();
     let open = agent.journal.read().map(|entries| {
-        let needed = adopt::needed(entries, &ending);
+        let needed = recover::retained_claims(entries, &ending);
         needed.iter().filter_map(|known| known.execution).collect::<BTreeSet<ExecutionId>>()
     });
     let open = match open {
@@ -83,8 +83,9 @@ fn tidy_now(agent: &Agent) {
         }
     }
     // The index must have all entries of the file before it is rotated.
-    let turned =
-        agent.claim_index(|_| ()).and_then(|()| agent.journal.turn(|all| carried(all, &ending)));
+    let turned = agent
+        .claim_index(|_| ())
+        .and_then(|()| agent.journal.rotate(|all| carried_entries(all, &ending)));
     if let Err(error) = turned {
         warn!(%error, "Cannot rotate the journal");
     }
@@ -119,13 +120,13 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
 
 /// Returns the first entries of the next journal file: everything that claims, sessions, recovery
 /// and state checks look up in the current file.
-fn carried(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<JournalEvent> {
-    let needed = adopt::needed(entries.clone(), ending);
+fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<JournalEvent> {
+    let needed = recover::retained_claims(entries.clone(), ending);
     let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
     let open: BTreeSet<_> = needed.iter().filter_map(|known| known.execution).collect();
-    let mut starts = Starts::default();
-    entries.iter().for_each(|entry| starts.take(&entry.fact));
-    let crashed: BTreeSet<_> = starts.executions().rev().take(CRASHED).collect();
+    let mut starts = UnstartedManifests::default();
+    entries.iter().for_each(|entry| starts.apply(&entry.fact));
+    let crashed: BTreeSet<_> = starts.executions().rev().take(MAX_CRASHED_MANIFESTS).collect();
     let is_of_state = |fact: &JournalEvent| {
         matches!(
             fact,
@@ -155,14 +156,14 @@ mod tests {
         artifacts::{Descriptor, ImageManifest, LAYER_TYPE, MANIFEST_TYPE},
         host, journal,
         supervisor::{
-            Attended,
-            adopt::open_ends,
+            RunningJob,
+            recover::open_claims,
             tests::{agent, another, claimed, execution, job, until},
         },
     };
 
     #[tokio::test]
-    async fn a_long_journal_is_put_aside_while_a_job_runs_and_the_job_is_still_known() {
+    async fn a_long_journal_is_rotated_while_a_job_runs_and_the_job_is_still_known() {
         // given a running job, an ended job, and a long journal
         let (_dir, agent, _) = agent(vec![]).await;
         claimed(&agent);
@@ -190,16 +191,16 @@ mod tests {
         agent.journal.write(over).unwrap();
         agent.journal.write(JournalEvent::Reported { job: job(), execution: another() }).unwrap();
         agent.journal.write(JournalEvent::Disabled { reason: "x".repeat(5 << 20) }).unwrap();
-        let running = Attended { execution: Some(execution()), ..Attended::default() };
+        let running = RunningJob { execution: Some(execution()), ..RunningJob::default() };
         agent.state().running.insert(job(), running);
         let history = journal::read_all(&agent.data).unwrap().len();
-        let before = open_ends(&agent).unwrap();
+        let before = open_claims(&agent).unwrap();
         // when the agent cleans up
-        tidy(&agent).await;
+        clean_up(&agent).await;
         // then the current file is short and has every entry that is looked up in it
         let entries = agent.journal.read().unwrap();
         assert!(entries.len() < 8, "{entries:?}");
-        assert_eq!((before.len(), open_ends(&agent).unwrap()), (1, before));
+        assert_eq!((before.len(), open_claims(&agent).unwrap()), (1, before));
         assert_eq!(state::known(&entries)["web"].newest.serial, 7);
         let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();
         assert!(granted(execution()) && granted(another()));
@@ -209,14 +210,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runner_tidies_without_the_end_of_a_job() {
+    async fn a_cleanup_runs_without_the_end_of_a_job() {
         let (_dir, agent, _) = agent(vec![]).await;
-        tidy_when_due(&agent);
-        until("a cleanup", || agent.state().tidied.is_some()).await;
+        clean_up_if_due(&agent);
+        until("a cleanup", || agent.state().last_cleanup.is_some()).await;
     }
 
     #[tokio::test]
-    async fn disk_is_freed_while_a_job_runs_and_nothing_of_that_job_goes() {
+    async fn a_cleanup_keeps_the_files_of_a_running_job() {
         // given artifacts and files of two executions, one of them running, and budgets of zero
         let (_dir, mut agent, _) = agent(vec![]).await;
         Arc::get_mut(&mut agent).unwrap().settings.budgets =
@@ -236,10 +237,10 @@ mod tests {
             "limits": {"output_bytes": 1}, "timeouts": {"deadline_ms": 1, "grace_ms": 1},
         });
         fs::write(agent.data.job(execution()).manifest(), manifest.to_string()).unwrap();
-        let running = Attended { execution: Some(execution()), ..Attended::default() };
+        let running = RunningJob { execution: Some(execution()), ..RunningJob::default() };
         agent.state().running.insert(job(), running);
         // when the agent cleans up
-        tidy(&agent).await;
+        clean_up(&agent).await;
         // then the artifact of the job and the two newest versions remain, and the rest is removed
         let left: Vec<_> = artifacts.iter().map(|digest| layout.complete(digest)).collect();
         assert_eq!(left, [true, false, true, true]);

@@ -1,7 +1,7 @@
 //! Monitors one execution: reads the files of its shim, and sends its reports and its log to the
 //! server.
+mod report;
 mod sign;
-mod tell;
 
 use std::{fs, sync::Arc, time::Duration};
 
@@ -11,46 +11,46 @@ use tracing::{info, warn};
 
 use super::{
     Agent,
-    adopt::{Known, Stage},
-    patience::Patience,
-    report::Reports,
+    cleanup::clean_up,
+    log_upload::{LogUpload, UploadError},
+    recover::{ClaimStage, OpenClaim},
+    report_backoff::ReportBackoff,
+    report_queue::ReportQueue,
     spawn,
-    spool::{SpoolError, Upload},
-    tidy::tidy,
 };
 use crate::{
-    client::Refused,
+    client::ServerRejection,
     data::JobDir,
     host::Process,
     journal::JournalEvent,
-    shim::order::{CancelOrder, Cause},
+    shim::order::{CancelOrder, StopCause},
 };
 
 /// Interval between checks of the shim's files.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Interval between log chunks after the end of the job, within the server's rate limit.
-const PACE: Duration = Duration::from_millis(60);
+const CHUNK_INTERVAL: Duration = Duration::from_millis(60);
 /// Pause after the server rejected a report or the runner.
-const UNWANTED: Duration = Duration::from_secs(30);
+const REJECTION_PAUSE: Duration = Duration::from_secs(30);
 
 /// Number of consecutive failed reads of the reports after which the reports of an ended shim count
 /// as lost.
-const UNREADABLE: u32 = 600;
+const MAX_FAILED_READS: u32 = 600;
 /// Number of consecutive log chunks without progress after which the final report is sent again.
-const STALLED: u32 = 20;
+const MAX_STALLED_CHUNKS: u32 = 20;
 
 /// Reason to stop monitoring an execution.
-enum Over {
+enum MonitorEnd {
     /// The server has all reports and the log.
     Reported,
     /// The server rejects the execution, or even its final report.
-    Refused(Refused),
+    Rejected(ServerRejection),
     /// The shim ended without a final report.
-    Vanished,
+    ShimLost,
 }
 
-struct Attendance {
+struct Monitor {
     agent: Arc<Agent>,
     job: JobId,
     execution: ExecutionId,
@@ -59,38 +59,38 @@ struct Attendance {
     shim: Option<Process>,
     /// Result of the job, if the journal has it.
     exit: Option<Exit>,
-    upload: Upload,
-    reports: Reports,
-    patience: Patience,
+    upload: LogUpload,
+    reports: ReportQueue,
+    backoff: ReportBackoff,
     /// The server rejects the signed statement of this execution, so its result is sent unsigned.
     unsigned: bool,
 }
 
 /// Monitors an execution until the server has its result.
-pub(super) fn begin(agent: &Arc<Agent>, known: Known) {
-    begin_with(agent, known, UNWANTED);
+pub(super) fn begin(agent: &Arc<Agent>, known: OpenClaim) {
+    begin_with(agent, known, REJECTION_PAUSE);
 }
 
 /// Does the same as [`begin`] with another pause after a rejection.
-pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
+pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) {
     let Some(execution) = known.execution else { return };
     let shim = match &known.stage {
-        Stage::Spawned(process) => Some(process.clone()),
-        Stage::Claiming
-        | Stage::Claimed
-        | Stage::Refused { .. }
-        | Stage::Spawning
-        | Stage::Exited(_) => None,
+        ClaimStage::Spawned(process) => Some(process.clone()),
+        ClaimStage::Claiming
+        | ClaimStage::Claimed
+        | ClaimStage::Refused { .. }
+        | ClaimStage::Spawning
+        | ClaimStage::Exited(_) => None,
     };
-    let attended = super::Attended {
+    let attended = super::RunningJob {
         execution: Some(execution),
         shim: shim.clone(),
-        ..super::Attended::default()
+        ..super::RunningJob::default()
     };
     agent.state().running.insert(known.job, attended);
     agent.changed.notify_one();
     let settings = agent.state().log;
-    let mut attendance = Attendance {
+    let mut attendance = Monitor {
         agent: Arc::clone(agent),
         job: known.job,
         execution,
@@ -98,15 +98,15 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
         dir: agent.data.job(execution),
         shim,
         exit: None,
-        upload: Upload::new(settings),
-        reports: Reports::of(execution, &agent.data.job(execution)),
-        patience: Patience::new(pause),
+        upload: LogUpload::new(settings),
+        reports: ReportQueue::of(execution, &agent.data.job(execution)),
+        backoff: ReportBackoff::new(pause),
         unsigned: false,
     };
     match known.stage {
-        Stage::Refused { by, rule, detail } => {
+        ClaimStage::Refused { by, rule, detail } => {
             let body = ReportBody::Refused { by, rule, detail };
-            attendance.reports.replace_with(Report {
+            attendance.reports.replace_with_final_report(Report {
                 execution,
                 seq: 1,
                 body,
@@ -116,80 +116,83 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: Known, pause: Duration) {
         }
         // The reports may be lost, including the one that the job started. Without it, some reasons
         // mean to the server that nothing ran.
-        Stage::Exited(exit) if !known.children.is_empty() => {
-            let reason = tell::nothing_is_proven(exit.reason);
+        ClaimStage::Exited(exit) if !known.children.is_empty() => {
+            let reason = report::without_not_started_reason(exit.reason);
             attendance.exit = Some(Exit { reason, ..exit });
         }
-        Stage::Exited(exit) => attendance.exit = Some(exit),
-        Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {}
+        ClaimStage::Exited(exit) => attendance.exit = Some(exit),
+        ClaimStage::Claiming
+        | ClaimStage::Claimed
+        | ClaimStage::Spawning
+        | ClaimStage::Spawned(_) => {}
     }
     tokio::spawn(async move {
-        let over = attendance.attend().await;
-        attendance.over(over);
+        let over = attendance.run().await;
+        attendance.record_end(over);
     });
 }
 
-impl Attendance {
-    async fn attend(&mut self) -> Over {
+impl Monitor {
+    async fn run(&mut self) -> MonitorEnd {
         let (mut unreadable, mut unseen) = (0, 0);
         loop {
             // Check the shim before its files: it writes its last report before it ends.
-            let gone = self.is_shim_gone(&mut unseen);
+            let gone = self.has_shim_ended(&mut unseen);
             unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
-            if self.patience.may_report() {
+            if self.backoff.may_report() {
                 match self.send_reports().await {
                     Ok(Some(over)) => return over,
                     Ok(None) => {}
-                    Err(refused) => match self.mend(refused) {
+                    Err(refused) => match self.handle_rejection(refused) {
                         Some(over) => return over,
-                        None if self.patience.may_report() => continue,
+                        None if self.backoff.may_report() => continue,
                         None => {}
                     },
                 }
             }
-            if self.patience.may_report()
-                && let Some(last) = self.reports.last_word()
+            if self.backoff.may_report()
+                && let Some(last) = self.reports.final_report()
             {
-                match self.finish(&last).await {
+                match self.send_final_report(&last).await {
                     Some(over) => return over,
                     None => continue,
                 }
             }
-            if self.patience.may_send_log() {
+            if self.backoff.may_send_log() {
                 match self.send_log(gone).await {
                     // The server stopped waiting for the log and finalized it. It still needs the
                     // result.
-                    Err(SpoolError::Refused(refused)) if is_unknown_there(&refused) => {
-                        self.upload.give_up();
+                    Err(UploadError::Rejected(refused)) if is_outcome_unknown(&refused) => {
+                        self.upload.stop();
                     }
-                    Err(SpoolError::Refused(refused)) => {
-                        if let Some(over) = self.mend(*refused) {
+                    Err(UploadError::Rejected(refused)) => {
+                        if let Some(over) = self.handle_rejection(*refused) {
                             return over;
                         }
                     }
-                    Ok(()) | Err(SpoolError::Disk(_)) => {}
+                    Ok(()) | Err(UploadError::Disk(_)) => {}
                 }
             }
             // The final report may be in the part that could not be read.
-            let is_read = unreadable == 0 || unreadable >= UNREADABLE;
-            if gone && is_read && self.reports.end().is_none() {
-                let Some(exit) = self.exit.clone() else { return Over::Vanished };
-                self.speak_for_the_shim(exit);
+            let is_read = unreadable == 0 || unreadable >= MAX_FAILED_READS;
+            if gone && is_read && self.reports.ending_report().is_none() {
+                let Some(exit) = self.exit.clone() else { return MonitorEnd::ShimLost };
+                self.report_from_journal(exit);
                 continue;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
     /// Returns whether the shim has ended. `unseen` counts consecutive failed checks.
-    fn is_shim_gone(&self, unseen: &mut u32) -> bool {
+    fn has_shim_ended(&self, unseen: &mut u32) -> bool {
         match self.shim.as_ref().map_or(Ok(false), Process::is_alive) {
             Ok(alive) => {
                 *unseen = 0;
                 !alive
             }
             Err(error) => {
-                if unseen.is_multiple_of(UNREADABLE) {
+                if unseen.is_multiple_of(MAX_FAILED_READS) {
                     warn!(execution.id = %self.execution, %error, "Cannot tell whether the shim runs, retrying");
                 }
                 *unseen += 1;
@@ -200,12 +203,12 @@ impl Attendance {
 
     /// Builds the final report from the journal. The shim had no disk space for it, or the files
     /// were removed.
-    fn speak_for_the_shim(&mut self, exit: Exit) {
+    fn report_from_journal(&mut self, exit: Exit) {
         let log = fs::read(self.dir.log()).unwrap_or_default();
         let detail = "the shim's final report is missing; this result is from the runner's journal";
         let (execution, seq, log_len) = (self.execution, self.reports.next_seq(), log.len() as u64);
-        let body = ReportBody::Finished(spawn::last_word(exit, detail.into(), &log));
-        self.reports.end_with(Report { execution, seq, body, log_len, end: None });
+        let body = ReportBody::Finished(spawn::final_report(exit, detail.into(), &log));
+        self.reports.append_final_report(Report { execution, seq, body, log_len, end: None });
     }
 
     /// Reads new reports. Returns `false` if they could not be read.
@@ -213,7 +216,7 @@ impl Attendance {
         match self.reports.read() {
             Ok(None) => true,
             Ok(phase) => {
-                self.note(|attended| attended.phase = phase);
+                self.update_job(|attended| attended.phase = phase);
                 true
             }
             Err(error) => {
@@ -224,23 +227,23 @@ impl Attendance {
     }
 
     /// Sends all reports before the final one, in order.
-    async fn send_reports(&mut self) -> Result<Option<Over>, Refused> {
+    async fn send_reports(&mut self) -> Result<Option<MonitorEnd>, ServerRejection> {
         while let Some(report) = self.reports.next() {
             if matches!(report.body, ReportBody::Finished(_)) {
                 return Ok(None);
             }
             let refusal = matches!(report.body, ReportBody::Refused { .. });
-            if refusal && !self.reports.are_ours() {
+            if refusal && !self.reports.has_no_shim_report() {
                 // A refusal ends the job, so the server must receive the log first.
                 match self.send_log(true).await {
-                    Ok(()) | Err(SpoolError::Disk(_)) => {}
-                    Err(SpoolError::Refused(refused)) => return Err(*refused),
+                    Ok(()) | Err(UploadError::Disk(_)) => {}
+                    Err(UploadError::Rejected(refused)) => return Err(*refused),
                 }
             }
             self.report(report).await?;
             // The runner's own refusal is the last report: there is no shim and no log.
-            if refusal && self.reports.are_ours() {
-                return Ok(Some(Over::Reported));
+            if refusal && self.reports.has_no_shim_report() {
+                return Ok(Some(MonitorEnd::Reported));
             }
         }
         Ok(None)
@@ -250,66 +253,69 @@ impl Attendance {
     /// log and repeats the report until the server has both.
     ///
     /// Returns `None` if another report must be sent first.
-    async fn finish(&mut self, last: &Report) -> Option<Over> {
+    async fn send_final_report(&mut self, last: &Report) -> Option<MonitorEnd> {
         let ReportBody::Finished(Finished { log_len, .. }) = &last.body else {
-            return Some(Over::Vanished);
+            return Some(MonitorEnd::ShimLost);
         };
         let mut mismatches = 0;
         loop {
             // Sign each attempt: the identity key may be replaced during the upload.
             let said = Report { end: self.signed(last), ..last.clone() };
             match self.post(&said).await {
-                Ok((202, answer)) if !self.upload.is_broken() => {
-                    self.upload.rewind(answer.committed_bytes.unwrap_or(0).min(*log_len));
+                Ok((202, answer)) if !self.upload.is_stopped() => {
+                    self.upload.continue_at(answer.committed_bytes.unwrap_or(0).min(*log_len));
                 }
-                Ok(_) => return Some(Over::Reported),
+                Ok(_) => return Some(MonitorEnd::Reported),
                 Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
                     warn!(execution.id = %self.execution, "The server has a different log, sending it again");
-                    self.upload.rewind(0);
+                    self.upload.continue_at(0);
                 }
-                Err(refused) => return self.mend(refused),
+                Err(refused) => return self.handle_rejection(refused),
             }
             let mut stalled = 0;
-            while self.upload.have() < *log_len && !self.upload.is_broken() && stalled < STALLED {
+            while self.upload.committed_bytes() < *log_len
+                && !self.upload.is_stopped()
+                && stalled < MAX_STALLED_CHUNKS
+            {
                 let length = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
-                let before = self.upload.have();
+                let before = self.upload.committed_bytes();
                 match self.send_log(true).await {
                     Ok(()) if length >= *log_len => {}
                     // The log is finalized, or another execution is current. The response to the
                     // next final report shows which.
-                    Err(SpoolError::Refused(refused)) if refused.status == 412 => {
-                        self.upload.give_up();
+                    Err(UploadError::Rejected(refused)) if refused.status == 412 => {
+                        self.upload.stop();
                     }
-                    Err(SpoolError::Refused(refused)) => return self.mend(*refused),
+                    Err(UploadError::Rejected(refused)) => return self.handle_rejection(*refused),
                     // The log file was removed or truncated. The server finalizes the part that it
                     // has.
-                    Ok(()) | Err(SpoolError::Disk(_)) => {
+                    Ok(()) | Err(UploadError::Disk(_)) => {
                         warn!(
                             execution.id = %self.execution,
                             bytes = length,
                             expected_bytes = log_len,
                             "The log is shorter than the final report states"
                         );
-                        return Some(Over::Reported);
+                        return Some(MonitorEnd::Reported);
                     }
                 }
-                stalled = if self.upload.have() > before { 0 } else { stalled + 1 };
-                tokio::time::sleep(PACE).await;
+                stalled = if self.upload.committed_bytes() > before { 0 } else { stalled + 1 };
+                tokio::time::sleep(CHUNK_INTERVAL).await;
             }
             // Pause between two attempts, whatever the response was.
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(CHUNK_INTERVAL).await;
         }
     }
 
-    fn over(&self, over: Over) {
+    fn record_end(&self, over: MonitorEnd) {
         let (job, execution, claim_id) = (self.job, self.execution, self.claim_id.clone());
         let fact = match over {
-            Over::Reported => {
+            MonitorEnd::Reported => {
                 info!(job.id = %job, execution.id = %execution, "Reported the result");
                 JournalEvent::Reported { job, execution }
             }
-            Over::Refused(refused) => {
+            MonitorEnd::Rejected(refused) => {
                 let why = refused.to_string();
                 warn!(
                     job.id = %job,
@@ -318,17 +324,17 @@ impl Attendance {
                     "The server rejects the reports, abandoning the execution"
                 );
                 let reason = "the job no longer belongs to this runner".into();
-                let cause = Cause::AgentStop;
+                let cause = StopCause::AgentStop;
                 self.agent.cancel(execution, &CancelOrder { reason, grace_ms: None, cause });
                 JournalEvent::Abandoned { job, claim_id, reason: why }
             }
-            Over::Vanished => {
+            MonitorEnd::ShimLost => {
                 // Only a session request can report an unknown outcome.
                 warn!(job.id = %job, execution.id = %execution, "Shim exited without a result");
                 // Release the slot before the session opens. If a final report exists after all,
                 // the session starts the monitor again.
                 self.agent.release(job, Some(execution));
-                return self.agent.ask_anew();
+                return self.agent.request_session();
             }
         };
         if let Err(error) = self.agent.journal.write(fact) {
@@ -336,13 +342,13 @@ impl Attendance {
         }
         self.agent.release(job, Some(execution));
         let agent = Arc::clone(&self.agent);
-        tokio::spawn(async move { tidy(&agent).await });
+        tokio::spawn(async move { clean_up(&agent).await });
     }
 }
 
 /// Returns whether the server rejected a log chunk because the outcome of the execution is unknown
 /// to it. The execution still belongs to this runner.
-fn is_unknown_there(refused: &Refused) -> bool {
+fn is_outcome_unknown(refused: &ServerRejection) -> bool {
     let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
     refused.status == 412 && state == Some("outcome_unknown")
 }

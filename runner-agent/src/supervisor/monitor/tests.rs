@@ -7,13 +7,13 @@ use crate::{
     journal::Stop,
     keys::Keys,
     supervisor::{
-        adopt::open_ends,
+        recover::open_claims,
         tests::{agent, claimed, execution, exit, known, until},
     },
 };
 
 #[tokio::test]
-async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
+async fn a_removed_log_does_not_keep_an_execution_open() {
     let (_dir, agent, _) =
         agent(vec![r#"202 Accepted|{"job_state":"failed","committed_bytes":0}"#]).await;
     claimed(&agent);
@@ -23,13 +23,13 @@ async fn a_log_that_somebody_removed_does_not_keep_an_execution_open() {
         execution()
     );
     data::replace(&agent.data.job(execution()).reports(), (last + "\n").as_bytes()).unwrap();
-    begin(&agent, known(Stage::Exited(exit())));
+    begin(&agent, known(ClaimStage::Exited(exit())));
     until("the execution to end", || agent.state().running.is_empty()).await;
-    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
-async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
+async fn a_result_is_reported_after_its_log_was_finalized() {
     // given a running shim, and a server that stopped waiting and finalized the log
     let sealed = r#"412 Precondition Failed|{"code":"fenced","job_state":"outcome_unknown"}"#;
     let (_dir, agent, asked) = agent(vec![sealed, r#"200 OK|{"job_state":"failed"}"#]).await;
@@ -38,7 +38,7 @@ async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
     dir.create().unwrap();
     data::replace(&dir.log(), b"a line\n").unwrap();
     agent.state().log.interval_ms = 50;
-    begin(&agent, known(Stage::Spawned(Process::of(std::process::id()).unwrap())));
+    begin(&agent, known(ClaimStage::Spawned(Process::of(std::process::id()).unwrap())));
     until("a rejected log chunk", || !asked.lock().unwrap().is_empty()).await;
     // when the shim writes its final report
     let last = format!(
@@ -49,37 +49,40 @@ async fn how_it_ended_is_told_although_its_log_was_sealed_before() {
     // then the server receives it
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
-    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
-async fn work_whose_shim_had_no_disk_to_begin_is_reported_from_the_journal() {
+async fn a_job_without_disk_space_is_reported_from_the_journal() {
     let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
     claimed(&agent);
-    begin(&agent, known(Stage::Exited(exit())));
+    begin(&agent, known(ClaimStage::Exited(exit())));
     until("the execution to end", || agent.state().running.is_empty()).await;
-    assert_eq!(open_ends(&agent).unwrap(), []);
+    assert_eq!(open_claims(&agent).unwrap(), []);
     let asked = asked.lock().unwrap();
     assert!(asked[0].contains("spawn_failed"), "{asked:?}");
 }
 
 #[tokio::test]
-async fn an_end_from_the_journal_does_not_say_that_nothing_was_begun_where_a_child_ran() {
+async fn a_result_from_the_journal_is_internal_if_a_child_ran() {
     let (_dir, agent, asked) = agent(vec![r#"200 OK|{"job_state":"failed"}"#]).await;
     claimed(&agent);
     let child = (Process::of(std::process::id()).unwrap(), Stop::default());
-    begin(&agent, Known { children: vec![child], ..known(Stage::Exited(exit())) });
+    begin(&agent, OpenClaim { children: vec![child], ..known(ClaimStage::Exited(exit())) });
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert!(asked[0].contains(r#""seq":1,"#) && asked[0].contains(r#""internal""#), "{asked:?}");
 }
 
 #[test]
-fn an_end_without_what_came_before_it_does_not_say_that_nothing_was_begun() {
+fn a_replacing_result_does_not_mean_that_nothing_started() {
     let told = |reason| {
         let exit = Exit { reason, ..exit() };
-        tell::untold(spawn::last_word(exit, "no".into(), b""), "the server rejects the start")
-            .reason
+        report::with_rejection(
+            spawn::final_report(exit, "no".into(), b""),
+            "the server rejects the start",
+        )
+        .reason
     };
     for reason in [None, Some(FailureReason::Refused), Some(FailureReason::SpawnFailed)] {
         assert_eq!(told(reason), Some(FailureReason::Internal));
@@ -89,13 +92,13 @@ fn an_end_without_what_came_before_it_does_not_say_that_nothing_was_begun() {
     }
 }
 
-const SOON: Duration = Duration::from_millis(1);
+const SHORT_PAUSE: Duration = Duration::from_millis(1);
 const INVALID: &str = r#"422 Unprocessable Entity|{"code":"invalid","detail":"too many phases"}"#;
-const TAKEN: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
+const NUMBER_USED: &str = r#"409 Conflict|{"code":"seq_conflict"}"#;
 
 /// Writes the reports of an execution that succeeded: a phase, which the server rejects, and the
 /// final report.
-fn ended_well(agent: &Agent) -> Known {
+fn ended_well(agent: &Agent) -> OpenClaim {
     claimed(agent);
     let dir = agent.data.job(execution());
     dir.create().unwrap();
@@ -107,11 +110,14 @@ fn ended_well(agent: &Agent) -> Known {
         r#"{{"execution":"{of}","seq":2,"type":"finished","payload":{{"outcome":"succeeded","log_len":0,"log_sha256":"ab"}},"log_len":0}}"#
     );
     data::replace(&dir.reports(), format!("{phase}\n{last}\n").as_bytes()).unwrap();
-    known(Stage::Spawned(Process { start_time: 1, ..Process::of(std::process::id()).unwrap() }))
+    known(ClaimStage::Spawned(Process {
+        start_time: 1,
+        ..Process::of(std::process::id()).unwrap()
+    }))
 }
 
 #[tokio::test]
-async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
+async fn a_permanently_rejected_report_is_replaced_by_a_result_that_names_it() {
     // given a server that rejects a report, once with another code, and a proxy that fails in
     // between
     let lost = "503 Service Unavailable|";
@@ -122,7 +128,7 @@ async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
     let (_dir, agent, asked) = agent(answers).await;
     let known = ended_well(&agent);
     // when the execution is monitored
-    begin_with(&agent, known, SOON);
+    begin_with(&agent, known, SHORT_PAUSE);
     // then a final report replaces it after ten equal rejections
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
@@ -138,19 +144,19 @@ async fn a_report_that_is_never_taken_gives_its_place_to_an_end_that_says_so() {
         said["payload"]["detail"],
         "the server rejects the report of a phase: too many phases (invalid); the job itself succeeded"
     );
-    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
-async fn while_its_shim_lives_work_is_not_ended_by_a_report_that_is_not_taken() {
+async fn a_rejected_report_does_not_end_a_job_whose_shim_lives() {
     let (_dir, agent, asked) = agent(vec![INVALID; 60]).await;
     let known = ended_well(&agent);
     let dir = agent.data.job(execution());
     let text = std::fs::read_to_string(dir.reports()).unwrap();
     let phase = text.lines().next().unwrap().to_owned() + "\n";
     data::replace(&dir.reports(), phase.as_bytes()).unwrap();
-    let alive = Stage::Spawned(Process::of(std::process::id()).unwrap());
-    begin_with(&agent, Known { stage: alive, ..known }, SOON);
+    let alive = ClaimStage::Spawned(Process::of(std::process::id()).unwrap());
+    begin_with(&agent, OpenClaim { stage: alive, ..known }, SHORT_PAUSE);
     until("rejected reports", || asked.lock().unwrap().len() > 20).await;
     assert!(asked.lock().unwrap().iter().all(|asked| asked.contains("phase")));
     assert!(!dir.cancel().exists() && !agent.state().running.is_empty());
@@ -159,10 +165,10 @@ async fn while_its_shim_lives_work_is_not_ended_by_a_report_that_is_not_taken() 
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_takes_is_left_to_the_server() {
+async fn a_result_that_is_always_rejected_is_left_to_the_server() {
     let (_dir, agent, asked) = agent(vec![INVALID; 20]).await;
     let known = ended_well(&agent);
-    begin_with(&agent, known, SOON);
+    begin_with(&agent, known, SHORT_PAUSE);
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert_eq!(asked.lock().unwrap().len(), 20);
     let last = agent.journal.read().unwrap().pop().unwrap().fact;
@@ -172,20 +178,20 @@ async fn an_end_that_nobody_takes_is_left_to_the_server() {
 }
 
 #[tokio::test]
-async fn an_end_from_the_journal_takes_the_first_number_that_the_server_has_free() {
+async fn a_result_from_the_journal_takes_the_first_free_number() {
     // given an execution whose files were removed after the server received two reports
-    let answers = vec![TAKEN, TAKEN, r#"200 OK|{"job_state":"failed"}"#];
+    let answers = vec![NUMBER_USED, NUMBER_USED, r#"200 OK|{"job_state":"failed"}"#];
     let (_dir, agent, asked) = agent(answers).await;
     claimed(&agent);
-    begin_with(&agent, known(Stage::Exited(exit())), SOON);
+    begin_with(&agent, known(ClaimStage::Exited(exit())), SHORT_PAUSE);
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert!(asked[2].contains(r#""seq":3,"#) && asked[2].contains("spawn_failed"), "{asked:?}");
-    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
 }
 
 #[tokio::test]
-async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
+async fn a_plan_rejection_names_the_summary_that_is_too_large() {
     // given a plan whose summary is too large for the server
     let large = r#"413 Payload Too Large|{"code":"too_large","detail":"a blob has at most 8 MiB"}"#;
     let first = r#"422 Unprocessable Entity|{"code":"invalid","detail":"PUT it first"}"#;
@@ -202,24 +208,24 @@ async fn a_summary_that_is_too_large_is_why_the_plan_is_not_taken() {
     let last = text.lines().nth(1).unwrap();
     data::replace(&dir.reports(), format!("{plan}\n{last}\n").as_bytes()).unwrap();
     // when the execution is monitored, then its final report names the size limit
-    begin_with(&agent, known, SOON);
+    begin_with(&agent, known, SHORT_PAUSE);
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert!(asked.last().unwrap().contains("a blob has at most 8 MiB"), "{asked:?}");
 }
 
 #[tokio::test]
-async fn a_shim_that_is_gone_without_a_word_frees_its_place_for_a_later_one() {
+async fn a_shim_without_a_result_releases_its_slot() {
     let (_dir, agent, _) = agent(vec![]).await;
     let dead = Process { start_time: 1, ..Process::of(std::process::id()).unwrap() };
-    let known = known(Stage::Spawned(dead));
+    let known = known(ClaimStage::Spawned(dead));
     assert_eq!(known.state(&agent.data).unwrap(), ExecutionState::Unknown);
     begin(&agent, known);
     until("the execution to end", || agent.state().running.is_empty()).await;
 }
 
 #[tokio::test]
-async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
+async fn the_final_report_is_signed_and_the_journal_has_its_digest() {
     // given an execution that was verified, reported an output, and succeeded
     let taken = r#"200 OK|{"job_state":"running"}"#;
     let (_dir, agent, asked) = agent(vec![taken; 3]).await;
@@ -270,12 +276,12 @@ async fn the_last_word_is_signed_and_the_signed_journal_has_its_digest() {
 }
 
 /// Returns the report in a request.
-fn said_in(asked: &str) -> Report {
+fn report_in(asked: &str) -> Report {
     serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
 
 #[tokio::test]
-async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
+async fn a_repeated_final_report_is_signed_by_the_current_key() {
     // given a server that waits for the log and receives the final report several times
     let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
     answers.extend([r#"202 Accepted|{"job_state":"succeeded","committed_bytes":0}"#; 20]);
@@ -283,7 +289,7 @@ async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
     let (_dir, agent, asked) = agent(answers).await;
     let former = agent.keys.identity.now().key.verifying_key();
     let known = ended_well(&agent);
-    begin_with(&agent, known, SOON);
+    begin_with(&agent, known, SHORT_PAUSE);
     until("the final report", || asked.lock().unwrap().len() >= 2).await;
     // when the runner replaces its key
     let next = Keys::begin_next(&agent.data).unwrap();
@@ -293,34 +299,34 @@ async fn a_last_word_that_is_said_again_is_signed_by_the_key_of_then() {
     // then the new key signs later reports
     let asked = asked.lock().unwrap();
     let is_by = |asked: &str, key| {
-        let end = said_in(asked).end.unwrap();
+        let end = report_in(asked).end.unwrap();
         proof::dsse::verify_as(schemas::runner::STATEMENT_TYPE, &end.statement, &[key]).is_ok()
     };
     assert_eq!(asked.len(), 22);
     assert!(is_by(&asked[1], former) && is_by(&asked[21], new));
 }
 
-const UNBELIEVED: &str =
+const STATEMENT_REJECTED: &str =
     r#"422 Unprocessable Entity|{"code":"statement_invalid","detail":"there are other outputs"}"#;
 
 #[tokio::test]
-async fn an_end_whose_statement_is_not_taken_is_told_without_one() {
+async fn a_result_whose_statement_is_rejected_is_sent_without_one() {
     // given a job that succeeded, and a server that rejects its statement
     let mut answers = vec![r#"200 OK|{"job_state":"running"}"#];
-    answers.extend([UNBELIEVED; 3]);
+    answers.extend([STATEMENT_REJECTED; 3]);
     answers.push(r#"200 OK|{"job_state":"succeeded"}"#);
     let (_dir, agent, asked) = agent(answers).await;
     let known = ended_well(&agent);
     // when its final report is sent
-    begin_with(&agent, known, SOON);
+    begin_with(&agent, known, SHORT_PAUSE);
     until("the execution to end", || agent.state().running.is_empty()).await;
     // then the same result is sent unsigned after three rejections
     let asked = asked.lock().unwrap();
-    let ends: Vec<_> = asked[1..].iter().map(|asked| said_in(asked)).collect();
+    let ends: Vec<_> = asked[1..].iter().map(|asked| report_in(asked)).collect();
     let are_signed: Vec<_> = ends.iter().map(|end| end.end.is_some()).collect();
     assert_eq!(are_signed, [true, true, true, false]);
     assert_eq!((ends[3].seq, &ends[3].body), (ends[0].seq, &ends[0].body));
-    assert_eq!(open_ends(&agent).unwrap(), [], "the result is reported");
+    assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
     // and the journal records the reason
     let entries = agent.journal.read().unwrap();
     let whys = entries.iter().filter_map(|entry| {

@@ -34,20 +34,20 @@ use tokio::{
 };
 use zeroize::Zeroizing;
 
-use super::{recorder::Recorder, redact::SHORTEST};
+use super::{recorder::Recorder, redact::MIN_SECRET_BYTES};
 use crate::{data, data::JobDir};
 
 /// Environment variable with the path of the socket.
 pub const SOCKET: &str = "STEAD_REDACT_SOCKET";
 /// Largest value in bytes.
-const LONGEST: usize = 64 * 1024;
-const PATIENCE: Duration = Duration::from_secs(5);
+const MAX_VALUE_BYTES: usize = 64 * 1024;
+const IO_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after a connection that could not be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Extension of the file that exists as long as every value was registered.
 const COMPLETE: &str = "complete";
 /// Length that no value has. It reports that the script has no value to register.
-const FAILED: u32 = u32::MAX;
+const NO_VALUE: u32 = u32::MAX;
 
 /// Check of whether every value was registered so far.
 #[derive(Debug, Clone)]
@@ -68,11 +68,11 @@ impl Guard {
 /// Listens for values on a socket until the shim ends. Scripts reach it with this program.
 pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result<PathBuf> {
     let path = dir.redact();
-    let (_dir, address) = short(&path)?;
+    let (_dir, address) = short_path(&path)?;
     let listener = UnixListener::bind(address)?;
     let complete = path.with_extension(COMPLETE);
     data::fresh(&complete)?;
-    recorder.pen().guard(Guard { complete, program });
+    recorder.writer().set_guard(Guard { complete, program });
     let recorder = recorder.clone();
     tokio::spawn(async move {
         loop {
@@ -83,8 +83,8 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
                 }
                 // A script may be sending a value.
                 Err(_) => {
-                    recorder.pen().withhold();
-                    sleep(PAUSE).await;
+                    recorder.writer().withhold();
+                    sleep(ACCEPT_RETRY_PAUSE).await;
                 }
             }
         }
@@ -93,42 +93,42 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
 }
 
 async fn serve(mut connection: Connection, recorder: &Recorder) {
-    let taken = take(&mut connection, recorder).await;
+    let taken = receive_value(&mut connection, recorder).await;
     if taken.is_err() {
-        recorder.pen().withhold();
+        recorder.writer().withhold();
     }
     // A script that does not receive the response withholds the output itself.
     let _gone = connection.write_all(if taken.is_ok() { b"ok" } else { b"no" }).await;
 }
 
-async fn take(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
+async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
     // No timeout: the script may still be waiting for the value.
     let length = usize::try_from(connection.read_u32().await?).unwrap_or(usize::MAX);
-    if length > LONGEST {
+    if length > MAX_VALUE_BYTES {
         return Err(io::Error::other("the script has no value to register"));
     }
     let mut bytes = Zeroizing::new(vec![0; length]);
-    timeout(PATIENCE, connection.read_exact(&mut bytes)).await??;
+    timeout(IO_TIMEOUT, connection.read_exact(&mut bytes)).await??;
     let value = str::from_utf8(&bytes).map_err(io::Error::other)?;
     check(value).map_err(io::Error::other)?;
-    let mut pen = recorder.pen();
-    pen.hide(Zeroizing::new(value.to_owned()));
+    let mut pen = recorder.writer();
+    pen.add_secret(Zeroizing::new(value.to_owned()));
     // A newline at the end is the pipe's. The encoded forms of the value do not contain it.
-    pen.hide(Zeroizing::new(value.trim().to_owned()));
+    pen.add_secret(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }
 
 /// Rejects a value that cannot be found in a log.
 fn check(value: &str) -> Result<(), String> {
-    let (length, least) = (value.trim().len(), SHORTEST);
+    let (length, least) = (value.trim().len(), MIN_SECRET_BYTES);
     if length < least {
         return Err(format!(
             "the value has {length} bytes, but redaction requires at least {least}"
         ));
     }
-    if value.len() > LONGEST {
+    if value.len() > MAX_VALUE_BYTES {
         return Err(format!(
-            "the value has more than {LONGEST} bytes; register its lines one by one"
+            "the value has more than {MAX_VALUE_BYTES} bytes; register its lines one by one"
         ));
     }
     Ok(())
@@ -136,11 +136,11 @@ fn check(value: &str) -> Result<(), String> {
 
 /// Registers the value on standard input for redaction. If this fails, the job's output is withheld
 /// from then on.
-pub fn hand_in() -> anyhow::Result<()> {
+pub fn register() -> anyhow::Result<()> {
     let socket = env::var_os(SOCKET)
         .map(PathBuf::from)
         .context("STEAD_REDACT_SOCKET is not set; run this command in a script of a job")?;
-    let handed_in = send(&socket);
+    let handed_in = send_value(&socket);
     if handed_in.is_err() {
         withhold();
     }
@@ -155,20 +155,20 @@ pub fn withhold() {
     }
 }
 
-fn send(socket: &Path) -> anyhow::Result<()> {
+fn send_value(socket: &Path) -> anyhow::Result<()> {
     // Connect first, so that the shim notices if this process is killed before it has sent the
     // value.
-    let (_dir, address) = short(socket)?;
+    let (_dir, address) = short_path(socket)?;
     let mut stream = UnixStream::connect(address).context("cannot connect to the job's shim")?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let value = read();
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
+    let value = read_value();
     match &value {
         Ok(value) => {
             stream.write_all(&u32::try_from(value.len())?.to_be_bytes())?;
             stream.write_all(value.as_bytes())?;
         }
-        Err(_) => stream.write_all(&FAILED.to_be_bytes())?,
+        Err(_) => stream.write_all(&NO_VALUE.to_be_bytes())?,
     }
     stream.shutdown(Shutdown::Write)?;
     let mut answer = String::new();
@@ -178,16 +178,16 @@ fn send(socket: &Path) -> anyhow::Result<()> {
     if answer == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
 }
 
-fn read() -> anyhow::Result<Zeroizing<String>> {
+fn read_value() -> anyhow::Result<Zeroizing<String>> {
     let mut value = Zeroizing::new(String::new());
-    io::stdin().take(LONGEST as u64 + 1).read_to_string(&mut value)?;
+    io::stdin().take(MAX_VALUE_BYTES as u64 + 1).read_to_string(&mut value)?;
     check(&value).map_err(anyhow::Error::msg)?;
     Ok(value)
 }
 
 /// Returns a path to the same file that fits a socket's address (107 bytes), and the open directory
 /// that keeps it valid.
-fn short(path: &Path) -> io::Result<(File, PathBuf)> {
+fn short_path(path: &Path) -> io::Result<(File, PathBuf)> {
     let parent = path.parent().unwrap_or(Path::new("."));
     let dir = File::open(parent)?;
     let name = path.file_name().unwrap_or_default();

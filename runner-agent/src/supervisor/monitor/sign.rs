@@ -8,16 +8,16 @@ use schemas::runner::{
 };
 use tracing::warn;
 
-use super::Attendance;
+use super::Monitor;
 use crate::journal::JournalEvent;
 
-impl Attendance {
+impl Monitor {
     /// Returns a signed statement if this report ends the execution. The journal records the
     /// statement before it is sent.
     ///
     /// A result that cannot be signed is sent unsigned, so that it is not lost.
     pub(super) fn signed(&self, report: &Report) -> Option<SignedEnd> {
-        let End { exit, log, not_ended } = ended(&report.body)?;
+        let StatementContents { exit, log, not_ended } = statement_contents(&report.body)?;
         if self.unsigned {
             return None;
         }
@@ -79,14 +79,14 @@ impl Attendance {
 }
 
 /// Contents of a statement about the end of an execution.
-struct End {
+struct StatementContents {
     exit: Exit,
     log: Option<SignedLog>,
     not_ended: Vec<String>,
 }
 
 /// Returns the result and the log digest, if this report ends the execution.
-fn ended(body: &ReportBody) -> Option<End> {
+fn statement_contents(body: &ReportBody) -> Option<StatementContents> {
     match body {
         ReportBody::Finished(last) => {
             let (code, signal) = (last.exit_code, last.signal);
@@ -97,12 +97,12 @@ fn ended(body: &ReportBody) -> Option<End> {
                 sha256,
                 omitted_bytes: last.omitted,
             });
-            Some(End { exit, log, not_ended: last.not_ended.clone() })
+            Some(StatementContents { exit, log, not_ended: last.not_ended.clone() })
         }
         ReportBody::Refused { .. } => {
             let (outcome, reason) = (Outcome::Failed, Some(FailureReason::Refused));
             let exit = Exit { outcome, code: None, signal: None, reason };
-            Some(End { exit, log: None, not_ended: Vec::new() })
+            Some(StatementContents { exit, log: None, not_ended: Vec::new() })
         }
         ReportBody::Started {}
         | ReportBody::Phase { .. }

@@ -21,11 +21,11 @@ use crate::{
 };
 
 /// Time after its `spawning` entry during which the shim of an abandoned claim may still start.
-const LATE: TimeDelta = TimeDelta::hours(1);
+const LATE_START_WINDOW: TimeDelta = TimeDelta::hours(1);
 
 /// Progress of a claim.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Stage {
+pub enum ClaimStage {
     /// The claim request may have been sent.
     Claiming,
     /// The server granted the claim.
@@ -42,51 +42,52 @@ pub enum Stage {
 
 /// Open claim: the journal has neither its report nor its abandonment.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct OpenClaim {
     pub job: JobId,
     /// Execution of the job, once the claim was granted.
     pub execution: Option<ExecutionId>,
     /// Idempotency key of the claim.
     pub claim_id: String,
-    pub stage: Stage,
+    pub stage: ClaimStage,
     /// Process groups that the plugin started, each with its stop signal and grace period.
     pub children: Vec<(Process, Stop)>,
 }
 
 /// Folds journal entries into the open claims, in the order of the claims.
-pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
-    let mut open: BTreeMap<String, Known> = BTreeMap::new();
+pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
+    let mut open: BTreeMap<String, OpenClaim> = BTreeMap::new();
     for Entry { fact, .. } in entries {
-        let mut of = |wanted: ExecutionId, change: &mut dyn FnMut(&mut Known)| {
+        let mut of = |wanted: ExecutionId, change: &mut dyn FnMut(&mut OpenClaim)| {
             open.values_mut().filter(|known| known.execution == Some(wanted)).for_each(change);
         };
         match fact {
             JournalEvent::Claiming { job, claim_id } => {
-                let (execution, stage, children) = (None, Stage::Claiming, Vec::new());
-                let known = Known { job, execution, claim_id: claim_id.clone(), stage, children };
+                let (execution, stage, children) = (None, ClaimStage::Claiming, Vec::new());
+                let known =
+                    OpenClaim { job, execution, claim_id: claim_id.clone(), stage, children };
                 open.insert(claim_id, known);
             }
             JournalEvent::Claimed { execution, claim_id, .. } => {
                 if let Some(known) = open.get_mut(&claim_id) {
-                    (known.execution, known.stage) = (Some(execution), Stage::Claimed);
+                    (known.execution, known.stage) = (Some(execution), ClaimStage::Claimed);
                 }
             }
             JournalEvent::Refused { execution, refused_by: by, rule, detail, .. } => {
-                let stage = Stage::Refused { by, rule, detail };
+                let stage = ClaimStage::Refused { by, rule, detail };
                 of(execution, &mut |known| known.stage = stage.clone());
             }
             JournalEvent::Spawning { execution, .. } => {
-                of(execution, &mut |known| known.stage = Stage::Spawning);
+                of(execution, &mut |known| known.stage = ClaimStage::Spawning);
             }
             JournalEvent::Spawned { execution, process, .. } => {
-                of(execution, &mut |known| known.stage = Stage::Spawned(process.clone()));
+                of(execution, &mut |known| known.stage = ClaimStage::Spawned(process.clone()));
             }
             JournalEvent::ChildStarted { execution, process, stop } => {
                 let child = (process, stop);
                 of(execution, &mut |known| known.children.push(child.clone()));
             }
             JournalEvent::Exited { execution, exit, .. } => {
-                of(execution, &mut |known| known.stage = Stage::Exited(exit.clone()));
+                of(execution, &mut |known| known.stage = ClaimStage::Exited(exit.clone()));
             }
             JournalEvent::ClaimRejected { claim_id, .. }
             | JournalEvent::Abandoned { claim_id, .. } => {
@@ -124,28 +125,28 @@ pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<Known> {
 }
 
 /// Returns the open claims of this agent's journal.
-pub fn open_ends(agent: &Agent) -> io::Result<Vec<Known>> {
+pub fn open_claims(agent: &Agent) -> io::Result<Vec<OpenClaim>> {
     Ok(fold(agent.journal.read()?))
 }
 
-impl Known {
+impl OpenClaim {
     /// Returns the current state of the execution. An error means that the shim could not be
     /// inspected: check again.
     pub fn state(&self, data: &Data) -> io::Result<ExecutionState> {
         Ok(match &self.stage {
-            Stage::Claiming | Stage::Claimed => ExecutionState::NeverSpawned,
-            Stage::Refused { .. } | Stage::Exited(_) => ExecutionState::Exited,
-            Stage::Spawned(process) if process.is_alive()? => ExecutionState::Alive,
+            ClaimStage::Claiming | ClaimStage::Claimed => ExecutionState::NeverSpawned,
+            ClaimStage::Refused { .. } | ClaimStage::Exited(_) => ExecutionState::Exited,
+            ClaimStage::Spawned(process) if process.is_alive()? => ExecutionState::Alive,
             // The shim writes its final report before it writes the journal entry.
-            Stage::Spawning | Stage::Spawned(_) if self.last_word(data).is_some() => {
+            ClaimStage::Spawning | ClaimStage::Spawned(_) if self.final_report(data).is_some() => {
                 ExecutionState::Exited
             }
-            Stage::Spawning | Stage::Spawned(_) => ExecutionState::Unknown,
+            ClaimStage::Spawning | ClaimStage::Spawned(_) => ExecutionState::Unknown,
         })
     }
 
     /// Returns the shim's final report, if it wrote one.
-    pub fn last_word(&self, data: &Data) -> Option<Finished> {
+    pub fn final_report(&self, data: &Data) -> Option<Finished> {
         let text = fs::read(data.job(self.execution?).reports()).ok()?;
         // A line without a newline is incomplete. `Reports::read` ignores it as well.
         let whole = text.iter().rposition(|byte| *byte == b'\n')?;
@@ -168,12 +169,12 @@ impl Known {
     /// Returns the shim of the claim, which leads the session of the children.
     pub(super) fn shim(&self) -> Option<&Process> {
         match &self.stage {
-            Stage::Spawned(shim) => Some(shim),
-            Stage::Claiming
-            | Stage::Claimed
-            | Stage::Refused { .. }
-            | Stage::Spawning
-            | Stage::Exited(_) => None,
+            ClaimStage::Spawned(shim) => Some(shim),
+            ClaimStage::Claiming
+            | ClaimStage::Claimed
+            | ClaimStage::Refused { .. }
+            | ClaimStage::Spawning
+            | ClaimStage::Exited(_) => None,
         }
     }
 
@@ -187,21 +188,22 @@ impl Known {
     pub fn entry(&self, data: &Data) -> io::Result<JournalEntry> {
         let log = self.execution.and_then(|execution| fs::metadata(data.job(execution).log()).ok());
         let exit = match &self.stage {
-            Stage::Exited(exit) => Some(exit.clone()),
-            Stage::Refused { .. } => Some(Exit {
+            ClaimStage::Exited(exit) => Some(exit.clone()),
+            ClaimStage::Refused { .. } => Some(Exit {
                 outcome: Outcome::Failed,
                 code: None,
                 signal: None,
                 reason: Some(FailureReason::Refused),
             }),
-            Stage::Claiming | Stage::Claimed | Stage::Spawning | Stage::Spawned(_) => {
-                self.last_word(data).map(|last| Exit {
-                    outcome: last.outcome,
-                    code: last.exit_code,
-                    signal: last.signal,
-                    reason: last.reason,
-                })
-            }
+            ClaimStage::Claiming
+            | ClaimStage::Claimed
+            | ClaimStage::Spawning
+            | ClaimStage::Spawned(_) => self.final_report(data).map(|last| Exit {
+                outcome: last.outcome,
+                code: last.exit_code,
+                signal: last.signal,
+                reason: last.reason,
+            }),
         };
         Ok(JournalEntry {
             job: self.job,
@@ -216,7 +218,7 @@ impl Known {
 
 /// Returns whether the shim of an abandoned execution may run. A slow shim can write its `spawned`
 /// entry after the agent abandoned the claim.
-pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
+pub fn started_late(agent: &Agent, wanted: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
         let JournalEvent::Spawned { execution, process, .. } = entry.fact else { return false };
@@ -225,67 +227,73 @@ pub fn began_late(agent: &Agent, wanted: ExecutionId) -> bool {
 }
 
 /// Returns the abandoned claims, each in its last state before that.
-fn given_up(entries: Vec<Entry>) -> Vec<Known> {
+fn abandoned_claims(entries: Vec<Entry>) -> Vec<OpenClaim> {
     let is_abandoned = |entry: &Entry| matches!(entry.fact, JournalEvent::Abandoned { .. });
     let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
     let given_up: BTreeSet<_> =
         abandoned.iter().filter_map(|entry| entry.fact.claim_id()).collect();
-    let is_given_up = |known: &Known| given_up.contains(known.claim_id.as_str());
+    let is_given_up = |known: &OpenClaim| given_up.contains(known.claim_id.as_str());
     fold(others).into_iter().filter(is_given_up).collect()
 }
 
 /// Returns the abandoned claims whose shim has ended. Their children may still run if an earlier
 /// agent exited first.
-pub fn left_behind(entries: Vec<Entry>) -> Vec<Known> {
-    let orphaned = |known: &Known| match &known.stage {
+pub fn abandoned_without_shim(entries: Vec<Entry>) -> Vec<OpenClaim> {
+    let orphaned = |known: &OpenClaim| match &known.stage {
         // A shim that cannot be inspected may be alive. A later call checks it again.
-        Stage::Spawned(shim) => !shim.may_be_alive(),
-        Stage::Claiming
-        | Stage::Claimed
-        | Stage::Refused { .. }
-        | Stage::Spawning
-        | Stage::Exited(_) => false,
+        ClaimStage::Spawned(shim) => !shim.may_be_alive(),
+        ClaimStage::Claiming
+        | ClaimStage::Claimed
+        | ClaimStage::Refused { .. }
+        | ClaimStage::Spawning
+        | ClaimStage::Exited(_) => false,
     };
-    given_up(entries).into_iter().filter(orphaned).collect()
+    abandoned_claims(entries).into_iter().filter(orphaned).collect()
 }
 
 /// Returns the claims whose files and journal entries must be kept. These are the open claims, and
 /// abandoned claims that have running processes or whose shim may still start.
-pub(super) fn needed(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<Known> {
-    let may_begin = host::now() - LATE;
+pub(super) fn retained_claims(
+    entries: Vec<Entry>,
+    ending: &BTreeSet<ExecutionId>,
+) -> Vec<OpenClaim> {
+    let may_begin = host::now() - LATE_START_WINDOW;
     let late: BTreeSet<_> = entries
         .iter()
         .filter(|entry| matches!(entry.fact, JournalEvent::Spawning { .. }) && entry.at > may_begin)
         .filter_map(|entry| entry.fact.execution())
         .collect();
-    let is_ending = |known: &Known| known.execution.is_some_and(|of| ending.contains(&of));
-    let runs = |known: &Known| match &known.stage {
-        Stage::Spawned(shim) => {
+    let is_ending = |known: &OpenClaim| known.execution.is_some_and(|of| ending.contains(&of));
+    let runs = |known: &OpenClaim| match &known.stage {
+        ClaimStage::Spawned(shim) => {
             is_ending(known)
                 || shim.may_be_alive()
                 || known.has_children()
                 || shim.session_lives().unwrap_or(true)
         }
-        Stage::Spawning => known.execution.is_some_and(|execution| late.contains(&execution)),
-        Stage::Claiming | Stage::Claimed | Stage::Refused { .. } | Stage::Exited(_) => false,
+        ClaimStage::Spawning => known.execution.is_some_and(|execution| late.contains(&execution)),
+        ClaimStage::Claiming
+        | ClaimStage::Claimed
+        | ClaimStage::Refused { .. }
+        | ClaimStage::Exited(_) => false,
     };
     let mut needed = fold(entries.clone());
-    needed.extend(given_up(entries).into_iter().filter(runs));
+    needed.extend(abandoned_claims(entries).into_iter().filter(runs));
     needed
 }
 
 /// Ends the processes of claims that earlier agents abandoned.
-pub fn end_left_behind(agent: &Arc<Agent>) {
+pub fn end_abandoned(agent: &Arc<Agent>) {
     let entries = agent.journal.read().unwrap_or_default();
-    left_behind(entries).iter().for_each(|known| orphans::end(agent, known));
+    abandoned_without_shim(entries).iter().for_each(|known| orphans::end(agent, known));
 }
 
 /// Waits up to 2 seconds for shims of an earlier agent that have not written their `spawned` entry
 /// yet.
-pub async fn settle(agent: &Agent) {
+pub async fn wait_for_spawned(agent: &Agent) {
     for _ in 0..20 {
-        let known = open_ends(agent).unwrap_or_default();
-        if known.iter().all(|known| known.stage != Stage::Spawning) {
+        let known = open_claims(agent).unwrap_or_default();
+        if known.iter().all(|known| known.stage != ClaimStage::Spawning) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

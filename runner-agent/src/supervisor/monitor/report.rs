@@ -11,23 +11,23 @@ use schemas::{
 };
 use tracing::{error, warn};
 
-use super::{Attendance, Over};
+use super::{Monitor, MonitorEnd};
 use crate::{
-    client::{Ask, Refused},
+    client::{ApiRequest, ServerRejection},
     journal::JournalEvent,
     shim::{
         order::CancelOrder,
-        recorder::{DETAIL, brief},
+        recorder::{MAX_DETAIL_BYTES, truncate},
     },
-    supervisor::{Attended, spawn, spool::SpoolError},
+    supervisor::{RunningJob, log_upload::UploadError, spawn},
 };
 
 /// Number of rejections of a statement after which the result is sent unsigned.
-const STATEMENTS: u32 = 3;
+const MAX_STATEMENT_REJECTIONS: u32 = 3;
 
-impl Attendance {
+impl Monitor {
     /// Handles a rejection: replaces the report, backs off, or returns the reason to stop.
-    pub(super) fn mend(&mut self, refused: Refused) -> Option<Over> {
+    pub(super) fn handle_rejection(&mut self, refused: ServerRejection) -> Option<MonitorEnd> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
         // The server cannot expect a number after the next report's.
         let most = self.reports.next().map_or(0, |next| next.seq);
@@ -37,16 +37,16 @@ impl Attendance {
             Some(expected) if self.reports.rewind(expected) => return None,
             Some(_) | None => {}
         }
-        if refused.code() == "seq_conflict" && self.reports.give_way() {
+        if refused.code() == "seq_conflict" && self.reports.skip_used_number() {
             return None;
         }
         match refused.status {
             // Only these statuses mean that the execution no longer belongs to this runner.
-            404 | 412 => return Some(Over::Refused(refused)),
+            404 | 412 => return Some(MonitorEnd::Rejected(refused)),
             // The server rejects the runner, at least for now. Running jobs continue.
             401 | 403 => {
                 warn!(execution.id = %self.execution, error = %refused, "The server rejects the runner");
-                self.patience.unwanted();
+                self.backoff.runner_rejected();
                 return None;
             }
             // A defect of runner or server must not end a job that works. It may be fixed in the
@@ -56,23 +56,28 @@ impl Attendance {
             }
         }
         let next = self.reports.next()?;
-        let is_final = self.patience.refused(next.seq, &refused);
-        if !self.unsigned && self.is_the_statement_hopeless(&next, &refused, is_final) {
-            self.go_on_unsigned(&refused);
+        let is_final = self.backoff.report_rejected(next.seq, &refused);
+        if !self.unsigned && self.is_statement_rejected(&next, &refused, is_final) {
+            self.continue_unsigned(&refused);
             return None;
         }
         if !is_final {
             return None;
         }
         let seq = expected.unwrap_or(next.seq);
-        self.say_that_it_is_not_taken(seq, &next, refused)
+        self.replace_rejected_report(seq, &next, refused)
     }
 
     /// Returns whether the server rejects the signed statement and not the result itself.
-    fn is_the_statement_hopeless(&self, next: &Report, refused: &Refused, is_final: bool) -> bool {
+    fn is_statement_rejected(
+        &self,
+        next: &Report,
+        refused: &ServerRejection,
+        is_final: bool,
+    ) -> bool {
         let ends = matches!(next.body, ReportBody::Finished(_) | ReportBody::Refused { .. });
         let is_enough = match refused.code() {
-            "statement_invalid" => self.patience.times() >= STATEMENTS,
+            "statement_invalid" => self.backoff.rejection_count() >= MAX_STATEMENT_REJECTIONS,
             // During a key replacement the new key signs the next attempt, so only a permanent
             // rejection counts.
             _ => is_final && refused.problem.more.contains_key("signed_by"),
@@ -82,7 +87,7 @@ impl Attendance {
 
     /// Sends the result unsigned from now on. A disagreement about the statement must not lose the
     /// result.
-    fn go_on_unsigned(&mut self, refused: &Refused) {
+    fn continue_unsigned(&mut self, refused: &ServerRejection) {
         let (job, execution, why) = (self.job, self.execution, refused.problem.to_string());
         warn!(
             execution.id = %execution,
@@ -97,22 +102,22 @@ impl Attendance {
             warn!(%error, "Cannot write the journal");
         }
         self.unsigned = true;
-        self.patience.begin_anew();
+        self.backoff.reset();
     }
 
     /// Replaces a permanently rejected report with a final report that names it. Otherwise the job
     /// would wait for its final report until the deadline.
     ///
     /// Does nothing until the end of the execution is known.
-    fn say_that_it_is_not_taken(
+    fn replace_rejected_report(
         &mut self,
         seq: u64,
         refused_report: &Report,
-        refused: Refused,
-    ) -> Option<Over> {
-        let end = self.reports.end()?.clone();
+        refused: ServerRejection,
+    ) -> Option<MonitorEnd> {
+        let end = self.reports.ending_report()?.clone();
         let (execution, log_len) = (self.execution, end.log_len);
-        let what = type_of(&refused_report.body);
+        let what = report_name(&refused_report.body);
         let why = format!("the server rejects the report of {what}: {}", refused.problem);
         warn!(
             execution.id = %execution,
@@ -121,13 +126,13 @@ impl Attendance {
         );
         let last = match end.body {
             // The server rejects the replacement as well, so it decides without this runner.
-            ReportBody::Finished(_) if self.reports.end_is_ours() => {
-                return Some(Over::Refused(refused));
+            ReportBody::Finished(_) if self.reports.is_final_report_own() => {
+                return Some(MonitorEnd::Rejected(refused));
             }
-            ReportBody::Finished(last) => untold(last, &why),
+            ReportBody::Finished(last) => with_rejection(last, &why),
             ReportBody::Refused { .. } => {
                 let (outcome, reason) = (Outcome::Failed, Some(FailureReason::Refused));
-                spawn::last_word(Exit { outcome, code: None, signal: None, reason }, why, b"")
+                spawn::final_report(Exit { outcome, code: None, signal: None, reason }, why, b"")
             }
             ReportBody::Started {}
             | ReportBody::Phase { .. }
@@ -138,12 +143,12 @@ impl Attendance {
             | ReportBody::CancelProgress { .. } => return None,
         };
         let body = ReportBody::Finished(last);
-        self.reports.replace_with(Report { execution, seq, body, log_len, end: None });
-        self.patience.begin_anew();
+        self.reports.replace_with_final_report(Report { execution, seq, body, log_len, end: None });
+        self.backoff.reset();
         None
     }
 
-    pub(super) async fn report(&mut self, mut report: Report) -> Result<(), Refused> {
+    pub(super) async fn report(&mut self, mut report: Report) -> Result<(), ServerRejection> {
         let mut not_kept = None;
         if let ReportBody::Plan(plan) = &mut report.body {
             not_kept = self.send_summary(plan).await;
@@ -157,21 +162,25 @@ impl Attendance {
             Some(too_large) if too_large.status == 413 => too_large,
             Some(_) | None => refused,
         })?;
-        self.reports.told(report.seq);
-        self.pending(answer.1.cancel);
+        self.reports.acknowledge(report.seq);
+        self.apply_pending_cancel(answer.1.cancel);
         Ok(())
     }
 
-    pub(super) async fn post(&self, report: &Report) -> Result<(u16, ReportResponse), Refused> {
+    pub(super) async fn post(
+        &self,
+        report: &Report,
+    ) -> Result<(u16, ReportResponse), ServerRejection> {
         let path = format!("/runner/v1/jobs/{}/events", self.job);
-        let ask = Ask::json(Method::POST, path, report).map_err(|error| ours(&error))?;
+        let ask =
+            ApiRequest::json(Method::POST, path, report).map_err(|error| local_error(&error))?;
         let ask = ask.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
         let answer = self.agent.client.send::<ReportResponse>(&ask).await?;
         Ok((answer.status, answer.body.unwrap_or_default()))
     }
 
     /// Uploads the summary before the report that names it. Returns the rejection, if there is one.
-    async fn send_summary(&self, plan: &PlanReport) -> Option<Refused> {
+    async fn send_summary(&self, plan: &PlanReport) -> Option<ServerRejection> {
         let (name, execution) = (plan.summary.to_string(), self.execution);
         let bytes = match fs::read(self.dir.blobs().join(&name)) {
             Ok(bytes) => bytes,
@@ -180,7 +189,7 @@ impl Attendance {
                 return None;
             }
         };
-        let ask = Ask::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
+        let ask = ApiRequest::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
             .bytes(bytes)
             .header(HeaderName::from_static(EXECUTION), &execution.to_string())
             .header(reqwest::header::CONTENT_TYPE, "application/json");
@@ -189,26 +198,26 @@ impl Attendance {
         Some(refused)
     }
 
-    pub(super) async fn send_log(&mut self, now: bool) -> Result<(), SpoolError> {
+    pub(super) async fn send_log(&mut self, now: bool) -> Result<(), UploadError> {
         let ids = (self.job, self.execution);
         if self.agent.state().running.get(&self.job).is_some_and(|attended| attended.tailed) {
             self.upload.hasten();
         }
         let answer = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
-        self.pending(answer.and_then(|answer| answer.cancel));
+        self.apply_pending_cancel(answer.and_then(|answer| answer.cancel));
         let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
-        let log_sent = self.upload.have();
-        self.note(|attended| {
+        let log_sent = self.upload.committed_bytes();
+        self.update_job(|attended| {
             (attended.log_len, attended.log_sent) = (log_len, log_sent);
         });
         Ok(())
     }
 
-    pub(super) fn note(&self, note: impl FnOnce(&mut Attended)) {
-        self.agent.note(self.job, Some(self.execution), note);
+    pub(super) fn update_job(&self, note: impl FnOnce(&mut RunningJob)) {
+        self.agent.update_job(self.job, Some(self.execution), note);
     }
 
-    fn pending(&self, cancel: Option<PendingCancel>) {
+    fn apply_pending_cancel(&self, cancel: Option<PendingCancel>) {
         if let Some(PendingCancel { reason, grace_s, force }) = cancel {
             let order = CancelOrder::of_vendor(reason, grace_s, force);
             self.agent.cancel(self.execution, &order);
@@ -218,26 +227,26 @@ impl Attendance {
 
 /// Returns a final report that replaces rejected ones. Its detail contains the rejection and the
 /// result of the job itself.
-pub(super) fn untold(last: Finished, why: &str) -> Finished {
+pub(super) fn with_rejection(last: Finished, why: &str) -> Finished {
     let how = match last.outcome {
         Outcome::Succeeded => "the job itself succeeded",
         Outcome::Failed => "the job itself failed",
         Outcome::Cancelled => "the job itself was cancelled",
     };
     let said = if last.detail.is_empty() { String::new() } else { format!(": {}", last.detail) };
-    let reason = nothing_is_proven(last.reason).or(Some(FailureReason::Internal));
-    let detail = brief(format!("{why}; {how}{said}"), DETAIL);
+    let reason = without_not_started_reason(last.reason).or(Some(FailureReason::Internal));
+    let detail = truncate(format!("{why}; {how}{said}"), MAX_DETAIL_BYTES);
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
 }
 
 /// Replaces reasons that mean to the server that nothing ran. They are wrong if the report of the
 /// start may be missing.
-pub(super) fn nothing_is_proven(reason: Option<FailureReason>) -> Option<FailureReason> {
+pub(super) fn without_not_started_reason(reason: Option<FailureReason>) -> Option<FailureReason> {
     let says_so = |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
     reason.map(|reason| if says_so(reason) { FailureReason::Internal } else { reason })
 }
 
-fn type_of(body: &ReportBody) -> &'static str {
+fn report_name(body: &ReportBody) -> &'static str {
     match body {
         ReportBody::Started {} => "the start",
         ReportBody::Phase { .. } => "a phase",
@@ -251,7 +260,7 @@ fn type_of(body: &ReportBody) -> &'static str {
     }
 }
 
-fn ours(why: &dyn std::fmt::Display) -> Refused {
+fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
     let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
-    Refused { status: 0, problem, have: None }
+    ServerRejection { status: 0, problem, have: None }
 }

@@ -5,7 +5,7 @@ use crate::policy::Refusal;
 
 /// Reason to reject a log that does not continue the verified one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Doubt {
+pub enum LogRejection {
     #[error(
         "the head of the vendor's log is not signed by a key of theirs that this runner trusts: it may be forged, or a \
          key was replaced and the new list of keys did not arrive ({0})"
@@ -49,18 +49,18 @@ pub enum Doubt {
     RaisedEpoch { seen: u64, shown: u64 },
 }
 
-impl Doubt {
+impl LogRejection {
     /// Returns the name of the rule, as the vendor's log and the journal show it.
     pub fn rule(&self) -> &'static str {
         match self {
-            Doubt::Unsigned(_) => "checkpoint",
-            Doubt::OtherLog { .. } => "log",
-            Doubt::TwoEpochs { .. } => "fence",
-            Doubt::NotInIt(_) => "inclusion",
-            Doubt::Smaller { .. } => "log_smaller",
-            Doubt::Forked { .. } => "log_forked",
-            Doubt::Unprovable { .. } => "log_unprovable",
-            Doubt::LowerEpoch { .. } | Doubt::RaisedEpoch { .. } => "epoch",
+            LogRejection::Unsigned(_) => "checkpoint",
+            LogRejection::OtherLog { .. } => "log",
+            LogRejection::TwoEpochs { .. } => "fence",
+            LogRejection::NotInIt(_) => "inclusion",
+            LogRejection::Smaller { .. } => "log_smaller",
+            LogRejection::Forked { .. } => "log_forked",
+            LogRejection::Unprovable { .. } => "log_unprovable",
+            LogRejection::LowerEpoch { .. } | LogRejection::RaisedEpoch { .. } => "epoch",
         }
     }
 
@@ -80,8 +80,8 @@ impl Doubt {
     }
 }
 
-impl From<Doubt> for Refusal {
-    fn from(doubt: Doubt) -> Refusal {
+impl From<LogRejection> for Refusal {
+    fn from(doubt: LogRejection) -> Refusal {
         let (by, rule) = (RefusedBy::Verification, doubt.rule().into());
         Refusal { by, rule, detail: doubt.to_string() }
     }

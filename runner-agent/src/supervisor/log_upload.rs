@@ -17,69 +17,76 @@ use sha2::{Digest as _, Sha256};
 use tracing::{info, warn};
 
 use crate::{
-    client::{Ask, Client, Refused},
+    client::{ApiRequest, Client, ServerRejection},
     data::JobDir,
 };
 
 /// Longest wait for the next chunk while a user tails the log.
-const TAILED: Duration = Duration::from_millis(200);
+const TAIL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Number of consecutive rejected chunks after which the upload stops.
-const REFUSALS: u32 = 5;
+const MAX_REJECTIONS: u32 = 5;
 
 /// Upload state of one log.
 #[derive(Debug)]
-pub struct Upload {
-    have: u64,
+pub struct LogUpload {
+    committed_bytes: u64,
     chunk: u64,
     settings: LogSettings,
     next: Instant,
-    broken: bool,
+    stopped: bool,
     /// Number of consecutive rejected chunks.
-    refusals: u32,
+    rejections: u32,
 }
 
 /// Reason why a chunk could not be sent.
 #[derive(Debug, thiserror::Error)]
-pub enum SpoolError {
+pub enum UploadError {
     /// The server rejects the execution or the runner.
     #[error("{0}")]
-    Refused(Box<Refused>),
+    Rejected(Box<ServerRejection>),
     /// The log on disk cannot be read.
     #[error("cannot read the log")]
     Disk(#[from] io::Error),
 }
 
-impl Upload {
+impl LogUpload {
     /// Starts at offset 0. A server that has more returns its offset.
     pub fn new(settings: LogSettings) -> Self {
         let chunk = log::CHUNK_BYTES;
-        Upload { have: 0, chunk, settings, next: Instant::now(), broken: false, refusals: 0 }
+        LogUpload {
+            committed_bytes: 0,
+            chunk,
+            settings,
+            next: Instant::now(),
+            stopped: false,
+            rejections: 0,
+        }
     }
 
     /// Returns the number of bytes that the server has.
-    pub fn have(&self) -> u64 {
-        self.have
+    pub fn committed_bytes(&self) -> u64 {
+        self.committed_bytes
     }
 
     /// Returns whether no more of this log is sent.
-    pub fn is_broken(&self) -> bool {
-        self.broken
+    pub fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     /// Stops the upload.
-    pub fn give_up(&mut self) {
-        self.broken = true;
+    pub fn stop(&mut self) {
+        self.stopped = true;
     }
 
     /// Continues at the offset that the server returned.
-    pub fn rewind(&mut self, have: u64) {
-        self.have = have;
+    pub fn continue_at(&mut self, have: u64) {
+        self.committed_bytes = have;
     }
 
     /// Sends the next chunk soon, whatever interval the server set, because a user tails the log.
     pub fn hasten(&mut self) {
-        self.next = self.next.min(Instant::now() + TAILED);
+        self.next = self.next.min(Instant::now() + TAIL_INTERVAL);
     }
 
     /// Sends the next chunk if it is due or `now` is set. The response may contain a cancel.
@@ -89,44 +96,49 @@ impl Upload {
         (job, execution): (JobId, ExecutionId),
         dir: &JobDir,
         now: bool,
-    ) -> Result<Option<LogResponse>, SpoolError> {
+    ) -> Result<Option<LogResponse>, UploadError> {
         let (length, enough) = match File::open(dir.log()) {
             Ok(file) => (file.metadata()?.len(), self.settings.chunk_bytes.max(1)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let waiting = length.saturating_sub(self.have);
+        let waiting = length.saturating_sub(self.committed_bytes);
         let due = now || waiting >= enough || Instant::now() >= self.next;
-        if self.broken || waiting == 0 || !due {
+        if self.stopped || waiting == 0 || !due {
             return Ok(None);
         }
         let mut chunk = vec![0; usize::try_from(waiting.min(self.chunk)).unwrap_or(usize::MAX)];
-        File::open(dir.log())?.read_exact_at(&mut chunk, self.have)?;
-        let ask = self.ask(&chunk, job, execution)?;
+        File::open(dir.log())?.read_exact_at(&mut chunk, self.committed_bytes)?;
+        let ask = self.chunk_request(&chunk, job, execution)?;
         match client.send::<LogResponse>(&ask).await {
             Ok(answer) => {
                 if let Some(interval) = answer.number(LOG_INTERVAL_MS) {
                     self.settings.interval_ms = interval.clamp(50, 60_000);
                 }
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
-                self.refusals = 0;
+                self.rejections = 0;
                 if let Some(body) = &answer.body {
-                    self.have = body.committed_bytes.min(length);
+                    self.committed_bytes = body.committed_bytes.min(length);
                 }
                 Ok(answer.body)
             }
             Err(refused) => {
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
-                self.refused(refused, length, execution).map(|()| None)
+                self.handle_rejection(refused, length, execution).map(|()| None)
             }
         }
     }
 
-    fn ask(&self, chunk: &[u8], job: JobId, execution: ExecutionId) -> io::Result<Ask> {
-        let (first, last) = (self.have, self.have + chunk.len() as u64 - 1);
+    fn chunk_request(
+        &self,
+        chunk: &[u8],
+        job: JobId,
+        execution: ExecutionId,
+    ) -> io::Result<ApiRequest> {
+        let (first, last) = (self.committed_bytes, self.committed_bytes + chunk.len() as u64 - 1);
         let digest = STANDARD.encode(Sha256::digest(chunk));
         let body = zstd::encode_all(chunk, 3)?;
-        Ok(Ask::new(Method::PATCH, format!("/runner/v1/jobs/{job}/log"))
+        Ok(ApiRequest::new(Method::PATCH, format!("/runner/v1/jobs/{job}/log"))
             .bytes(body)
             .header(HeaderName::from_static(EXECUTION), &execution.to_string())
             .header(CONTENT_RANGE, &format!("bytes {first}-{last}/*"))
@@ -135,20 +147,20 @@ impl Upload {
             .header(CONTENT_ENCODING, "zstd"))
     }
 
-    fn refused(
+    fn handle_rejection(
         &mut self,
-        refused: Refused,
+        refused: ServerRejection,
         length: u64,
         execution: ExecutionId,
-    ) -> Result<(), SpoolError> {
+    ) -> Result<(), UploadError> {
         match refused.status {
             416 => {
                 let have = refused.have.unwrap_or(0);
                 info!(execution.id = %execution, have, "Continuing the log at the server's offset");
                 // An offset beyond the log's end, or the same offset again: the server has another
                 // log.
-                self.broken = have > length || have == self.have;
-                self.have = have;
+                self.stopped = have > length || have == self.committed_bytes;
+                self.committed_bytes = have;
             }
             413 if self.chunk > 1_024 => self.chunk /= 2,
             409 | 413 | 422 | 507 => {
@@ -157,18 +169,18 @@ impl Upload {
                     error = %refused,
                     "The server rejects the rest of the log"
                 );
-                self.broken = true;
+                self.stopped = true;
             }
             // The server rejects the execution or the runner. The responses to reports determine
             // what follows.
-            401 | 403 | 412 => return Err(SpoolError::Refused(Box::new(refused))),
+            401 | 403 | 412 => return Err(UploadError::Rejected(Box::new(refused))),
             // The chunk may have been damaged in transit. The job itself is not affected.
             _ => {
-                self.refusals += 1;
-                self.broken = self.refusals > REFUSALS;
+                self.rejections += 1;
+                self.stopped = self.rejections > MAX_REJECTIONS;
                 warn!(
                     execution.id = %execution,
-                    broken = self.broken,
+                    broken = self.stopped,
                     error = %refused,
                     "The server rejected a log chunk"
                 );

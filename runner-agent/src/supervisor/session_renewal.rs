@@ -6,48 +6,51 @@ use std::time::{Duration, Instant};
 
 use rand::Rng as _;
 
-const LEAST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(60);
+const MIN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Time after its due time during which a renewal delays the exit of an idle agent.
-const WORTH: Duration = Duration::from_secs(30);
+const MAX_EXIT_DELAY: Duration = Duration::from_secs(30);
 /// Time since the previous renewal after which the back-off starts again.
-const QUIET: Duration = Duration::from_secs(60);
+const RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// Request for a new session while the current one is still valid.
 #[derive(Debug, Default)]
-pub(crate) struct Anew {
+pub(crate) struct SessionRenewal {
     due: Option<Instant>,
     /// Due time of the previous renewal.
-    former: Option<Instant>,
+    previous_due: Option<Instant>,
     /// Number of renewals since the back-off started.
-    rounds: u32,
+    attempts: u32,
 }
 
-impl Anew {
+impl SessionRenewal {
     /// Requests a new session. The current session stays open until the due time, because running
     /// jobs need its polls.
-    pub fn ask(&mut self, now: Instant) {
+    pub fn request(&mut self, now: Instant) {
         if self.due.is_some() {
             return;
         }
-        if self.former.is_none_or(|former| now.saturating_duration_since(former) >= QUIET) {
-            self.rounds = 0;
+        if self
+            .previous_due
+            .is_none_or(|former| now.saturating_duration_since(former) >= RESET_AFTER)
+        {
+            self.attempts = 0;
         }
-        self.rounds = self.rounds.saturating_add(1);
-        let ceiling = LEAST.saturating_mul(1 << self.rounds.min(16)).min(MOST);
+        self.attempts = self.attempts.saturating_add(1);
+        let ceiling = MIN_PAUSE.saturating_mul(1 << self.attempts.min(16)).min(MAX_PAUSE);
         let due = now + rand::thread_rng().gen_range(ceiling / 2..=ceiling);
-        (self.due, self.former) = (Some(due), Some(due));
+        (self.due, self.previous_due) = (Some(due), Some(due));
     }
 
     /// Returns whether a new session is requested.
-    pub fn is_asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.due.is_some()
     }
 
     /// Returns whether the agent must delay its exit for the renewal. A server that rejects
     /// sessions delays it for 30 seconds at most.
-    pub fn holds_up(&self, now: Instant) -> bool {
-        self.due.is_some_and(|due| now < due + WORTH)
+    pub fn delays_exit(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| now < due + MAX_EXIT_DELAY)
     }
 
     /// Returns whether the renewal is due.
@@ -66,20 +69,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_from_a_second_to_a_minute_and_begin_again_after_a_minute_of_quiet() {
-        let (mut anew, mut now) = (Anew::default(), Instant::now());
+    fn pauses_grow_to_a_minute_and_reset_after_a_minute_without_requests() {
+        let (mut anew, mut now) = (SessionRenewal::default(), Instant::now());
         let mut pause = |quiet: Duration| {
             now += quiet;
-            anew.ask(now);
+            anew.request(now);
             let due = anew.due.unwrap();
-            assert!(anew.is_asked() && !anew.is_due(due - Duration::from_millis(1)));
+            assert!(anew.is_requested() && !anew.is_due(due - Duration::from_millis(1)));
             assert!(anew.is_due(due));
-            assert!(anew.holds_up(due) && !anew.holds_up(due + WORTH));
+            assert!(anew.delays_exit(due) && !anew.delays_exit(due + MAX_EXIT_DELAY));
             // A second request keeps the due time of the first.
-            anew.ask(due);
+            anew.request(due);
             assert_eq!(anew.due, Some(due));
             anew.opened();
-            assert!(!anew.is_asked() && !anew.holds_up(due));
+            assert!(!anew.is_requested() && !anew.delays_exit(due));
             let paused = due - now;
             now = due;
             paused.as_secs_f64()
@@ -88,6 +91,6 @@ mod tests {
             let paused = pause(Duration::from_secs(59));
             assert!((least..=least * 2.0).contains(&paused), "{least} {paused}");
         }
-        assert!(pause(QUIET) <= 2.0);
+        assert!(pause(RESET_AFTER) <= 2.0);
     }
 }

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::{
-    Refused, is_later,
+    ServerRejection, is_later,
     limits::{self, Response},
     retry_after,
 };
@@ -14,7 +14,7 @@ use reqwest::{
 use schemas::problem::Problem;
 
 /// HTTP response as received.
-pub struct Reply {
+pub struct RawResponse {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -22,7 +22,7 @@ pub struct Reply {
 
 /// Successful response.
 #[derive(Debug)]
-pub struct Answer<T> {
+pub struct ApiResponse<T> {
     /// 200, 201, 202 or 204.
     pub status: u16,
     /// Headers of the response.
@@ -31,7 +31,7 @@ pub struct Answer<T> {
     pub body: Option<T>,
 }
 
-impl<T> Answer<T> {
+impl<T> ApiResponse<T> {
     /// Returns a header as a number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.headers.get(name)?.to_str().ok()?.parse().ok()
@@ -39,22 +39,25 @@ impl<T> Answer<T> {
 }
 
 /// Classified response.
-pub enum Read<T> {
-    Clear(Answer<T>),
-    Refused(Refused),
-    Unclear(Unclear),
+pub enum Classified<T> {
+    Clear(ApiResponse<T>),
+    Refused(ServerRejection),
+    Unclear(Inconclusive),
 }
 
 /// Inconclusive response: the client sends the request again.
-pub struct Unclear {
+pub struct Inconclusive {
     pub why: String,
     pub after: Option<Duration>,
 }
 
-pub fn read<T: Response>(reply: Reply) -> Read<T> {
-    let Reply { status, headers, body } = reply;
+pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
+    let RawResponse { status, headers, body } = reply;
     let unclear = |why: String, headers: &HeaderMap| {
-        Read::Unclear(Unclear { why: format!("{status}: {why}"), after: retry_after(headers) })
+        Classified::Unclear(Inconclusive {
+            why: format!("{status}: {why}"),
+            after: retry_after(headers),
+        })
     };
     // 507 is conclusive although it is a 5xx status: the log quota is used up.
     if is_later(status) && status != StatusCode::INSUFFICIENT_STORAGE {
@@ -62,18 +65,22 @@ pub fn read<T: Response>(reply: Reply) -> Read<T> {
         return unclear(said.map_or("later".into(), |problem| problem.to_string()), &headers);
     }
     if status == StatusCode::NO_CONTENT {
-        return Read::Clear(Answer { status: 204, headers, body: None });
+        return Classified::Clear(ApiResponse { status: 204, headers, body: None });
     }
     if status.is_success() {
         return match limits::read(&body) {
-            Ok(body) => Read::Clear(Answer { status: status.as_u16(), headers, body: Some(body) }),
+            Ok(body) => Classified::Clear(ApiResponse {
+                status: status.as_u16(),
+                headers,
+                body: Some(body),
+            }),
             Err(rejected) => unclear(rejected.to_string(), &headers),
         };
     }
     let have = have(&headers);
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) if !problem.code.is_empty() => {
-            Read::Refused(Refused { status: status.as_u16(), problem, have })
+            Classified::Refused(ServerRejection { status: status.as_u16(), problem, have })
         }
         Ok(_) | Err(_) => unclear("the body is not a problem of the Stead API".into(), &headers),
     }

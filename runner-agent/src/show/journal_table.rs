@@ -1,0 +1,204 @@
+//! Journal output for the owner of the host.
+use std::collections::BTreeMap;
+
+use chrono::SecondsFormat;
+use domain::ids::{ExecutionId, JobId};
+use proof::checkpoint::Checkpoint;
+use schemas::{
+    harmless::harmless,
+    runner::{Exit, FailureReason, Outcome, RefusedBy},
+};
+
+use crate::journal::{JournalEvent, Line};
+
+/// Entry, and the job that it is about.
+pub struct JobEntry {
+    pub line: Line,
+    job: Option<JobId>,
+}
+
+/// Returns the entries of this job or all of them; with `last` only the last ones.
+pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobEntry> {
+    let mut jobs = BTreeMap::new();
+    // Copies are left out, because their originals are in the history.
+    let lines = lines
+        .into_iter()
+        .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
+    let told = lines.map(|line| {
+        if let JournalEvent::Claimed { job, execution, .. } = &line.entry.fact {
+            jobs.insert(*execution, *job);
+        }
+        let job = job_of(&line.entry.fact, &jobs);
+        JobEntry { line, job }
+    });
+    let mut told: Vec<_> = told.filter(|told| job.is_none() || told.job == job).collect();
+    let skip = last.map_or(0, |last| told.len().saturating_sub(last));
+    told.drain(..skip);
+    told
+}
+
+fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
+    match fact {
+        JournalEvent::Claiming { job, .. }
+        | JournalEvent::ClaimRejected { job, .. }
+        | JournalEvent::Claimed { job, .. }
+        | JournalEvent::Refused { job, .. }
+        | JournalEvent::Spawning { job, .. }
+        | JournalEvent::Spawned { job, .. }
+        | JournalEvent::Exited { job, .. }
+        | JournalEvent::StatementSigned { job, .. }
+        | JournalEvent::StatementRejected { job, .. }
+        | JournalEvent::LogRejected { job, .. }
+        | JournalEvent::Reported { job, .. }
+        | JournalEvent::ApprovalRequested { job, .. }
+        | JournalEvent::Abandoned { job, .. } => Some(*job),
+        JournalEvent::Verified { execution, .. }
+        | JournalEvent::ChildStarted { execution, .. }
+        | JournalEvent::StateSeen { execution, .. }
+        | JournalEvent::StateAccepted { execution, .. }
+        | JournalEvent::Cancelling { execution, .. }
+        | JournalEvent::ApprovalDecided { execution, .. } => jobs.get(execution).copied(),
+        JournalEvent::Opened { .. }
+        | JournalEvent::ChainStarted { .. }
+        | JournalEvent::SessionOpened { .. }
+        | JournalEvent::Checkpoint { .. }
+        | JournalEvent::EpochAccepted { .. }
+        | JournalEvent::Rekeyed { .. }
+        | JournalEvent::StateResolving { .. }
+        | JournalEvent::StateResolved { .. }
+        | JournalEvent::Disabled { .. }
+        | JournalEvent::Enabled {}
+        | JournalEvent::PolicyChosen { .. }
+        | JournalEvent::CarriedOver { .. }
+        | JournalEvent::Unknown => None,
+    }
+}
+
+/// Formats a table of time, job and event.
+pub fn table(lines: &[JobEntry]) -> String {
+    let row = |at: &str, job: &str, what: &str| format!("{at:<20}  {job:<30}  {what}\n");
+    let told = |told: &JobEntry| {
+        let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
+        let job = told.job.map_or("-".into(), |job| job.to_string());
+        row(&at, &job, &harmless(&what(&told.line.entry.fact)))
+    };
+    row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
+}
+
+fn what(fact: &JournalEvent) -> String {
+    match fact {
+        JournalEvent::Opened { .. } => "began the journal".into(),
+        JournalEvent::ChainStarted { lines, .. } => {
+            format!("began the hash chain; {lines} older lines are not in it")
+        }
+        JournalEvent::SessionOpened { generation, .. } => {
+            format!("opened session {generation} with the server")
+        }
+        JournalEvent::Claiming { .. } => "requested the job".into(),
+        JournalEvent::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
+        JournalEvent::Claimed { attempt: 1, .. } => "claimed the job".into(),
+        JournalEvent::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
+        JournalEvent::Verified { kind, plugin, .. } => {
+            format!("verified the signatures and proofs: {} with {plugin}", kind.as_str())
+        }
+        JournalEvent::Refused { refused_by: by, rule, detail, .. } => {
+            format!("refused by {} (rule {rule}): {detail}", who(*by))
+        }
+        JournalEvent::Spawning { .. } => "starting the job".into(),
+        JournalEvent::Spawned { process, .. } => {
+            format!("started the job as process {}", process.pid)
+        }
+        JournalEvent::ChildStarted { process, .. } => {
+            format!("started a program as process {}", process.pid)
+        }
+        JournalEvent::Cancelling { reason, force: false, .. } => {
+            format!("stop requested: {reason}")
+        }
+        JournalEvent::Cancelling { reason, force: true, .. } => {
+            format!("earlier stop requested: {reason}")
+        }
+        JournalEvent::Exited { exit, .. } => ended(exit),
+        JournalEvent::StatementSigned { statement, .. } => {
+            format!("signed the result: {statement}")
+        }
+        JournalEvent::StatementRejected { reason: why, .. } => {
+            format!("the server rejected the signed result, so it is sent unsigned: {why}")
+        }
+        JournalEvent::LogRejected { rule, evidence, .. } if evidence.is_empty() => format!(
+            "rejected the vendor's log (rule {rule}); no evidence stored, because the limit is reached"
+        ),
+        JournalEvent::LogRejected { rule, evidence, .. } => {
+            format!("rejected the vendor's log (rule {rule}); both heads are in {evidence}")
+        }
+        JournalEvent::Reported { .. } => "the server has the result".into(),
+        JournalEvent::ApprovalRequested { .. } => "waits for your approval".into(),
+        JournalEvent::ApprovalDecided { approved: true, reason, .. } => {
+            format!("you approved it: {reason}")
+        }
+        JournalEvent::ApprovalDecided { approved: false, reason, .. } => {
+            format!("you denied it: {reason}")
+        }
+        JournalEvent::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
+        JournalEvent::Checkpoint { note } => match Checkpoint::read_unverified(note) {
+            Ok(seen) => format!("verified the server's log up to event {}", seen.size),
+            Err(_) => "verified a head of the server's log".into(),
+        },
+        JournalEvent::EpochAccepted { epoch } => {
+            format!("you accepted the restored log of epoch {epoch}")
+        }
+        JournalEvent::Rekeyed { .. } => "replaced its identity key".into(),
+        JournalEvent::StateSeen { component, lineage: None, .. } => {
+            format!("the state of {component} was removed with the component")
+        }
+        JournalEvent::StateSeen { component, lineage: Some(lineage), serial, .. } => {
+            format!("the state of {component} has serial {serial} of lineage {lineage}")
+        }
+        JournalEvent::StateAccepted { component, lineage, serial, .. } => format!(
+            "the vendor accepted serial {serial} of lineage {lineage} as the state of {component}"
+        ),
+        JournalEvent::StateResolving { component, reason, .. } => {
+            format!("you began to resolve the state of {component}: {reason}")
+        }
+        JournalEvent::StateResolved { component, lineage: None, reason, .. } => {
+            format!("you decided that {component} has no resources: {reason}")
+        }
+        JournalEvent::StateResolved { component, lineage: Some(lineage), serial, reason } => {
+            format!(
+                "you decided that serial {serial} of lineage {lineage} is the state of {component}: {reason}"
+            )
+        }
+        JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
+        JournalEvent::Enabled {} => "you enabled the runner".into(),
+        JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
+        JournalEvent::CarriedOver { original } => what(&original.fact),
+        JournalEvent::Unknown => "entry of a later version: see --output json".into(),
+    }
+}
+
+fn who(by: RefusedBy) -> &'static str {
+    match by {
+        RefusedBy::CustomerPolicy => "your policy",
+        RefusedBy::Verification => "the runner, which could not verify it",
+        RefusedBy::Capability => "the runner, which cannot run it",
+        RefusedBy::Veto => "your veto command",
+    }
+}
+
+fn ended(exit: &Exit) -> String {
+    let how = match exit.outcome {
+        Outcome::Succeeded => return "succeeded".into(),
+        Outcome::Cancelled => return "cancelled on request".into(),
+        Outcome::Failed => match exit.reason {
+            None | Some(FailureReason::ExitCode | FailureReason::Signal) => "",
+            Some(reason) => reason.text(),
+        },
+    };
+    let code = exit.code.map(|code| format!("exit code {code}"));
+    let signal = exit.signal.map(|signal| format!("signal {signal}"));
+    let all = [Some(how.to_owned()).filter(|how| !how.is_empty()), code, signal];
+    let why: Vec<_> = all.into_iter().flatten().collect();
+    if why.is_empty() { "failed".into() } else { format!("failed: {}", why.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests;
