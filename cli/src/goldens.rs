@@ -190,9 +190,11 @@ fn an_event_reads_like_this_in_ocsf() {
         }))
     };
     let payload = json!({"type": "run_admitted", "reason": "[encrypted]"});
-    let text =
-        [event(1, id("prn"), payload.clone()), event(2, "policy:run_goes_on".into(), payload)]
-            .map(|event| format!("{:#}\n", audit::ocsf::to_ocsf("stead/log", &event).unwrap()));
+    let text = [
+        event(1, id("prn"), payload.clone()),
+        event(2, "policy:run_event_advances_run".into(), payload),
+    ]
+    .map(|event| format!("{:#}\n", audit::ocsf::to_ocsf("stead/log", &event).unwrap()));
     golden("audit-export-ocsf.txt", &text.concat());
 }
 
@@ -304,7 +306,7 @@ fn history_diff_output() {
             {"name": "old", "before": version(1), "incomplete": false},
             {"name": "api", "after": version(2), "incomplete": false},
         ],
-        "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_goes_on", None)],
+        "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_event_advances_run", None)],
     });
     let going_on = json!({
         "run": id("run"), "kind": "input_update", "requested_by": "system", "interventions": [],

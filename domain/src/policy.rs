@@ -56,13 +56,13 @@ pub type Policy = (&'static str, fn(&PolicyEvent) -> Option<Reaction>);
 
 /// All policies, in the order in which they react to one event.
 pub const POLICIES: &[Policy] = &[
-    ("requested_build_gets_a_job", build_requested_queues_job::react),
-    ("ended_build_job_settles_its_build", build_job_end_completes_build::react),
-    ("settled_build_wakes_who_waited", build_end_resumes_waiting_runs::react),
-    ("enrolled_install_provisions_itself", install_enrolled_starts_provision::react),
-    ("run_goes_on", run_event_advances_run::react),
-    ("ended_job_settles_its_step", job_end_completes_step::react),
-    ("freed_resource_goes_to_the_next", reservation_released_grants_next::react),
+    ("build_requested_queues_job", build_requested_queues_job::react),
+    ("build_job_end_completes_build", build_job_end_completes_build::react),
+    ("build_end_resumes_waiting_runs", build_end_resumes_waiting_runs::react),
+    ("install_enrolled_starts_provision", install_enrolled_starts_provision::react),
+    ("run_event_advances_run", run_event_advances_run::react),
+    ("job_end_completes_step", job_end_completes_step::react),
+    ("reservation_released_grants_next", reservation_released_grants_next::react),
 ];
 
 /// Returns the reactions of all policies to an event.

@@ -123,12 +123,12 @@ async fn a_filter_with_an_id_that_nothing_has_is_not_answered_with_an_empty_list
     }
     let bad = (400, "bad_request".to_owned());
     assert_eq!(says(owner.events(&by("ann")).await, "invalid actor"), bad);
-    assert_eq!(says(owner.events(&by("policy:x")).await, "run_goes_on"), bad);
+    assert_eq!(says(owner.events(&by("policy:x")).await, "run_event_advances_run"), bad);
     assert_eq!(
         says(owner.events(&by("timer:x")).await, "approval_expiry, auto_retry, liveness"),
         bad
     );
-    assert!(owner.events(&by("policy:run_goes_on")).await.is_ok());
+    assert!(owner.events(&by("policy:run_event_advances_run")).await.is_ok());
     let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
     assert_eq!(says(owner.events(&typed("run.aproved")).await, "run.approved"), bad);
     assert!(owner.events(&typed("run.approved")).await.unwrap().items.is_empty());
