@@ -146,7 +146,7 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
 
 /// List apps, oldest first
 #[utoipa::path(
-    get, path = "/v1/apps", tag = "apps", params(Listing),
+    get, path = "/v1/apps", tag = "apps", params(PageQuery),
     responses((status = 200, body = Page<Shown>)),
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Shown>> {
@@ -186,7 +186,7 @@ async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx:
 /// List the config versions of an app, newest first
 #[utoipa::path(
     get, path = "/v1/apps/{app}/versions", tag = "apps",
-    params(("app" = String, Path, description = "The app's name or id"), Listing),
+    params(("app" = String, Path, description = "The app's name or id"), PageQuery),
     responses((status = 200, body = Page<ConfigVersion>)),
 )]
 pub async fn versions(

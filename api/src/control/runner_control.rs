@@ -12,28 +12,28 @@ use crate::{
     usecases::runners::{self, RunnerControl},
 };
 
-macro_rules! orders {
+macro_rules! runner_verbs {
     ($($verb:ident $path:tt $order:ident $about:tt;)*) => {$(
         #[doc = $about]
         #[utoipa::path(
             post, path = $path, tag = "runners", request_body = ReasonBody,
             params(("runner" = String, Path, description = "The runner's id")),
-            responses((status = 200, body = Done)),
+            responses((status = 200, body = ChangeResult)),
         )]
         pub async fn $verb(
             State(app): State<App>,
             Path(runner): Path<RunnerId>,
-            Ask { call, .. }: Ask,
+            ChangeRequest { call, .. }: ChangeRequest,
             extract::Json(body): extract::Json<ReasonBody>,
-        ) -> Answer<Done> {
+        ) -> ApiResult<ChangeResult> {
             let reason = optional(body.reason)?;
-            let applied = runners::order(&app, &call, runner, Order::$order, reason).await?;
+            let applied = runners::order(&app, &call, runner, RunnerControl::$order, reason).await?;
             Ok(Json(done(&applied)))
         }
     )*};
 }
 
-orders! {
+runner_verbs! {
     disable "/v1/runners/{runner}/disable" Disable "Disable a runner: it gets no more jobs until it is enabled";
     enable "/v1/runners/{runner}/enable" Enable "Enable a runner";
     drain "/v1/runners/{runner}/drain" Drain "Drain a runner: it finishes its jobs and accepts no more";

@@ -27,7 +27,7 @@ use crate::{
 
 /// List runners in the order of their enrolment
 #[utoipa::path(
-    get, path = "/v1/runners", tag = "runners", params(Listing),
+    get, path = "/v1/runners", tag = "runners", params(PageQuery),
     responses((status = 200, body = Page<Runner>)),
 )]
 pub async fn list(

@@ -97,7 +97,7 @@ pub async fn approve(
     extract::Json(body): extract::Json<ApproveRun>,
 ) -> ApiResult<ChangeResult> {
     let ApproveRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: who.actor, reason: required(&reason)? };
+    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
 }
 
@@ -114,7 +114,7 @@ pub async fn deny(
     extract::Json(body): extract::Json<DenyRun>,
 ) -> ApiResult<ChangeResult> {
     let DenyRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: who.actor, reason: required(&reason)? };
+    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
     Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
 }
 

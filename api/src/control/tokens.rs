@@ -26,7 +26,7 @@ use crate::{
 
 /// List tokens, oldest first
 #[utoipa::path(
-    get, path = "/v1/tokens", tag = "access", params(Listing),
+    get, path = "/v1/tokens", tag = "access", params(PageQuery),
     responses((status = 200, body = Page<Token>)),
 )]
 pub async fn list(State(app): State<App>, Query(part): Query<PageQuery>) -> ApiResult<Page<Token>> {
@@ -84,7 +84,7 @@ pub async fn create(
     let name = body.name.as_deref().map(names::validated).transpose()?;
     let made = access::create(&app, &call, (name, role(body.role)), lives).await?;
     let access::CreatedToken { principal, token: id, secret_text, expires_at } = made.value;
-    let (token, position) = (Some(clear), made.position);
+    let (token, position) = (Some(secret_text), made.position);
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
 

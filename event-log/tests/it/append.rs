@@ -115,7 +115,7 @@ async fn a_repeated_command_gets_the_first_answer() {
         panic!()
     };
     assert_eq!((first_position, last_position), (first.first, first.last));
-    assert_eq!(answer.unwrap()["key"], "k");
+    assert_eq!(response.unwrap()["key"], "k");
     let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
     let mut somebody = keyed("k", 2, commit("b", 0, 1));

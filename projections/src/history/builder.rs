@@ -172,9 +172,9 @@ impl RunBuilder {
     fn take(&mut self, fact: &RunEvent, event: &RecordedEvent) {
         let Some(history) = &mut self.history else { return };
         let word =
-            |said, step: Option<StepId>, digest, by: &_, reason: Option<&String>| Intervention {
-                said,
-                of: step.and_then(|step| name_of(&self.steps, step)),
+            |kind, step: Option<StepId>, digest, by: &_, reason: Option<&String>| Intervention {
+                kind,
+                target: step.and_then(|step| name_of(&self.steps, step)),
                 digest,
                 by: Clone::clone(by),
                 reason: reason.cloned(),

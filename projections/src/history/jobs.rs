@@ -49,8 +49,8 @@ impl Jobs {
             told.detail = Some(detail.clone());
         } else if let JobEvent::OutcomeResolved { by, reason, .. } = fact {
             return Some(Intervention {
-                said: InterventionKind::Resolved,
-                of,
+                kind: InterventionKind::Resolved,
+                target: of,
                 digest: None,
                 by: by.clone(),
                 reason: Some(reason.clone()),

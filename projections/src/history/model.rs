@@ -45,9 +45,9 @@ pub struct RunHistory {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Intervention {
     /// Kind of intervention.
-    pub said: InterventionKind,
+    pub kind: InterventionKind,
     /// Name of the component, sandbox or action of the step, or `None` for the whole run.
-    pub of: Option<String>,
+    pub target: Option<String>,
     /// Digest of the plan that was decided.
     pub digest: Option<Digest>,
     /// Actor that intervened.

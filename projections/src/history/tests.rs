@@ -231,7 +231,7 @@ fn a_run_says_who_asked_who_approved_what_ran_and_what_became_another_version() 
     assert_eq!(upgrade.outcome, Some(run::Outcome::Succeeded));
     let word = &upgrade.interventions[0];
     assert_eq!(
-        (word.said, word.of.as_deref(), &word.by),
+        (word.kind, word.target.as_deref(), &word.by),
         (InterventionKind::Approved, Some("api"), &bo())
     );
     assert_eq!((&word.digest, word.reason.as_deref()), (&Some(digest()), Some("read it")));
@@ -261,7 +261,7 @@ fn what_was_approved_before_the_first_point_belongs_to_what_ran_after_it() {
     // The history begins after the apply was started.
     let told = told_from(at("install.component_apply_started"), &events);
     let upgrade = &told.runs[0];
-    assert_eq!(upgrade.interventions[0].said, InterventionKind::Approved);
+    assert_eq!(upgrade.interventions[0].kind, InterventionKind::Approved);
     // The plan job ended before the range, so it is not listed.
     let jobs: Vec<_> = upgrade.jobs.iter().map(|job| job.kind).collect();
     assert_eq!(jobs, [Some(JobKind::Apply)]);

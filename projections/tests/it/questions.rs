@@ -30,7 +30,7 @@ use projections::{
         tokens,
     },
 };
-use support::{database, open, tell, ulid};
+use support::{database, handle, open, ulid};
 
 const INSTALL: InstallId = InstallId(ulid::Ulid(1));
 const JOB: JobId = JobId(ulid::Ulid(2));
@@ -73,21 +73,21 @@ async fn a_job_waits_in_the_queue_of_its_install_until_somebody_takes_it() {
     let log = open(&database).await;
     let pool = &database.pool;
     let (now, mine, other) = (now(&log), Target::Install(INSTALL), Target::Build);
-    tell::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
+    handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
     let waiting = job_queue::waiting(pool, mine, 10).await.unwrap();
     assert_eq!(waiting.iter().map(|row| (row.job, row.attempt)).collect::<Vec<_>>(), [(JOB, 1)]);
     assert_eq!(job_queue::waiting(pool, other, 10).await.unwrap(), []);
 
-    tell::<Job>(&log, JOB, now, claim(A)).await;
+    handle::<Job>(&log, JOB, now, claim(A)).await;
     assert_eq!(job_queue::waiting(pool, mine, 10).await.unwrap(), []);
     assert_eq!(job_queue::all_held(pool).await.unwrap()[0].execution, Some(A));
 
     let lost = JobCommand::DeclareLost { execution: A, loss_reason: LossReason::NeverSpawned };
-    tell::<Job>(&log, JOB, now, lost).await;
+    handle::<Job>(&log, JOB, now, lost).await;
     let again = job_queue::all_waiting(pool).await.unwrap();
     assert_eq!((again[0].attempt, again[0].position, again[0].execution), (2, 3, None));
 
-    tell::<Job>(&log, JOB, now, JobCommand::Expire { attempt: 2 }).await;
+    handle::<Job>(&log, JOB, now, JobCommand::Expire { attempt: 2 }).await;
     assert_eq!(job_queue::job(pool, JOB).await.unwrap(), None);
 }
 
@@ -101,18 +101,18 @@ async fn every_wait_has_an_end() {
         let due = timers::due(pool, far, 10).await.unwrap();
         due.into_iter().map(|due| due.timer).collect::<Vec<_>>()
     };
-    tell::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
+    handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
     assert_eq!(due().await, [Timer::QueueExpiry { job: JOB, attempt: 1 }]);
     assert_eq!(timers::due_of_runs(pool, far, 10).await.unwrap(), []);
     assert_eq!(timers::due(pool, now, 10).await.unwrap(), []);
     let next = timers::due(pool, far, 1).await.unwrap()[0].at;
     assert!(next >= now + TimeDelta::milliseconds(10_000), "{next}");
 
-    tell::<Job>(&log, JOB, now, claim(A)).await;
+    handle::<Job>(&log, JOB, now, claim(A)).await;
     assert_eq!(due().await, [Timer::Deadline { job: JOB, execution: A }]);
     let by = domain::actor::Actor::System;
     let cancel = JobCommand::RequestCancel { by, reason: "x".into(), force: true };
-    tell::<Job>(&log, JOB, now, cancel).await;
+    handle::<Job>(&log, JOB, now, cancel).await;
     let both = [
         Timer::Deadline { job: JOB, execution: A },
         Timer::CancelConfirmation { job: JOB, execution: A },
@@ -122,7 +122,7 @@ async fn every_wait_has_an_end() {
     assert_eq!(asked, both);
 
     let result = ExecutionResult::Cancelled { forced: false, not_ended: vec![] };
-    tell::<Job>(&log, JOB, now, report(1, Report::Finished(result))).await;
+    handle::<Job>(&log, JOB, now, report(1, Report::Finished(result))).await;
     assert_eq!(due().await, [Timer::LogFinalization { job: JOB, execution: A }]);
     let sealed = FinalizedLog {
         execution: A,
@@ -131,7 +131,7 @@ async fn every_wait_has_an_end() {
         omitted_bytes: 0,
         complete: true,
     };
-    tell::<Job>(&log, JOB, now, JobCommand::FinalizeLog(sealed)).await;
+    handle::<Job>(&log, JOB, now, JobCommand::FinalizeLog(sealed)).await;
     assert_eq!(due().await, []);
 }
 
@@ -141,13 +141,14 @@ async fn a_job_is_shown_with_every_execution_of_it() {
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let (now, b) = (now(&log), ExecutionId(ulid(9)));
-    tell::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
-    tell::<Job>(&log, JOB, now, claim(A)).await;
-    tell::<Job>(&log, JOB, now, report(1, Report::Started)).await;
-    tell::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
+    handle::<Job>(&log, JOB, now, JobCommand::Queue(work())).await;
+    handle::<Job>(&log, JOB, now, claim(A)).await;
+    handle::<Job>(&log, JOB, now, report(1, Report::Started)).await;
+    handle::<Job>(&log, JOB, now, report(2, Report::Phase { phase: "init".into() })).await;
     let gone = LossReason::ExecutionNotInJournal;
-    tell::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: gone }).await;
-    tell::<Job>(&log, JOB, now, claim(b)).await;
+    handle::<Job>(&log, JOB, now, JobCommand::DeclareLost { execution: A, loss_reason: gone })
+        .await;
+    handle::<Job>(&log, JOB, now, claim(b)).await;
     views.wait_for(log.position(), LONG).await.unwrap();
 
     let row = jobs::job(&database.pool, JOB).await.unwrap().unwrap();
@@ -171,11 +172,11 @@ async fn a_token_is_found_by_its_secret_and_not_heard_once_it_is_revoked() {
     let log = open(&database).await;
     let (now, ann, token) = (now(&log), PrincipalId(ulid(1)), TokenId(ulid(2)));
     let (kind, name_ref) = (PrincipalKind::Person, None);
-    tell::<Access>(&log, ann, now, AccessCommand::AddPrincipal { kind, name_ref }).await;
-    tell::<Access>(&log, ann, now, AccessCommand::GrantRole { role: Role::Approver }).await;
+    handle::<Access>(&log, ann, now, AccessCommand::AddPrincipal { kind, name_ref }).await;
+    handle::<Access>(&log, ann, now, AccessCommand::GrantRole { role: Role::Approver }).await;
     let expires_at = Some(now + TimeDelta::hours(1));
     let issued = IssuedToken { token, sha256: digest(7), expires_at };
-    tell::<Access>(&log, ann, now, AccessCommand::IssueToken(issued)).await;
+    handle::<Access>(&log, ann, now, AccessCommand::IssueToken(issued)).await;
 
     let mut connection = database.pool.acquire().await.unwrap();
     let found = tokens::by_secret(&mut connection, &digest(7)).await.unwrap();
@@ -187,7 +188,7 @@ async fn a_token_is_found_by_its_secret_and_not_heard_once_it_is_revoked() {
     assert!(row.is_valid(now) && !row.is_valid(now + TimeDelta::hours(1)));
     assert_eq!(tokens::by_secret(&mut connection, &digest(8)).await.unwrap(), None);
 
-    tell::<Access>(&log, ann, now, AccessCommand::RevokeToken { token }).await;
+    handle::<Access>(&log, ann, now, AccessCommand::RevokeToken { token }).await;
     let (row, _) = tokens::by_secret(&mut connection, &digest(7)).await.unwrap().unwrap();
     assert!(!row.is_valid(now));
 }
@@ -198,9 +199,9 @@ async fn an_app_is_found_by_its_name_with_its_last_version() {
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let (now, app) = (now(&log), AppId(ulid(1)));
-    tell::<App>(&log, app, now, AppCommand::Create { name: "shop".into() }).await;
+    handle::<App>(&log, app, now, AppCommand::Create { name: "shop".into() }).await;
     let publish = AppCommand::Publish { bundle: digest(1), components: vec![] };
-    let published = tell::<App>(&log, app, now, publish).await;
+    let published = handle::<App>(&log, app, now, publish).await;
 
     views.wait_for(published.last, LONG).await.unwrap();
     let row = apps::by_name(&database.pool, "shop").await.unwrap().unwrap();
@@ -236,8 +237,8 @@ async fn a_list_reads_little_more_than_it_gives_however_much_there_is() {
     let database = database().await;
     let log = open(&database).await;
     let pool = &database.pool;
-    tell::<Job>(&log, JOB, now(&log), JobCommand::Queue(work())).await;
-    tell::<Job>(&log, JOB, now(&log), claim(A)).await;
+    handle::<Job>(&log, JOB, now(&log), JobCommand::Queue(work())).await;
+    handle::<Job>(&log, JOB, now(&log), claim(A)).await;
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     // One row in a thousand belongs to another install and state. A tenth of the rows are open,

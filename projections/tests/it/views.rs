@@ -17,7 +17,7 @@ use domain::{
 };
 use projections::{Progress, Projections, rebuild, verify};
 use sqlx::Row;
-use support::{Noise, database, dump, names, open, rows, same, tell, ulid, verified};
+use support::{Noise, database, dump, handle, names, open, rows, same, ulid, verified};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -247,8 +247,8 @@ async fn a_row_that_was_repaired_stays_repaired() {
     let log = open(&database).await;
     let (now, views) = (log.clock().now(), Projections::start(&log).await.unwrap());
     let add = AccessCommand::AddPrincipal { kind: PrincipalKind::Person, name_ref: None };
-    tell::<Access>(&log, ann, now, add).await;
-    tell::<App>(&log, shop, now, AppCommand::Create { name: "shop".into() }).await;
+    handle::<Access>(&log, ann, now, add).await;
+    handle::<App>(&log, shop, now, AppCommand::Create { name: "shop".into() }).await;
     views.wait_for(log.position(), LONG).await.unwrap();
     drop((views, log));
     let damage = "update projection_principals set data = replace(data::text, '\"person\"', '\"service\"')::json; \
@@ -259,10 +259,10 @@ async fn a_row_that_was_repaired_stays_repaired() {
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
     let goes_on = async |role: Role, bundle: &str| {
-        tell::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
+        handle::<Access>(&log, ann, now, AccessCommand::GrantRole { role }).await;
         let bundle = format!("sha256:{bundle:0>64}").parse().unwrap();
         let publish = AppCommand::Publish { bundle, components: vec![] };
-        tell::<App>(&log, shop, now, publish).await;
+        handle::<App>(&log, shop, now, publish).await;
         views.wait_for(log.position(), LONG).await.unwrap();
     };
     goes_on(Role::Approver, "1").await;

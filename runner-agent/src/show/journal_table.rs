@@ -5,8 +5,8 @@ use chrono::SecondsFormat;
 use domain::ids::{ExecutionId, JobId};
 use proof::checkpoint::Checkpoint;
 use schemas::{
-    harmless::harmless,
     runner::{Exit, FailureReason, Outcome, RefusedBy},
+    sanitize::sanitize,
 };
 
 use crate::journal::{JournalEvent, Line};
@@ -80,7 +80,7 @@ pub fn table(lines: &[JobEntry]) -> String {
     let told = |told: &JobEntry| {
         let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
         let job = told.job.map_or("-".into(), |job| job.to_string());
-        row(&at, &job, &harmless(&what(&told.line.entry.fact)))
+        row(&at, &job, &sanitize(&what(&told.line.entry.fact)))
     };
     row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
 }

@@ -47,7 +47,7 @@ pub async fn examine(
     let only = app.doctor_permit.clone().try_acquire_owned().map_err(|_| {
         Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
     })?;
-    let (said, mut heard) = unbounded_channel::<DoctorProgress>();
+    let (progress, mut updates) = unbounded_channel::<DoctorProgress>();
     let looking = async move {
         let total = app.log().position();
         let mut look = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
@@ -71,7 +71,7 @@ pub async fn examine(
         loop {
             let examined = tokio::select! {
                 biased;
-                heard = heard.recv() => heard,
+                updates = updates.recv() => updates,
                 () = &mut looking, if !over => { over = true; continue }
             };
             let Some(examined) = examined else { break };

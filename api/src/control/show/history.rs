@@ -2,9 +2,7 @@
 use std::collections::HashMap;
 
 use domain::{actor::Actor, ids::PrincipalId};
-use projections::history::{
-    ComponentHistory, EventSummary, Intervention, JobHistory, RunHistory, Version,
-};
+use projections::history::{self as recorded, ComponentHistory, JobHistory, RunHistory, Version};
 use schemas::control::history::{
     ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
@@ -32,7 +30,11 @@ impl HistoryConverter<'_> {
             requested_at: run.requested_at,
             outcome: run.outcome.as_ref().map(word),
             ended_at: run.ended_at,
-            interventions: run.interventions.into_iter().map(|said| self.word(said)).collect(),
+            interventions: run
+                .interventions
+                .into_iter()
+                .map(|recorded| self.intervention(recorded))
+                .collect(),
             jobs: run.jobs.into_iter().map(job).collect(),
             components: run.components.into_iter().map(component).collect(),
             events: run.events.into_iter().map(|event| self.event(event)).collect(),
@@ -40,7 +42,7 @@ impl HistoryConverter<'_> {
     }
 
     /// Converts one event.
-    pub fn event(&self, event: EventSummary) -> EventSummary {
+    pub fn event(&self, event: recorded::EventSummary) -> EventSummary {
         EventSummary {
             position: event.position,
             recorded_at: event.at,
@@ -52,16 +54,16 @@ impl HistoryConverter<'_> {
         }
     }
 
-    fn word(&self, said: Intervention) -> Intervention {
+    fn intervention(&self, recorded: recorded::Intervention) -> Intervention {
         Intervention {
-            kind: said.said.as_str().into(),
-            step_name: said.of,
-            digest: said.digest,
-            by_name: self.name(&said.by),
-            by: said.by.to_string(),
-            reason: said.reason,
-            at: said.at,
-            position: said.position,
+            kind: recorded.kind.as_str().into(),
+            step_name: recorded.target,
+            digest: recorded.digest,
+            by_name: self.name(&recorded.by),
+            by: recorded.by.to_string(),
+            reason: recorded.reason,
+            at: recorded.at,
+            position: recorded.position,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Queries to a log whose older partitions exist only as archives: responses must not change.
 use std::fs;
 
-use cli::client::{server_events, take};
+use cli::client::{server_events, take_exported_line};
 use domain::{
     ids::{InstallId, RunnerId},
     job::JobKind,
@@ -112,7 +112,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     let mut lines = text.lines();
     let head = Head::read(lines.next().unwrap().as_bytes()).unwrap();
     let mut range = Range::begin(head, &keys, None).unwrap();
-    lines.try_for_each(|line| take(&mut range, line.as_bytes())).unwrap();
+    lines.try_for_each(|line| take_exported_line(&mut range, line.as_bytes())).unwrap();
     range.end().unwrap();
     for name in ["install/acme".to_owned(), format!("runner/{gone}")] {
         let which = schemas::control::bundles::BundleQuery {

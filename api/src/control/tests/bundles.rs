@@ -1,5 +1,5 @@
 //! Bundles of a log, verified without the server.
-use cli::client::{Client, take};
+use cli::client::{Client, take_exported_line};
 use domain::{decider::Decider, install::Install};
 use proof::{
     bundle::{Bundle, BundleError, Complete, Content, PositionError, Subject},
@@ -40,7 +40,7 @@ fn checked(
     kept: Option<&str>,
 ) -> Result<VerifiedRange, BundleError> {
     let mut range = Range::begin(Head::read(lines[0].as_bytes())?, keys, kept)?;
-    lines[1..].iter().try_for_each(|line| take(&mut range, line.as_bytes()))?;
+    lines[1..].iter().try_for_each(|line| take_exported_line(&mut range, line.as_bytes()))?;
     range.end()
 }
 

@@ -34,7 +34,7 @@ async fn looked(
     name: &str,
     which: &RowsQuery,
 ) -> (RowsProgress, Vec<ProjectionRow>) {
-    let looks = server_events(client.look(name, which).await.unwrap());
+    let looks = server_events(client.projection_rows(name, which).await.unwrap());
     pin_mut!(looks);
     let (mut rows, mut last) = (vec![], None);
     while let Some(event) = looks.next().await {
@@ -167,11 +167,11 @@ async fn a_projection_is_shown_as_it_was() {
     assert_eq!((last.state.as_str(), before.len()), ("done", 0));
     let (_, apps) = looked(&owner, "apps", &at(None, None)).await;
     assert_eq!(apps.len(), 1);
-    let nothing = owner.look("cats", &RowsQuery::default()).await.map(drop);
+    let nothing = owner.projection_rows("cats", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(nothing), (404, "not_found".into()));
-    let early = owner.look("apps", &at(Some(1_000_000), None)).await.map(drop);
+    let early = owner.projection_rows("apps", &at(Some(1_000_000), None)).await.map(drop);
     assert_eq!(refused(early).0, 404);
-    let long = owner.look("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
+    let long = owner.projection_rows("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
     assert_eq!(refused(long).0, 400);
 }
 
@@ -197,8 +197,8 @@ async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
     let kept =
         |name: &str| list.iter().find(|one| one.name == name).unwrap().as_of_positions.clone();
     assert_eq!((kept("installs"), kept("apps")), (vec![made.position], vec![]));
-    assert!(owner.drop_kept("installs", made.position).await.unwrap().changed);
-    assert!(!owner.drop_kept("installs", made.position).await.unwrap().changed);
+    assert!(owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
+    assert!(!owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
     assert_eq!(refused(table("all", &how).await).0, 400);
     let many = RebuildQuery { parallel: Some(2), ..how };
     assert_eq!(refused(table("installs", &many).await).0, 400);
@@ -210,7 +210,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
     let app = started.app();
     let all = app.as_of_permits.available_permits();
     let taken = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
-    let said = owner.look("apps", &RowsQuery::default()).await.map(drop);
+    let said = owner.projection_rows("apps", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(said), (503, "busy".into()));
     drop(taken);
     // Given a query that waits for the log.
@@ -220,7 +220,7 @@ async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_other
         .await
         .unwrap();
     let looking = tokio::spawn(async move {
-        let _ = owner.look("apps", &RowsQuery::default()).await;
+        let _ = owner.projection_rows("apps", &RowsQuery::default()).await;
     });
     until(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
     // When its client disconnects, another query can start without waiting for the log.

@@ -96,7 +96,7 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
 
 #[tokio::test]
 async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
-    let seal = Duration::from_millis(300);
+    let log_quiet = Duration::from_millis(300);
     let world = World::with(Timing { log_quiet, ..fast() }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -107,7 +107,7 @@ async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
     world.app.stopping.cancel();
     tokio::time::sleep(Duration::from_millis(50)).await;
     world.report(&agent, job, &execution, 2, last).await;
-    tokio::time::sleep(seal * 4).await;
+    tokio::time::sleep(log_quiet * 4).await;
     assert_eq!(world.story(job).await.last().unwrap(), "failed");
     world.restart().await.until("job", job, "job.log_finalized").await;
 }

@@ -127,7 +127,7 @@ async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
 #[tokio::test]
 async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_ended() {
     // given an execution that was declared lost, and whose log was finalized as incomplete
-    let seal = std::time::Duration::from_millis(300);
+    let log_quiet = std::time::Duration::from_millis(300);
     let world = World::with(Timing { log_quiet, ..Timing::faster(60) }).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -240,7 +240,7 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
 async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
-    let seal = std::time::Duration::from_secs(3);
+    let log_quiet = std::time::Duration::from_secs(3);
     let there = world.beside_with(Timing { log_quiet, ..Timing::default() }).await;
     let of = running(&world).await;
     let log = b"abc";

@@ -19,7 +19,7 @@ plan of base
   - aws_iam_role.r
   output ~ url
 ";
-    assert_eq!(output::plan("base", &summary, &screen), expected);
+    assert_eq!(super::plan("base", &summary, &screen), expected);
     let nothing = json!({"resources": []});
-    assert_eq!(output::plan("base", &nothing, &screen), "\nplan of base\n  no changes\n");
+    assert_eq!(super::plan("base", &nothing, &screen), "\nplan of base\n  no changes\n");
 }
