@@ -96,7 +96,7 @@ pub async fn create(
         let readers = readers(owner).await?;
         match archive::create(owner, archives, &of, (&readers, FRAME), &mut said).await {
             Ok(manifest) => {
-                given(archives, &of)?;
+                set_owner(archives, &of)?;
                 made.archives.push(Range { first, last, bytes: manifest.bytes() });
             }
             Err(error @ ArchiveError::NotClosed { .. }) => {
@@ -111,7 +111,7 @@ pub async fn create(
 
 /// Changes the owner of an archive that root created to that of the directory above, so that the
 /// server can read it.
-fn given(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
+fn set_owner(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
     let Some(directory) = archives.directory().filter(|_| nix::unistd::geteuid().is_root()) else {
         return Ok(());
     };

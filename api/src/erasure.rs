@@ -68,13 +68,13 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     sqlx::query(answers).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
-    unparked(app, &copies).await?;
+    clear_dead_letter_reasons(app, &copies).await?;
     blob::erase(app.owner(), &digests, &executions).await.map_err(|error| unmade(error.into()))?;
     for principal in principals(&all) {
         names::remove(&app.pool, principal).await?;
     }
     if let Some(last) = copies.missing_until() {
-        return erase_younger(app, copies, subjects, last).await;
+        return erase_newer(app, copies, subjects, last).await;
     }
     projections::erase::erase(app.owner_source()).await.map_err(unmade)?;
     vacuum(app).await;
@@ -90,7 +90,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
 
 /// Completes the erasure of installs that were created after the missing archives, which cannot
 /// name them. All others stay incomplete.
-async fn erase_younger(
+async fn erase_newer(
     app: &App,
     mut copies: Copies,
     subjects: &[SubjectId],
@@ -260,7 +260,7 @@ fn principals(subjects: &[SubjectId]) -> Vec<PrincipalId> {
 }
 
 /// Replaces the reasons of dead letters, which may quote data of a subject.
-async fn unparked(app: &App, copies: &Copies) -> Result<(), Problem> {
+async fn clear_dead_letter_reasons(app: &App, copies: &Copies) -> Result<(), Problem> {
     for (position, _) in dead_letters(app, copies).await? {
         let reason = "update log_dead_letter set reason = $2 where position = $1";
         sqlx::query(reason).bind(position).bind(ERASED).execute(&app.pool).await?;

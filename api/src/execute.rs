@@ -165,7 +165,7 @@ impl UnitOfWork {
     /// changes meanwhile.
     pub async fn load<D: Decider>(&mut self, id: impl ToString) -> Result<&D, Problem> {
         let stream = self.stream::<D>(id).await?;
-        let loaded = stream.state.any().downcast_ref::<Loaded<D>>().ok_or_else(missing)?;
+        let loaded = stream.state.any().downcast_ref::<Loaded<D>>().ok_or_else(missing_stream)?;
         Ok(&loaded.state)
     }
 
@@ -208,7 +208,8 @@ impl UnitOfWork {
     ) -> Result<Result<usize, D::Error>, Problem> {
         let now = self.now;
         let stream = self.stream::<D>(id).await?;
-        let loaded = stream.state.any_mut().downcast_mut::<Loaded<D>>().ok_or_else(missing)?;
+        let loaded =
+            stream.state.any_mut().downcast_mut::<Loaded<D>>().ok_or_else(missing_stream)?;
         let facts = match loaded.state.decide(command, now) {
             Ok(facts) => facts,
             Err(refused) => return Ok(Err(refused)),
@@ -232,7 +233,7 @@ impl UnitOfWork {
             };
             self.hold(key.clone(), loaded);
         }
-        self.streams.get_mut(&key).ok_or_else(missing)
+        self.streams.get_mut(&key).ok_or_else(missing_stream)
     }
 
     fn hold<D: Decider>(&mut self, key: StreamId, loaded: Loaded<D>) {
@@ -269,7 +270,7 @@ impl UnitOfWork {
 }
 
 /// Error that cannot occur: the map contains each stream with the type of its key.
-fn missing() -> Problem {
+fn missing_stream() -> Problem {
     Problem::internal("internal error: a unit of work has lost a stream")
 }
 
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_is_from_what_is_true_now_and_not_from_memory() {
+    async fn rejection_is_confirmed_with_fresh_state() {
         let database = event_log::testing::fresh_database().await.unwrap();
         let clock = crate::state::system_clock();
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_begun_as_new_and_is_there_already_is_a_conflict() {
+    async fn creating_an_existing_aggregate_is_a_conflict() {
         let database = event_log::testing::fresh_database().await.unwrap();
         let one = Engine::new(database.log().await.unwrap(), crate::state::system_clock());
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_from_memory_costs_none_of_the_tries() {
+    async fn rejection_by_cached_state_is_not_an_attempt() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
         let database = event_log::testing::fresh_database().await.unwrap();
         let clock = crate::state::system_clock();

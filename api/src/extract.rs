@@ -37,7 +37,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             let detail = "send the body as application/json";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let bytes = Bytes::from_request(request, state).await.map_err(too_long_or_cut)?;
+        let bytes = Bytes::from_request(request, state).await.map_err(body_problem)?;
         read(&bytes).map(Json)
     }
 }
@@ -46,7 +46,7 @@ impl<S: Send + Sync> FromRequest<S> for Raw {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        Bytes::from_request(request, state).await.map(Raw).map_err(too_long_or_cut)
+        Bytes::from_request(request, state).await.map(Raw).map_err(body_problem)
     }
 }
 
@@ -112,7 +112,7 @@ pub fn is_too_long(reason: &axum::Error) -> bool {
     false
 }
 
-fn too_long_or_cut(rejection: BytesRejection) -> Problem {
+fn body_problem(rejection: BytesRejection) -> Problem {
     if rejection.status() == 413 {
         Problem::new(Code::TooLarge, "the body is larger than this request allows")
     } else {
@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_body_that_broke_off_is_not_one_that_is_too_long() {
+    async fn incomplete_body_is_not_a_too_large_body() {
         let long = axum::body::to_bytes(axum::body::Body::from("abc"), 2).await.unwrap_err();
         assert!(is_too_long(&long));
         let cut = futures::stream::iter([Ok("a"), Err(std::io::Error::other("gone"))]);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_json_is_named_by_its_place() {
+    fn json_error_has_line_and_column() {
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Ask {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn no_log_line_has_the_debug_form_of_a_value() {
+    fn log_lines_contain_no_debug_output() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let mut pending: Vec<_> = ["api", "cli", "event-log", "projections", "runner-agent"]
             .map(|name| root.join(name).join("src"))

@@ -21,7 +21,7 @@ pub fn routes(metrics: bool) -> Router<App> {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route(KEYS_PATH, get(key_list));
-    if metrics { both.route("/metrics", get(exposition)) } else { both }
+    if metrics { both.route("/metrics", get(metrics_text)) } else { both }
 }
 
 /// Liveness: the process responds.
@@ -66,7 +66,7 @@ async fn readyz(State(app): State<App>) -> ApiResult<Value> {
     }
 }
 
-async fn exposition(State(app): State<App>) -> impl IntoResponse {
+async fn metrics_text(State(app): State<App>) -> impl IntoResponse {
     let metrics = &app.metrics;
     metrics.log_position.set(app.log().position());
     metrics.projections_position.set(app.projections.position());

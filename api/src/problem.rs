@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_a_word_of_its_own_and_an_error_status() {
+    fn codes_are_unique_and_have_error_statuses() {
         let mut words: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
         words.sort_unstable();
         words.dedup();
@@ -235,7 +235,7 @@ mod tests {
 
     /// Programs depend on these: a released code keeps its status and its meaning.
     #[test]
-    fn the_codes_are_the_ones_that_are_kept() {
+    fn codes_match_the_golden_file() {
         let line =
             |code: &Code| format!("{} {:<26}{}\n", code.status(), code.as_str(), code.title());
         let table: String = Code::ALL.iter().map(line).collect();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_problem_is_problem_json_with_what_its_code_adds() {
+    async fn problem_response_is_problem_json_with_extra_members() {
         let problem = Problem::new(Code::SeqGap, "report 3 is missing").with("expected", 3);
         let response = problem.retry_after(1).into_response();
         assert_eq!(response.status(), 409);

@@ -75,7 +75,7 @@ fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
     let https = url.starts_with("https://");
     routes
         .fallback(nothing_here)
-        .method_not_allowed_fallback(not_so)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state((app.clone(), https), metrics::measure))
@@ -86,7 +86,7 @@ async fn nothing_here(uri: Uri) -> Problem {
     Problem::not_found(uri.path())
 }
 
-async fn not_so(method: Method, uri: Uri) -> Problem {
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
     Problem::new(Code::MethodNotAllowed, format!("{} does not support {method}", uri.path()))
 }
 

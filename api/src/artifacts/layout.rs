@@ -178,7 +178,7 @@ impl Registry {
     ) -> Result<(), ArtifactError> {
         let (draft, blobs) = (draft.to_path_buf(), self.blobs(repository));
         let path = self.blob(repository, digest);
-        aside(move || {
+        run_blocking(move || {
             fs::create_dir_all(&blobs).map_err(at(&blobs))?;
             fs::rename(draft, &path).map_err(at(&path))?;
             sync(&blobs)
@@ -204,8 +204,8 @@ impl Registry {
         // The guard moves into the task: if the caller disconnects, no other write may start before
         // this one ends.
         let alone = Arc::clone(&self.index).lock_owned().await;
-        aside(move || {
-            let done = enter(&directory, listed);
+        run_blocking(move || {
+            let done = add_entry(&directory, listed);
             drop(alone);
             done
         })
@@ -214,7 +214,7 @@ impl Registry {
 }
 
 /// Adds a descriptor to the index of a layout.
-fn enter(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
+fn add_entry(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
     let layout = directory.join("oci-layout");
     if !layout.exists() {
         replace(&layout, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
@@ -236,7 +236,7 @@ fn enter(directory: &Path, listed: Descriptor) -> Result<(), ArtifactError> {
 }
 
 /// Runs file operations on a blocking thread, because an fsync would delay other requests.
-async fn aside(
+async fn run_blocking(
     work: impl FnOnce() -> Result<(), ArtifactError> + Send + 'static,
 ) -> Result<(), ArtifactError> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -57,7 +57,7 @@ impl FromRequestParts<App> for Permit {
         let call = JobCaller::from_request_parts(parts, app).await?;
         // The cache may be outdated, and an execution that lost the job must not push.
         let job = app.log().reload::<Job>(&call.job.to_string()).await.map_err(Problem::from)?;
-        let manifest = held(&job.state, &call).ok_or_else(|| {
+        let manifest = manifest_of(&job.state, &call).ok_or_else(|| {
             let detail = format!("{} no longer holds {}", call.execution, call.job);
             Problem::new(Code::ExecutionSuperseded, detail)
         })?;
@@ -66,7 +66,7 @@ impl FromRequestParts<App> for Permit {
 }
 
 /// Digest of the job's manifest, if this execution holds the job.
-fn held(job: &Job, call: &JobCaller) -> Option<Digest> {
+fn manifest_of(job: &Job, call: &JobCaller) -> Option<Digest> {
     let current = job.execution()?;
     let ours = current.id == call.execution && current.runner == call.runner;
     job.work.as_ref().filter(|_| ours).map(|work| work.manifest.clone())

@@ -70,7 +70,7 @@ fn named(digest: &Digest) -> Vec<ArtifactRef> {
 }
 
 #[tokio::test]
-async fn what_a_build_pushed_is_pulled_by_whom_it_is_named_to_and_by_nobody_else() {
+async fn artifact_is_pulled_only_by_jobs_that_name_it() {
     let started = Started::new().await;
     let build = started.build().await;
     let source = format!("{REPOSITORY}/blobs/{}", digest(b"the source"));
@@ -128,7 +128,7 @@ async fn only_a_build_pushes_and_only_into_its_own_repository() {
 }
 
 #[tokio::test]
-async fn a_stale_execution_is_told_so() {
+async fn superseded_execution_is_rejected() {
     let started = Started::new().await;
     let build = started.build().await;
     assert_eq!(started.status(&build, Method::GET, "").await, StatusCode::OK);

@@ -40,19 +40,19 @@ pub async fn react(
         }
     }
     let threads: Vec<_> =
-        threads.into_iter().map(|thread| follow(app, place, thread).boxed()).collect();
+        threads.into_iter().map(|thread| process_in_order(app, place, thread).boxed()).collect();
     let done: Vec<_> = stream::iter(threads).buffer_unordered(MAX_CONCURRENT).collect().await;
     done.into_iter().collect()
 }
 
-async fn follow(
+async fn process_in_order(
     app: &App,
     place: &PolicyConsumer,
     thread: Vec<&StoredEvent>,
 ) -> Result<(), Problem> {
     let mut tries = MAX_ATTEMPTS;
     for fact in thread {
-        if consume(app, place, fact, tries).await? == ReactionOutcome::DeadLettered {
+        if process(app, place, fact, tries).await? == ReactionOutcome::DeadLettered {
             // A target that failed once will probably fail for its next event, so that one gets a
             // single attempt.
             tries = 1;
@@ -68,7 +68,7 @@ enum ReactionOutcome {
     DeadLettered,
 }
 
-async fn consume(
+async fn process(
     app: &App,
     place: &PolicyConsumer,
     fact: &StoredEvent,

@@ -40,7 +40,7 @@ pub async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         if look_back && keys.is_due() {
-            look_back = !keys.after(catch_up(&app).await);
+            look_back = !keys.after(delete_keys(&app).await);
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -56,7 +56,7 @@ pub async fn run(app: App) {
                 Err(RecvError::Closed) => return,
             },
             _ = ticks.tick() => if of_copies.is_due() {
-                of_copies.after(copies(&app).await);
+                of_copies.after(erase_copies(&app).await);
             },
         }
     }
@@ -94,7 +94,7 @@ impl Backoff {
 }
 
 /// Deletes the keys of shredded subjects.
-async fn catch_up(app: &App) -> Result<(), Problem> {
+async fn delete_keys(app: &App) -> Result<(), Problem> {
     for subject in shred::undone(&app.pool).await? {
         app.log().key_ring().mark_shredded(&subject);
         shred::delete_key(&app.pool, &subject, app.now()).await?;
@@ -103,7 +103,7 @@ async fn catch_up(app: &App) -> Result<(), Problem> {
 }
 
 /// Erases the copies of all shredded subjects together.
-async fn copies(app: &App) -> Result<(), Problem> {
+async fn erase_copies(app: &App) -> Result<(), Problem> {
     let of = shred::with_copies(&app.pool).await?;
     // Deletes the key first, so that later reads cannot create a readable copy.
     if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {

@@ -27,7 +27,7 @@ const KINDS: [RunKind; 9] = [
 /// Exposes the counter of each kind before the first failure, so that an alert on its increase sees that failure.
 pub fn expose(app: &App) {
     for kind in KINDS {
-        drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: word(&kind) }));
+        drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: json_name(&kind) }));
     }
 }
 
@@ -36,12 +36,12 @@ pub async fn report(app: &App, events: &[StoredEvent]) {
     for event in events {
         let of_run = event.stream.aggregate_type == Run::NAME;
         if of_run && matches!(&*event.event_type, "run.finished" | "run.step_failed") {
-            failure(app, event).await;
+            report_failure(app, event).await;
         }
     }
 }
 
-async fn failure(app: &App, event: &StoredEvent) {
+async fn report_failure(app: &App, event: &StoredEvent) {
     // The policies report events that cannot be read.
     let Ok(run) = event.stream.aggregate_id.parse::<RunId>() else { return };
     let Ok(facts) = event.decode::<RunEvent>() else { return };
@@ -69,14 +69,14 @@ fn step_failed((run, state): (RunId, &Run), step: StepId, reason: &StepFailure) 
         step.id = %step,
         step.name = name,
         job.id = job,
-        reason = word(reason),
+        reason = json_name(reason),
         "Step failed"
     );
 }
 
 fn run_failed(app: &App, run: RunId, state: &Run) {
     let Some(request) = &state.request else { return };
-    let kind = word(&request.kind);
+    let kind = json_name(&request.kind);
     app.metrics.runs_failed.get_or_create(&RunLabels { kind: kind.clone() }).inc();
     tracing::warn!(run.id = %run, install.id = %request.install, run.kind = kind, "Run failed");
 }
@@ -89,7 +89,7 @@ fn name(target: &Target) -> &str {
 }
 
 /// Name of an enum value in JSON.
-fn word(of: &impl Serialize) -> String {
+fn json_name(of: &impl Serialize) -> String {
     let value = serde_json::to_value(of).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }

@@ -41,7 +41,7 @@ pub async fn run(app: App) {
                 tracing::error!(error = %wrong, "Cannot load the keys; the current keys stay in use");
             }
         }
-        match end(&app).await {
+        match record_last_sizes(&app).await {
             Ok(ended) => noted &= !ended,
             Err(error) if error.to_string() == unrecorded => {}
             Err(error) => {
@@ -50,14 +50,14 @@ pub async fn run(app: App) {
             }
         }
         if !noted {
-            noted = note(&app, &app.keys.current()).await;
+            noted = store_public_keys(&app, &app.keys.current()).await;
         }
     }
 }
 
 /// Records, for each retired key, the size of the log at its last checkpoint, once the key's time
 /// has ended. Returns true if a size was recorded.
-async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
+async fn record_last_sizes(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
     let (keys, now) = (app.keys.current(), app.now());
     let former = keys.former(KeyUse::Checkpoints);
     let is_over = |former: &&FormerKey| former.ended_at + SEAL_LAG <= now;
@@ -71,7 +71,7 @@ async fn end(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>
 }
 
 /// Stores the public checkpoint keys in the database, with the times from which they are valid.
-async fn note(app: &App, keys: &KeySet) -> bool {
+async fn store_public_keys(app: &App, keys: &KeySet) -> bool {
     let former = keys.former(KeyUse::Checkpoints).map(|former| former.made_at);
     let made = std::iter::once(keys.checkpoints_since()).chain(former);
     let all: Vec<CheckpointKeyRecord> = keys

@@ -36,7 +36,7 @@ pub async fn run(app: App) {
             }
             _ = ticks.tick() => {}
         }
-        count(&app);
+        update_gauges(&app);
         // The server rejects runners while the log is stale, so missing calls are not the runners'
         // fault.
         let is_stale = app.principals.check_current(app.log()).is_err();
@@ -47,26 +47,26 @@ pub async fn run(app: App) {
         let now = app.dispatch.moment();
         if now.instant >= beat {
             beat = now.instant + app.dispatch.timing().lease / 3;
-            alive(&app).await;
+            heartbeat(&app).await;
         }
         if is_stale {
             continue;
         }
         app.dispatch.state().on_tick(now, app.dispatch.timing());
         let due = app.dispatch.due(now);
-        stream::iter(due).for_each_concurrent(MAX_CONCURRENT, |due| say(&app, due)).await;
+        stream::iter(due).for_each_concurrent(MAX_CONCURRENT, |due| apply_timeout(&app, due)).await;
     }
 }
 
 /// Writes this server's heartbeat and reads the heartbeats of the others.
-async fn alive(app: &App) {
+async fn heartbeat(app: &App) {
     let beat = dispatch::beat(&app.dispatch, app.engine.log(), &app.pool).await;
     if let Err(problem) = beat {
         tracing::warn!(error = %problem.detail, "Cannot write the heartbeat of this server");
     }
 }
 
-fn count(app: &App) {
+fn update_gauges(app: &App) {
     let Census { queued, claimed: held, sessions, long_polls: parked } = app.dispatch.census();
     app.metrics.jobs_queued.set(queued as u64);
     app.metrics.jobs_claimed.set(held as u64);
@@ -74,13 +74,13 @@ fn count(app: &App) {
     app.metrics.runner_long_polls.set(parked as u64);
 }
 
-async fn say(app: &App, due: TimeoutCommand) {
+async fn apply_timeout(app: &App, due: TimeoutCommand) {
     #[cfg(feature = "planted")]
     if super::planted::reap_by_update(app, &due).await {
         return;
     }
     let said = match due.clone() {
-        TimeoutCommand::Job { job, command, guard } => tell(app, job, *command, guard).await,
+        TimeoutCommand::Job { job, command, guard } => handle_job(app, job, *command, guard).await,
         TimeoutCommand::RunnerDisconnected { runner, since, guard } => {
             let call = call(Some(guard));
             let said = app.engine.transact(&call, move |unit| {
@@ -90,11 +90,11 @@ async fn say(app: &App, due: TimeoutCommand) {
             said.await.map(|_| ())
         }
         TimeoutCommand::FinalizeLog { job, execution, length } => {
-            seal(app, job, execution, length).await
+            finalize_log(app, job, execution, length).await
         }
     };
     match said {
-        Ok(()) => record(&due),
+        Ok(()) => log_timeout(&due),
         // Another server owns the runner now and applies its timeouts.
         Err(problem) if problem.code == Code::SessionSuperseded => {
             let guard = match &due {
@@ -114,7 +114,12 @@ async fn say(app: &App, due: TimeoutCommand) {
 }
 
 /// Finalizes a log that never received its end, unless another server stored more of it meanwhile.
-async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Result<(), Problem> {
+async fn finalize_log(
+    app: &App,
+    job: JobId,
+    execution: ExecutionId,
+    length: u64,
+) -> Result<(), Problem> {
     let stored = app.logs.length(execution).await?;
     if stored != length {
         app.dispatch.log_grew(job, execution, stored);
@@ -124,7 +129,7 @@ async fn seal(app: &App, job: JobId, execution: ExecutionId, length: u64) -> Res
 }
 
 /// Logs a timeout that was recorded as an event.
-fn record(due: &TimeoutCommand) {
+fn log_timeout(due: &TimeoutCommand) {
     let timeout = timeout(due);
     match due {
         TimeoutCommand::Job { job, .. } => {
@@ -172,7 +177,7 @@ fn timeout(due: &TimeoutCommand) -> &'static str {
     }
 }
 
-async fn tell(
+async fn handle_job(
     app: &App,
     job: JobId,
     command: JobCommand,

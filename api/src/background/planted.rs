@@ -63,7 +63,7 @@ mod tests {
     /// given jobs that no runner claimed in time, when the server expires them, then projections
     /// and log agree; if it changes only the rows, the oracle finds the difference.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_reaper_that_updates_rows_is_found() {
+    async fn oracle_finds_rows_changed_without_events() {
         assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);
         let _planted = plant(Bug::ReaperByUpdate);
         let found = after_waits_that_were_too_long().await;

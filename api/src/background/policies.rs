@@ -49,12 +49,12 @@ pub async fn run(app: App, server: String) {
             Ok(Some(held)) => {
                 is_first = false;
                 let mut place = PolicyConsumer::of(held);
-                if let Err(problem) = follow(&app, &owner, &mut place).await {
+                if let Err(problem) = process_log(&app, &owner, &mut place).await {
                     let detail = &problem.detail;
                     tracing::warn!(error = %detail, "Policies stopped, restarting them");
                     // Avoids repeating the processed events. Has no effect if another server holds
                     // the lease.
-                    let _ = settle(&app, &mut place).await;
+                    let _ = write_position(&app, &mut place).await;
                 }
             }
             Ok(None) => is_first = false,
@@ -143,7 +143,7 @@ impl PolicyConsumer {
     }
 }
 
-async fn follow(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<(), Problem> {
+async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<(), Problem> {
     let (mut tail, mut positions) = (app.engine.log().tail(), app.engine.log().positions());
     // Events that this server appended arrive in memory. Missed events and those of other servers
     // are read from the log.
@@ -174,12 +174,12 @@ async fn follow(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<()
             }
         }
         if app.stopping.is_cancelled() {
-            return settle(app, place).await;
+            return write_position(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
             // Events that are read from the log need not wait in memory as well.
             tail = app.engine.log().tail();
-            settle(app, place).await?;
+            write_position(app, place).await?;
             continue;
         }
         if tried.is_none_or(|at| at.elapsed() >= DEAD_LETTER_RETRY) {
@@ -192,7 +192,7 @@ async fn follow(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<()
             biased;
             () = app.stopping.cancelled() => None,
             _ = beat.tick() => {
-                settle(app, place).await?;
+                write_position(app, place).await?;
                 lease.renew_if_due(app, place).await?;
                 None
             }
@@ -214,10 +214,10 @@ async fn follow(app: &App, owner: &str, place: &mut PolicyConsumer) -> Result<()
 }
 
 /// Writes a position that advanced only in memory.
-async fn settle(app: &App, place: &mut PolicyConsumer) -> Result<(), Problem> {
+async fn write_position(app: &App, place: &mut PolicyConsumer) -> Result<(), Problem> {
     if place.position > place.lease.position {
         if !consumer::advance(&app.pool, &place.lease, place.position).await? {
-            return Err(lost());
+            return Err(lease_lost());
         }
         place.lease.position = place.position;
     }
@@ -270,13 +270,13 @@ impl Lease<'_> {
                 self.renewed = asked;
                 Ok(())
             }
-            Ok(Some(_) | None) => Err(lost()),
+            Ok(Some(_) | None) => Err(lease_lost()),
             Err(_) if self.renewed.elapsed() < LEASE => Ok(()),
             Err(reason) => Err(reason.into()),
         }
     }
 }
 
-fn lost() -> Problem {
+fn lease_lost() -> Problem {
     Problem::internal("policies stopped: another server holds their consumer lease")
 }

@@ -170,7 +170,7 @@ async fn all(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(
     let at_once = if are_runs { MAX_CONCURRENT } else { 1 };
     let each: Vec<_> = wanted
         .into_iter()
-        .map(|(name, wanted)| one(app, place, event, name, wanted).boxed())
+        .map(|(name, wanted)| run_commit(app, place, event, name, wanted).boxed())
         .collect();
     let done: Vec<_> = stream::iter(each).buffer_unordered(at_once).collect().await;
     let mut broken = None;
@@ -183,7 +183,7 @@ async fn all(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(
     broken.map_or(Ok(()), Err)
 }
 
-async fn one(
+async fn run_commit(
     app: &App,
     place: &PolicyConsumer,
     event: &StoredEvent,
@@ -310,7 +310,7 @@ async fn give_up(
     problem: &Problem,
 ) -> Result<(), Problem> {
     let said = match wanted {
-        ReactionCommit::AdvanceRun(run) => return by_steps(app, guard, run).await,
+        ReactionCommit::AdvanceRun(run) => return advance_by_effect(app, guard, run).await,
         ReactionCommit::CompleteStep(job) => {
             settle::give_up(app, guard, job, &problem.detail).await
         }
@@ -324,11 +324,11 @@ async fn give_up(
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),
     };
-    last_word(said.map(|_| ()))
+    ignore_obsolete(said.map(|_| ()))
 }
 
 /// Executes the effects of a run one at a time, so that only the impossible step fails.
-async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
+async fn advance_by_effect(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
     let state = app.engine.log().reload::<Run>(&run.to_string()).await?.state;
     for next in state.effects() {
         let Err(problem) = steps::go_on_with(app, guard, run, next).await else { continue };
@@ -336,7 +336,7 @@ async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
             FailureClass::Transient | FailureClass::Internal => return Err(problem),
             FailureClass::Obsolete | FailureClass::Impossible => {
                 let said = steps::give_up(app, guard, run, next, &problem.detail).await;
-                last_word(said.map(|_| ()))?;
+                ignore_obsolete(said.map(|_| ()))?;
             }
         }
     }
@@ -345,7 +345,7 @@ async fn by_steps(app: &App, guard: &Call, run: RunId) -> Result<(), Problem> {
 
 /// Converts the result of giving up. A rejection as obsolete is a success. If even giving up is
 /// impossible, that is an internal error.
-fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
+fn ignore_obsolete(said: Result<(), Problem>) -> Result<(), Problem> {
     match said {
         Err(problem) => match classify(problem.code) {
             FailureClass::Obsolete => Ok(()),
@@ -358,15 +358,15 @@ fn last_word(said: Result<(), Problem>) -> Result<(), Problem> {
 
 fn facts(event: &StoredEvent) -> Result<Vec<PolicyEvent>, Problem> {
     Ok(match event.stream.aggregate_type.as_str() {
-        "build" => happened(event, PolicyEvent::Build)?,
-        "install" => happened(event, PolicyEvent::Install)?,
-        "job" => happened(event, PolicyEvent::Job)?,
-        "run" => happened(event, PolicyEvent::Run)?,
+        "build" => decoded(event, PolicyEvent::Build)?,
+        "install" => decoded(event, PolicyEvent::Install)?,
+        "job" => decoded(event, PolicyEvent::Job)?,
+        "run" => decoded(event, PolicyEvent::Run)?,
         _ => vec![],
     })
 }
 
-fn happened<I: FromStr + Copy, E: Event>(
+fn decoded<I: FromStr + Copy, E: Event>(
     event: &StoredEvent,
     of: fn(I, E) -> PolicyEvent,
 ) -> Result<Vec<PolicyEvent>, Problem> {

@@ -80,11 +80,14 @@ pub fn supervise<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    tasks.spawn(keep(app.clone(), name, task));
+    tasks.spawn(run_supervised(app.clone(), name, task));
 }
 
-async fn keep<F>(app: App, name: &'static str, mut task: impl FnMut(App) -> F + Send + 'static)
-where
+async fn run_supervised<F>(
+    app: App,
+    name: &'static str,
+    mut task: impl FnMut(App) -> F + Send + 'static,
+) where
     F: Future<Output = ()> + Send + 'static,
 {
     let mut failures: VecDeque<Instant> = VecDeque::new();
@@ -96,7 +99,8 @@ where
         if app.stopping.is_cancelled() {
             return;
         }
-        let why = ended.map_or_else(|panic| said(&*panic), |()| "the task ended by itself".into());
+        let why = ended
+            .map_or_else(|panic| panic_message(&*panic), |()| "the task ended by itself".into());
         app.tasks.set(name, false);
         app.metrics.task_failures.get_or_create(&TaskLabels { task: name }).inc();
         let now = Instant::now();
@@ -136,7 +140,7 @@ pub fn require(
 }
 
 /// Message of a panic.
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "panic without a message".into())

@@ -29,7 +29,7 @@ pub async fn run(app: App, pace: Pace) {
     loop {
         tokio::select! {
             () = app.stopping.cancelled() => return,
-            seen = look(&app, from) => tell(&app.metrics, from, &seen),
+            seen = verify_from(&app, from) => tell(&app.metrics, from, &seen),
         }
         tokio::select! {
             () = app.stopping.cancelled() => return,
@@ -41,7 +41,7 @@ pub async fn run(app: App, pace: Pace) {
 
 /// Verifies the log from a position, and the published checkpoints too if the position is 0. A log
 /// that was recomputed completely is consistent in itself but contradicts its checkpoints.
-async fn look(app: &App, from: u64) -> Result<Verified, VerifyError> {
+async fn verify_from(app: &App, from: u64) -> Result<Verified, VerifyError> {
     let verified = verify(app.log(), from, |_| {}).await?;
     if from == 0 {
         let keys = app.keys.current().seal_keys();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn who_read_a_part_takes_no_alarm_back_and_does_not_count() {
+    fn partial_verification_clears_no_alarm_and_counts_nothing() {
         let metrics = Metrics::default();
         let one = || vec![Difference { position: 7, what: "invented".into() }];
         let unsigned =
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_log_that_somebody_changed_is_found_while_the_server_runs() {
+    async fn tampering_is_detected_while_the_server_runs() {
         let started = Started::new().await;
         let app = started.app().clone();
         let soon = Duration::from_millis(50);

@@ -45,7 +45,7 @@ pub async fn create(
         database(&draft, data, access, progress).await?;
     // Signs with the copied keys, which are available to a restore.
     let keys = keys::kept(&draft.path.join(KEYS))?;
-    taken.push(measured(&draft.path, DUMP)?);
+    taken.push(measure_file(&draft.path, DUMP)?);
     // Copied after the snapshot: every artifact that an event names was stored before the event.
     taken.extend(draft.registry(data, progress)?);
     taken.extend(draft.archives(archives, &archived, progress)?);
@@ -92,7 +92,7 @@ async fn database(
     let mut holder = access.connect().await?;
     // Held until the end: the dump could contain neither version of a projection table that is
     // swapped after the snapshot.
-    hold_tables(&mut holder).await?;
+    lock_tables(&mut holder).await?;
     let mut reader = access.connect().await?;
     let (tools, postgres) = Tools::of(&mut reader).await?;
     reader.execute("begin isolation level repeatable read, read only").await?;
@@ -131,7 +131,7 @@ async fn database(
 }
 
 /// Locks all tables against schema changes. Rows can still change.
-async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
+async fn lock_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
     holder.execute(&*format!("begin; set local lock_timeout = '{LOCK_TIMEOUT}'")).await?;
     let tables = "select format('%I.%I', n.nspname, c.relname) as name from pg_class c \
                   join pg_namespace n on n.oid = c.relnamespace \
@@ -147,7 +147,7 @@ async fn hold_tables(holder: &mut PgConnection) -> Result<(), BackupError> {
     Ok(())
 }
 
-fn measured(backup: &Path, name: &str) -> Result<File, BackupError> {
+fn measure_file(backup: &Path, name: &str) -> Result<File, BackupError> {
     files::measure(&backup.join(name), name, |_| Ok(()))
 }
 

@@ -82,12 +82,12 @@ pub async fn fill_database(
     // Grants privileges, which a dump does not contain, and creates the tables of later versions.
     crate::server::prepare(whole.clone()).await?;
     let forged = verified.reported.wrong.iter().map(|wrong| wrong.position).collect();
-    let restored = stands(source, whole, kept).await;
+    let restored = compare_checkpoints(source, whole, kept).await;
     pool.close().await;
     Ok(Restored { forged, ..restored? })
 }
 
-async fn stands(
+async fn compare_checkpoints(
     source: &Source,
     whole: event_log::Source,
     kept: &[WitnessCheckpoint],

@@ -62,7 +62,7 @@ pub async fn sync(
         let detail = "send the bundle as application/zstd, or use `stead apps sync`";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
-    let tar = unpack(body).await?;
+    let tar = decompress(body).await?;
     if how.against.is_some() && !how.dry_run {
         return Err(field("against", "requires dry_run=true", "send dry_run=true or omit against"));
     }
@@ -71,11 +71,11 @@ pub async fn sync(
         false => apps::SyncOptions::Publish,
     };
     let done = apps::sync(&app, &call, &name, tar, meant).await?;
-    Ok(Json(synced(name, how.dry_run, done)))
+    Ok(Json(sync_response(name, how.dry_run, done)))
 }
 
 /// Decompresses a bundle, up to the size limit, so that a small body cannot fill the memory.
-async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
+async fn decompress(body: Bytes) -> Result<Vec<u8>, Problem> {
     let work = move || -> Result<Vec<u8>, Problem> {
         use std::io::Read;
         let wrong = |e: std::io::Error| {
@@ -99,7 +99,7 @@ async fn unpack(body: Bytes) -> Result<Vec<u8>, Problem> {
     tokio::task::spawn_blocking(work).await.map_err(Problem::internal)?
 }
 
-fn synced(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> SyncReport {
+fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> SyncReport {
     let apps::SyncResult {
         app,
         version,

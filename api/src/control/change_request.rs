@@ -35,8 +35,9 @@ impl FromRequestParts<App> for ChangeRequest {
         let mut meta = Meta::new(who.actor.clone(), Ulid::new().to_string());
         let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
         meta.route = route.map(|route| format!("{} {route}", parts.method));
-        meta.client = text(&parts.headers, header::USER_AGENT.as_str(), MAX_CLIENT_BYTES);
-        meta.traceparent = text(&parts.headers, "traceparent", 55).filter(|t| is_traceparent(t));
+        meta.client = header_text(&parts.headers, header::USER_AGENT.as_str(), MAX_CLIENT_BYTES);
+        meta.traceparent =
+            header_text(&parts.headers, "traceparent", 55).filter(|t| is_traceparent(t));
         let mut call = Call::of(meta);
         call.key = parts.extensions.get::<IdempotencyKey>().cloned();
         Ok(ChangeRequest { caller: who, call })
@@ -44,7 +45,7 @@ impl FromRequestParts<App> for ChangeRequest {
 }
 
 /// Returns a header as text, truncated to the maximum length.
-fn text(headers: &HeaderMap, name: &str, bytes: usize) -> Option<String> {
+fn header_text(headers: &HeaderMap, name: &str, bytes: usize) -> Option<String> {
     let value = headers.get(name)?.to_str().ok()?;
     Some(value.chars().take(bytes).collect::<String>()).filter(|value| !value.is_empty())
 }

@@ -54,7 +54,7 @@ pub async fn changes(
             let Ok(page) = app.engine.log().read(at, PAGE).await else { break };
             for stored in &page {
                 at = stored.position;
-                if concerns(stored, which.stream.as_deref()) {
+                if matches_stream(stored, which.stream.as_deref()) {
                     yield Ok(event(stored));
                 }
             }
@@ -75,7 +75,7 @@ pub async fn changes(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-fn concerns(stored: &StoredEvent, stream: Option<&str>) -> bool {
+fn matches_stream(stored: &StoredEvent, stream: Option<&str>) -> bool {
     match stream.map(|stream| stream.split_once('/').unwrap_or((stream, ""))) {
         None => true,
         Some((kind, id)) => {

@@ -21,15 +21,15 @@ pub fn finish(document: &mut OpenApi) {
     Problem::schemas(&mut more);
     components.schemas.extend(more);
     for item in document.paths.paths.values_mut() {
-        item.get.iter_mut().for_each(fresh);
+        item.get.iter_mut().for_each(add_min_position);
         let PathItem { put, post, delete, patch, .. } = item;
-        [put, post, delete, patch].into_iter().flatten().for_each(repeatable);
+        [put, post, delete, patch].into_iter().flatten().for_each(add_idempotency_key);
     }
-    document.paths.paths.values_mut().flat_map(operations).for_each(refusable);
+    document.paths.paths.values_mut().flat_map(operations).for_each(add_problem_and_security);
 }
 
 /// Adds the parameter `min_position` to reads that declare no query of their own.
-fn fresh(operation: &mut Operation) {
+fn add_min_position(operation: &mut Operation) {
     let parameters = operation.parameters.get_or_insert_default();
     if parameters.iter().any(|one| one.parameter_in == ParameterIn::Query) {
         return;
@@ -47,7 +47,7 @@ fn fresh(operation: &mut Operation) {
 
 /// Adds `Idempotency-Key` and the header of a replayed response to a change. Streams accept no key,
 /// because their responses are not stored.
-fn repeatable(operation: &mut Operation) {
+fn add_idempotency_key(operation: &mut Operation) {
     let Some(RefOr::T(answer)) = operation.responses.responses.get_mut("200") else { return };
     if answer.content.contains_key("text/event-stream") {
         return;
@@ -73,7 +73,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
     [get, put, post, delete, patch].into_iter().flatten()
 }
 
-fn refusable(operation: &mut Operation) {
+fn add_problem_and_security(operation: &mut Operation) {
     // Handler names are unique only within a tag.
     if let (Some(name), Some(tag)) =
         (&operation.operation_id, operation.tags.iter().flatten().next())

@@ -69,7 +69,9 @@ pub async fn idempotent(
     hash.update(&bytes);
     let principal = who.principal.to_string();
     let key = IdempotencyKey { principal, key, request_hash: hash.finalize().into(), answer: None };
-    if let Some(answer) = earlier(&app, &key, route.as_str(), LookupTime::BeforeHandler).await? {
+    if let Some(answer) =
+        earlier_response(&app, &key, route.as_str(), LookupTime::BeforeHandler).await?
+    {
         return Ok(answer);
     }
     parts.extensions.insert(key.clone());
@@ -82,7 +84,7 @@ pub async fn idempotent(
         // A concurrent request with the same key may have succeeded: return its response. A request
         // can also fail after its own commit, so look for that commit. A commit without events
         // changed nothing.
-        let did = earlier(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
+        let did = earlier_response(&app, &key, route.as_str(), LookupTime::AfterFailure).await?;
         Ok(did.unwrap_or(answer))
     };
     tokio::spawn(done.in_current_span()).await.map_err(Problem::internal)?
@@ -114,7 +116,7 @@ enum LookupTime {
 
 /// Returns the response to the first request, if there was one. Waits while that request is still
 /// in progress.
-async fn earlier(
+async fn earlier_response(
     app: &App,
     key: &IdempotencyKey,
     route: &str,
@@ -139,7 +141,7 @@ async fn earlier(
             return Err(Problem::new(Code::IdempotencyMismatch, detail));
         }
         if let Some(answer) = row.try_get::<Option<String>, _>("response")? {
-            return Ok(Some(replayed(answer)));
+            return Ok(Some(replayed_response(answer)));
         }
         if begun.elapsed() >= RESPONSE_TIMEOUT {
             let position = |name| row.try_get::<i64, _>(name).map(i64::unsigned_abs);
@@ -151,10 +153,10 @@ async fn earlier(
         return Ok(None);
     }
     let said = recover::answer(app, route, first, last).await?;
-    Ok(Some(replayed(said.to_string())))
+    Ok(Some(replayed_response(said.to_string())))
 }
 
-fn replayed(answer: String) -> Response {
+fn replayed_response(answer: String) -> Response {
     let mut response = ([(header::CONTENT_TYPE, "application/json")], answer).into_response();
     response.headers_mut().insert(REPLAYED_HEADER, HeaderValue::from_static("true"));
     response

@@ -274,11 +274,11 @@ pub async fn request(
     extract::Json(body): extract::Json<RequestRun>,
 ) -> ApiResult<RunRequested> {
     let id = installs::find(&app, &name).await?;
-    let done = runs::request(&app, &call, id, wish(body)?).await?;
+    let done = runs::request(&app, &call, id, run_request(body)?).await?;
     Ok(Json(RunRequested { run: done.value, position: done.position }))
 }
 
-fn wish(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
+fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
     if !components.is_empty() && kind != RequestedKind::Deploy {
         return Err(field("components", "are only valid for a deploy", "omit components"));

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_a_cursor_exactly_when_there_is_more() {
+    fn cursor_exists_only_if_there_are_more_rows() {
         let part = PageRequest::<u32>::of(Some(2), None).unwrap();
         assert_eq!(part.rows(), 3);
         assert_eq!(part.cut(vec![7, 8, 9], |n| *n), (vec![7, 8], Some("8".into())));
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_or_cursor_that_is_none_is_refused() {
+    fn invalid_limit_or_cursor_is_rejected() {
         for limit in [0, 201] {
             assert!(PageRequest::<u32>::of(Some(limit), None).is_err());
         }

@@ -60,13 +60,13 @@ pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
     };
     let mut shown: Vec<Projection> = all.into_iter().map(&mut shown).collect();
     drop(connection);
-    shown.push(followed(&app).await?);
+    shown.push(policies_status(&app).await?);
     Ok(Json(Page::whole(shown)))
 }
 
 /// Returns the position of the policies as a projection. Policies consume the log as projections
 /// do, so operators look for their lag here.
-async fn followed(app: &App) -> Result<Projection, Problem> {
+async fn policies_status(app: &App) -> Result<Projection, Problem> {
     let Reached { position, dead_letters: parked } = dead_letters::progress(&app.pool).await?;
     let (name, _, version) = policies::CONSUMER;
     Ok(Projection {
@@ -105,10 +105,10 @@ pub async fn rebuild(
             format!("parallel must be between 1 and {WORKERS}"),
         ));
     }
-    let all = named(&app).await?;
+    let all = projection_names(&app).await?;
     let names: Vec<_> = all.iter().copied().filter(|one| name == ALL || name == *one).collect();
     if names.is_empty() {
-        return Err(unknown(&name, &all));
+        return Err(unknown_projection(&name, &all));
     }
     Ok(told(name, move |name, said| {
         Box::pin(async move {
@@ -173,18 +173,18 @@ pub async fn verify(
     }))
 }
 
-async fn named(app: &App) -> Result<Vec<&'static str>, Problem> {
+async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
     Ok(all.iter().map(|status| status.name).collect())
 }
 
 async fn known(app: &App, name: &str) -> Result<(), Problem> {
-    let all = named(app).await?;
-    if all.contains(&name) { Ok(()) } else { Err(unknown(name, &all)) }
+    let all = projection_names(app).await?;
+    if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }
 }
 
-fn unknown(name: &str, all: &[&str]) -> Problem {
+fn unknown_projection(name: &str, all: &[&str]) -> Problem {
     Problem::not_found(format!("the projection {name:?} (existing: {})", all.join(", ")))
 }
 

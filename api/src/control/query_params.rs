@@ -27,7 +27,7 @@ impl AllowedParams {
     pub fn of(document: &OpenApi) -> AllowedParams {
         let operations = document.paths.paths.iter().flat_map(|(path, item)| {
             let of = |method: Method, operation: &Option<Operation>| {
-                Some(((method, path.clone()), named(operation.as_ref()?)))
+                Some(((method, path.clone()), query_params_of(operation.as_ref()?)))
             };
             let all = [
                 of(Method::GET, &item.get),
@@ -48,7 +48,7 @@ impl AllowedParams {
     }
 }
 
-fn named(operation: &Operation) -> BTreeSet<String> {
+fn query_params_of(operation: &Operation) -> BTreeSet<String> {
     let all = operation.parameters.iter().flatten();
     let query = all.filter(|one| one.parameter_in == ParameterIn::Query);
     query.map(|one| one.name.clone()).collect()

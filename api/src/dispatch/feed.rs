@@ -19,13 +19,13 @@ impl Dispatch {
     /// Applies events in log order.
     pub fn take(&self, events: &[StoredEvent]) {
         for stored in events {
-            if let Err(error) = self.take_one(stored) {
+            if let Err(error) = self.apply_one(stored) {
                 tracing::error!(position = stored.position, error = %error, "Cannot read an event");
             }
         }
     }
 
-    fn take_one(&self, stored: &StoredEvent) -> Result<(), LogError> {
+    fn apply_one(&self, stored: &StoredEvent) -> Result<(), LogError> {
         let (kind, sequence) = (stored.stream.aggregate_type.as_str(), stored.sequence);
         let id = &stored.stream.aggregate_id;
         let unreadable = |what: String| LogError::Damaged { position: stored.position, what };

@@ -63,21 +63,21 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_is_first_shown_and_then_an_event() {
+    fn missing_contact_is_displayed_before_it_is_recorded() {
         assert_eq!(due(silent(59)), None);
         assert!(is_suspect(Duration::from_secs(45), &Timing::default()));
         assert_eq!(due(silent(60)), Some(LivenessTransition::Disconnected));
     }
 
     #[test]
-    fn pure_work_is_given_up_after_three_minutes() {
+    fn pure_work_is_lost_after_three_minutes() {
         let pure = |seconds| ContactState { disconnected: true, pure: true, ..silent(seconds) };
         assert_eq!(due(pure(179)), None);
         assert_eq!(due(pure(180)), Some(LivenessTransition::ContactTimeout));
     }
 
     #[test]
-    fn work_that_changes_things_is_waited_for_until_its_deadline() {
+    fn mutating_work_is_lost_only_after_its_deadline() {
         let gone = ContactState { disconnected: true, ..silent(86_400) };
         assert_eq!(due(gone), None);
         let overdue =
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn who_still_talks_gets_time_to_stop_after_the_deadline() {
+    fn connected_execution_gets_time_to_stop_after_its_deadline() {
         let overdue =
             |seconds| ContactState { overdue: Some(Duration::from_secs(seconds)), ..silent(0) };
         assert_eq!(due(overdue(599)), None);

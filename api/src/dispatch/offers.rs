@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_offer_takes_room_before_it_is_claimed() {
+    fn open_offer_counts_as_an_occupied_slot() {
         assert!(!Capacity::of(4, 1, true, (0, 0), (0, 1)).take(JobKind::Apply));
     }
 }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directive_is_said_until_it_is_heard() {
+    fn directive_is_sent_until_it_is_acknowledged() {
         let mut outbox = outbox();
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         let first = outbox.unheard();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_can_be_said_again_under_a_new_name() {
+    fn withdrawn_directive_can_be_sent_again_with_a_new_id() {
         let mut outbox = outbox();
         outbox.push(DirectiveSubject::Intake, drain("night"));
         let first = outbox.unheard();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_word_on_one_thing_takes_the_place_of_the_former() {
+    fn newer_directive_replaces_an_older_one_on_the_same_subject() {
         let mut outbox = outbox();
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         assert!(!outbox.push(DirectiveSubject::Intake, drain("night")));

@@ -18,7 +18,7 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    fn a_second(self) -> f64 {
+    fn per_second(self) -> f64 {
         match self {
             CallKind::Poll => 2.0,
             CallKind::Log | CallKind::Report => 20.0,
@@ -64,7 +64,7 @@ impl RateLimits {
     /// Counts one call. Returns the seconds to wait as `Err` if the limit is exceeded.
     pub fn take(&mut self, runner: RunnerId, calls: CallKind, now: Instant) -> Result<(), u64> {
         let (at, left) = self.buckets.entry((runner, calls)).or_insert((now, calls.most()));
-        let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.a_second();
+        let gained = now.saturating_duration_since(*at).as_secs_f64() * calls.per_second();
         (*at, *left) = (now, (*left + gained).min(calls.most()));
         if *left >= 1.0 {
             *left -= 1.0;
@@ -76,7 +76,7 @@ impl RateLimits {
                 clippy::cast_sign_loss,
                 reason = "the value is between 1 and 60"
             )]
-            Err((((1.0 - *left) / calls.a_second()).ceil() as u64).clamp(1, 60))
+            Err((((1.0 - *left) / calls.per_second()).ceil() as u64).clamp(1, 60))
         }
     }
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn forgeries_are_said_at_once_and_then_counted_for_a_while() {
+    async fn forgeries_are_recorded_at_once_and_then_counted_for_ten_minutes() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         assert_eq!(rates.forged(runner(), now), Some(1));
         for _ in 0..1_000 {
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runner_that_calls_too_often_is_told_to_stay_away() {
+    async fn runner_that_exceeds_its_rate_must_wait() {
         let (mut rates, now) = (RateLimits::default(), Instant::now());
         for _ in 0..60 {
             assert_eq!(rates.take(runner(), CallKind::Poll, now), Ok(()));

@@ -33,7 +33,7 @@ pub async fn load(
     let (tail, position) = (log.tail(), log.position());
     let open = [job_queue::all_waiting(pool).await?, job_queue::all_held(pool).await?].concat();
     let open = open.into_iter().map(|row| (row.job, row.position, row.queued_at));
-    let ended = unsealed(dispatch, pool).await?;
+    let ended = jobs_with_open_logs(dispatch, pool).await?;
     let ended = ended.into_iter().map(|(job, at)| (job, 0, at));
     stream::iter(open.chain(ended).map(Ok))
         .try_for_each_concurrent(MAX_CONCURRENT, |(job, order, queued_at)| {
@@ -63,7 +63,10 @@ async fn put(
 
 /// Jobs whose logs are not finalized, according to their timers, regardless of the length of the
 /// downtime.
-async fn unsealed(dispatch: &Dispatch, pool: &PgPool) -> Result<Vec<(JobId, Timestamp)>, Problem> {
+async fn jobs_with_open_logs(
+    dispatch: &Dispatch,
+    pool: &PgPool,
+) -> Result<Vec<(JobId, Timestamp)>, Problem> {
     let now = dispatch.moment().wall;
     // All timers regardless of their due time, because this server must watch every one of them.
     let timers = timers::due(pool, now + TimeDelta::days(365), u32::MAX).await?;

@@ -55,15 +55,15 @@ fn enrolled(install: Option<u128>) -> Runner {
 /// Runner `n` of install `n` opens session `generation` with this number of slots.
 fn arrives(dispatch: &Dispatch, n: u128, generation: u64, slots: u32) {
     let capabilities = vec![JobKind::Plan, JobKind::Apply, JobKind::Action];
-    is_seated(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
+    opens_session(dispatch, (n, enrolled(Some(n))), generation, slots, capabilities);
 }
 
 /// Build runner `n` opens its first session with one slot.
 fn arrives_to_build(dispatch: &Dispatch, n: u128) {
-    is_seated(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
+    opens_session(dispatch, (n, enrolled(None)), 1, 1, vec![JobKind::Build]);
 }
 
-fn is_seated(
+fn opens_session(
     dispatch: &Dispatch,
     (n, who): (u128, Runner),
     generation: u64,
@@ -184,7 +184,7 @@ fn parked(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_poll_hears_of_a_job_at_once() {
+async fn long_poll_returns_an_offer_immediately() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let waiting = parked(&dispatch, 1, ask(1, 2));
@@ -196,7 +196,7 @@ async fn a_parked_poll_hears_of_a_job_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_to_say_is_said_after_the_wait() {
+async fn long_poll_without_directives_returns_after_the_wait() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let before = tokio::time::Instant::now();
@@ -205,7 +205,7 @@ async fn nothing_to_say_is_said_after_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_running_work_is_parked_for_a_third_of_its_lease() {
+async fn long_poll_with_running_work_lasts_a_third_of_the_lease() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let running = Running { job: job(7), execution: execution(1), phase: None, log_len: 0 };
@@ -229,7 +229,7 @@ async fn a_second_poll_of_a_session_releases_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
+async fn events_decoded_from_one_stored_event_are_applied_once() {
     let dispatch = dispatch();
     happens(&dispatch, 1, 1, queued(JobKind::Plan, 1));
     let take = |part, event| {
@@ -256,7 +256,7 @@ async fn what_one_stored_event_comes_to_is_taken_in_as_a_whole_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cancel_reaches_the_parked_poll_and_waits_in_every_answer() {
+async fn cancellation_reaches_the_long_poll_and_every_response() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));

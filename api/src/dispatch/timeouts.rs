@@ -89,7 +89,7 @@ fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobComm
     let held = tracked.alive()?;
     let silence = ContactState {
         since_contact: now.instant.saturating_duration_since(tracked.last_contact),
-        overdue: both(tracked, now, held.deadline),
+        overdue: elapsed_on_both_clocks(tracked, now, held.deadline),
         disconnected: held.contact == Contact::Disconnected,
         pure: tracked.job.class() == JobClass::Pure,
     };
@@ -107,7 +107,11 @@ fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobComm
 
 /// Returns the time by which both clocks have passed a moment, or `None` before it. A wall clock
 /// that jumps ahead or back therefore ends nothing early.
-fn both(tracked: &TrackedJob, now: Moment, moment: Timestamp) -> Option<Duration> {
+fn elapsed_on_both_clocks(
+    tracked: &TrackedJob,
+    now: Moment,
+    moment: Timestamp,
+) -> Option<Duration> {
     let world = (now.wall - moment).to_std().ok()?;
     Some(world.min(now.instant.checked_duration_since(tracked.expires_at)?))
 }
@@ -119,7 +123,7 @@ fn overdue(job: JobId, tracked: &TrackedJob, now: Moment, timing: &Timing) -> Ve
     if let State::Queued { attempt } = tracked.job.state
         && let Some(patience) = tracked.patience()
         && let Some(until) = tracked.queued_at.checked_add_signed(patience)
-        && both(tracked, now, until).is_some()
+        && elapsed_on_both_clocks(tracked, now, until).is_some()
     {
         let command = JobCommand::Expire { attempt }.into();
         due.push(TimeoutCommand::Job { job, command, guard: None });
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_jumps_ends_no_execution() {
+    async fn clock_jump_does_not_end_an_execution() {
         // given an execution with an hour left
         let (dispatch, clock) = dispatch();
         is_claimed(&dispatch);
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_clock_that_jumps_ends_nobodys_patience() {
+    async fn clock_jump_does_not_expire_a_queued_job() {
         let (dispatch, clock) = dispatch();
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
         assert_eq!(said(&dispatch), []);
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
+    async fn growing_log_is_not_finalized() {
         // given a finished execution whose log is still arriving
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);
@@ -298,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_who_holds_an_execution_renews_its_lease() {
+    async fn only_the_holder_of_an_execution_renews_its_lease() {
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);
         advance(Duration::from_secs(61)).await;
@@ -309,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_polls_without_a_word_of_its_work_is_asked_what_became_of_it() {
+    async fn poll_that_omits_an_execution_requires_the_journal() {
         // given a runner that claimed a job and then polls without naming it
         let (dispatch, _clock) = dispatch();
         is_claimed(&dispatch);

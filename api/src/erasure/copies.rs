@@ -50,7 +50,7 @@ impl Copies {
         let mut copies = Copies::default();
         for &install in installs {
             copies.installs.insert(install, Named::default());
-            copies.is_of((Install::NAME, &install.to_string()), Some(install));
+            copies.add_stream((Install::NAME, &install.to_string()), Some(install));
         }
         copies.go_on(app).await?;
         Ok(copies)
@@ -141,10 +141,10 @@ impl Copies {
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);
         match &*event.event_type {
-            "run.requested" | "runner.enrolled" => self.is_of(stream, told(event).install),
+            "run.requested" | "runner.enrolled" => self.add_stream(stream, told(event).install),
             "enrolment.issued" => {
                 let purpose = told(event).purpose;
-                self.is_of(stream, purpose.and_then(|purpose| purpose.install));
+                self.add_stream(stream, purpose.and_then(|purpose| purpose.install));
             }
             "job.queued" => {
                 let told = told(event);
@@ -153,7 +153,7 @@ impl Copies {
                     Origin::Build { .. } => None,
                 };
                 let install = told.origin.and_then(of_step);
-                self.is_of(stream, install);
+                self.add_stream(stream, install);
                 if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
                     named.manifests.extend(told.manifest.map(|digest| digest.to_string()));
                 }
@@ -175,7 +175,7 @@ impl Copies {
         }
     }
 
-    fn is_of(&mut self, (kind, id): (&str, &str), install: Option<InstallId>) {
+    fn add_stream(&mut self, (kind, id): (&str, &str), install: Option<InstallId>) {
         let ours = install.filter(|install| self.installs.contains_key(install));
         self.streams.extend(ours.map(|install| (id.to_owned(), (kind.to_owned(), install))));
     }

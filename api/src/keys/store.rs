@@ -143,7 +143,7 @@ fn make(path: &Path, now: Timestamp) -> io::Result<()> {
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(why),
         Err(_) | Ok(()) => {}
     }
-    settled(path)
+    sync_parent(path)
 }
 
 /// Replaces a file atomically.
@@ -151,7 +151,7 @@ pub(super) fn replace(path: &Path, line: &str) -> Result<(), KeyError> {
     let write = || {
         let draft = draft(path, line)?;
         fs::rename(&draft, path)?;
-        settled(path)
+        sync_parent(path)
     };
     write().map_err(|why| at(path, why))
 }
@@ -172,7 +172,7 @@ fn draft(path: &Path, line: &str) -> io::Result<PathBuf> {
     Ok(draft)
 }
 
-fn settled(path: &Path) -> io::Result<()> {
+fn sync_parent(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(parent) => fs::File::open(parent)?.sync_all(),
         None => Ok(()),
@@ -189,13 +189,13 @@ fn text(path: &Path) -> Result<String, KeyError> {
 
 fn parse(text: &str) -> Option<CurrentKey> {
     let (key, made_at) = text.trim_end().split_once(' ')?;
-    Some(CurrentKey { key: SigningKey::from_bytes(&bytes(key)?), made_at: second(made_at)? })
+    Some(CurrentKey { key: SigningKey::from_bytes(&bytes(key)?), made_at: parse_seconds(made_at)? })
 }
 
 fn parse_former(usage: KeyUse, text: &str) -> Option<FormerKey> {
     let mut words = text.trim_end().split(' ');
     let key = bytes(words.next()?)?;
-    let (made_at, ended_at) = (second(words.next()?)?, second(words.next()?)?);
+    let (made_at, ended_at) = (parse_seconds(words.next()?)?, parse_seconds(words.next()?)?);
     let last_size =
         words.next().map(|size| size.parse().ok()).map_or(Some(None), |size| size.map(Some))?;
     let secret = (usage == KeyUse::Manifests).then(|| SigningKey::from_bytes(&key));
@@ -211,7 +211,7 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
     hex::decode(text).ok()?.try_into().ok()
 }
 
-fn second(text: &str) -> Option<Timestamp> {
+fn parse_seconds(text: &str) -> Option<Timestamp> {
     Timestamp::from_timestamp(text.parse().ok()?, 0)
 }
 

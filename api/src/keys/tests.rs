@@ -29,7 +29,7 @@ fn keys_are_made_once_and_read_again() {
 }
 
 #[test]
-fn a_checkpoint_key_is_listed_as_whoever_checks_a_proof_takes_it() {
+fn checkpoint_key_is_listed_as_a_verifier_key() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     let listed = || {
@@ -76,7 +76,7 @@ fn the_list_is_signed_by_the_key_that_the_fingerprint_names() {
 }
 
 #[test]
-fn keys_hold_although_the_clock_was_set_back_since_they_were_made() {
+fn keys_are_valid_after_the_clock_was_set_back() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now() + TimeDelta::hours(2)).unwrap().current();
     let signer = keys.manifests().verifying_key();
@@ -85,7 +85,7 @@ fn keys_hold_although_the_clock_was_set_back_since_they_were_made() {
 }
 
 #[test]
-fn who_knows_a_former_manifest_key_comes_to_the_new_one_by_it() {
+fn list_is_signed_by_former_manifest_keys() {
     // given a server whose manifest key was replaced twice
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
@@ -108,7 +108,7 @@ fn who_knows_a_former_manifest_key_comes_to_the_new_one_by_it() {
 }
 
 #[test]
-fn at_once_ends_the_former_ones_too_and_keeps_no_secret_that_signs_nothing() {
+fn immediate_rotation_ends_former_keys_and_stores_no_unused_secret() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     let later = now() + TimeDelta::days(30);
@@ -126,7 +126,7 @@ fn at_once_ends_the_former_ones_too_and_keeps_no_secret_that_signs_nothing() {
 }
 
 #[test]
-fn who_was_cut_off_while_replacing_a_key_has_not_replaced_it() {
+fn interrupted_rotation_does_not_replace_the_key() {
     let dir = tempfile::tempdir().unwrap();
     let keys = Keys::open(dir.path(), now()).unwrap();
     let path = dir.path().join("manifests.key");
@@ -137,7 +137,7 @@ fn who_was_cut_off_while_replacing_a_key_has_not_replaced_it() {
 }
 
 #[test]
-fn a_new_manifest_key_is_shown_before_it_signs_unless_there_is_no_other() {
+fn new_manifest_key_is_published_before_it_signs() {
     // given two servers with the same keys, of which one reloads them later
     let dir = tempfile::tempdir().unwrap();
     let (soon, late) =

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_of_new_connections_from_ever_other_networks_keeps_nobody_out() {
+    async fn flood_from_changing_networks_locks_out_no_caller() {
         let admission = Admission::new("test", 100, None);
         let mut held: Vec<Ticket> =
             (0..100).map(|number| admission.admit(from(number)).unwrap()).collect();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_address_at_its_limit_takes_no_connection_of_others_on_a_full_listener() {
+    async fn address_at_its_limit_evicts_only_its_own_connections() {
         let admission = Admission::new("test", 20, Some(4));
         let mut own: Vec<Ticket> = (0..4).map(|_| admission.admit(from(1)).unwrap()).collect();
         let others: Vec<Ticket> =
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_address_has_as_many_connections_as_it_is_given() {
+    async fn unauthenticated_connections_of_an_address_are_limited() {
         for (given, expected) in [(None, 16), (Some(40), 40), (Some(0), 1)] {
             let admission = Admission::new("test", 100, given);
             let mut held = Vec::new();

@@ -189,7 +189,7 @@ impl Connections {
         };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             let service = service_fn(|request: Request<Incoming>| {
-                let (request, in_flight) = admitted(request, &ticket);
+                let (request, in_flight) = with_ticket(request, &ticket);
                 let router = self.router.clone();
                 async move {
                     let response = router.oneshot(request).await?;
@@ -238,7 +238,7 @@ impl Connections {
     ) -> Option<(Deferred, Rewound<S>)> {
         let (aside, answer) = (ParkedResponse::default(), Mutex::new(answer));
         let service = service_fn(|request: Request<Incoming>| {
-            let (mut request, in_flight) = admitted(request, ticket);
+            let (mut request, in_flight) = with_ticket(request, ticket);
             let answer = answer.lock().unwrap_or_else(PoisonError::into_inner).take();
             let keeps = keeps_alive(&request);
             if keeps {
@@ -278,12 +278,12 @@ impl Connections {
     ) -> Option<Deferred> {
         let mut said = tokio::select! {
             biased;
-            said = next(talk, aside, progress, Some(&self.limits)) => Some(said),
+            said = next_event(talk, aside, progress, Some(&self.limits)) => Some(said),
             () = self.stop.cancelled() => None,
         };
         if let None | Some(Next::Idle) = said {
             talk.as_mut().graceful_shutdown();
-            let rest = self.cut.run_until_cancelled(next(talk, aside, progress, None));
+            let rest = self.cut.run_until_cancelled(next_event(talk, aside, progress, None));
             said = match said {
                 None => rest.await,
                 // No request is in flight, so there is little left to send.
@@ -318,7 +318,7 @@ enum Next {
 }
 
 /// Polls the connection until its next event. Without `limits`, idle connections have no deadline.
-async fn next<C: GracefulConnection<Error = hyper::Error>>(
+async fn next_event<C: GracefulConnection<Error = hyper::Error>>(
     talk: &mut Pin<Box<C>>,
     aside: &ParkedResponse,
     progress: &Progress,
@@ -362,7 +362,7 @@ async fn next<C: GracefulConnection<Error = hyper::Error>>(
 }
 
 /// Adds the connection's ticket to a request and marks it as in flight.
-fn admitted(mut request: Request<Incoming>, ticket: &Ticket) -> (Request<Incoming>, InFlight) {
+fn with_ticket(mut request: Request<Incoming>, ticket: &Ticket) -> (Request<Incoming>, InFlight) {
     request.extensions_mut().insert(ticket.clone());
     (request, ticket.progress().request())
 }

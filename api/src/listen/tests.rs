@@ -22,7 +22,7 @@ async fn a_port_in_use_is_named_with_the_flag_that_changes_it() {
 }
 
 #[tokio::test]
-async fn plain_http_does_not_leave_the_machine_unless_somebody_said_so() {
+async fn plain_http_outside_loopback_requires_a_flag() {
     let outside: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let refused = open(outside, "--runner-listen", false, false).await.err().unwrap();
     assert!(matches!(refused, ListenError::Plain { .. }));
@@ -50,7 +50,7 @@ fn routes() -> Router {
 }
 
 #[tokio::test]
-async fn whoever_pins_the_certificate_gets_through_and_nobody_else() {
+async fn only_a_client_that_pins_the_certificate_connects() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let dir = tempfile::tempdir().unwrap();
     let (certificate, pem) = certificate(dir.path(), "server");
@@ -91,7 +91,7 @@ async fn a_certificate_that_cannot_be_used_is_named() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
+async fn oversized_or_endless_head_is_rejected() {
     let (door, stop) = (door(false).await, CancellationToken::new());
     let address = door.address;
     let limits = Limits { head: Duration::from_millis(300), ..Limits::default() };
@@ -115,7 +115,7 @@ async fn a_head_that_is_too_long_or_never_ends_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_stops_half_way_is_not_waited_for() {
+async fn stalled_body_is_rejected() {
     let (door, stop) = (door(false).await, CancellationToken::new());
     let address = door.address;
     let routes = Router::new().route("/", post(|Raw(body): Raw| async move { body }));
@@ -146,7 +146,7 @@ async fn a_body_that_stops_half_way_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_by_itself_is_cut() {
+async fn open_requests_are_cut_after_the_drain() {
     let (door, stop) = (door(false).await, CancellationToken::new());
     let (url, forever) =
         (door.url(false), Router::new().route("/", get(std::future::pending::<()>)));
@@ -161,7 +161,7 @@ async fn what_does_not_end_by_itself_is_cut() {
 }
 
 #[test]
-fn only_a_chain_that_ends_in_its_root_has_something_to_pin() {
+fn only_a_chain_with_its_root_can_be_pinned() {
     let dir = tempfile::tempdir().unwrap();
     let ca_key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(vec![]).unwrap();

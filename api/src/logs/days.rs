@@ -36,7 +36,7 @@ pub async fn make(
         made.extend(one(owner, day).await?);
     }
     let mut from = String::new();
-    while let Some(day) = of_the_rest(owner, &from).await? {
+    while let Some(day) = first_day_in_default(owner, &from).await? {
         // A day whose partition cannot be created stays in the default partition and does not delay
         // later days.
         let Some((_, end)) = ids(day) else { break };
@@ -47,15 +47,18 @@ pub async fn make(
 }
 
 /// First day with rows in the default partition, from an id on.
-async fn of_the_rest(owner: &PgPool, from: &str) -> Result<Option<NaiveDate>, sqlx::Error> {
+async fn first_day_in_default(
+    owner: &PgPool,
+    from: &str,
+) -> Result<Option<NaiveDate>, sqlx::Error> {
     let first = "select min(execution) from job_log_default where execution >= $1";
     let first: Option<String> = sqlx::query_scalar(first).bind(from).fetch_one(owner).await?;
     let first = first.and_then(|first| first.parse().ok());
-    Ok(first.and_then(of))
+    Ok(first.and_then(day_of))
 }
 
 /// Day on which an execution started.
-fn of(execution: ExecutionId) -> Option<NaiveDate> {
+fn day_of(execution: ExecutionId) -> Option<NaiveDate> {
     let made = i64::try_from(execution.0.timestamp_ms()).ok()?;
     DateTime::from_timestamp_millis(made).map(|made| made.date_naive())
 }
@@ -73,7 +76,7 @@ fn ids(day: NaiveDate) -> Option<(ExecutionId, ExecutionId)> {
 async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::Error> {
     let Some((first, end)) = ids(day) else { return Ok(None) };
     let table = format!("job_log_{}", day.format("%Y%m%d"));
-    if is_there(owner, &table).await? {
+    if exists(owner, &table).await? {
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
@@ -85,7 +88,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
          lock table job_log_default in access exclusive mode"
     );
     tx.execute(&*lock).await?;
-    if is_there(&mut *tx, &table).await? {
+    if exists(&mut *tx, &table).await? {
         return Ok(None);
     }
     // Created as a table and then attached. Creating it as a partition would wait for all readers
@@ -103,7 +106,7 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
 }
 
 /// Returns true if the day has a partition, or if a detached table has its name.
-async fn is_there(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Error> {
+async fn exists(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Error> {
     let there = "select exists (select from pg_inherits \
                    where inhparent = 'job_log'::regclass and inhrelid = taken) \
                  from to_regclass($1) as taken where taken is not null";
@@ -156,8 +159,11 @@ mod tests {
         let (from, to) = ids(day("2026-11-21")).unwrap();
         assert_eq!(from, first);
         assert!(last.to_string() < to.to_string() && first.to_string() < last.to_string());
-        assert_eq!((of(first), of(last)), (Some(day("2026-11-21")), Some(day("2026-11-21"))));
-        assert_eq!(of(to), Some(day("2026-11-22")));
+        assert_eq!(
+            (day_of(first), day_of(last)),
+            (Some(day("2026-11-21")), Some(day("2026-11-21")))
+        );
+        assert_eq!(day_of(to), Some(day("2026-11-22")));
     }
 
     #[tokio::test]
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_day_that_was_detached_does_not_keep_later_days_in_the_rest() {
+    async fn detached_day_does_not_block_later_days() {
         // given a day that an operator detached, and bytes of it and of a later day
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());

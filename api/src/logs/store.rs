@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_chunk_that_finds_no_place_leaves_the_streams_end_known() {
+    async fn full_queue_keeps_the_cached_end() {
         // given a full queue, and a stream with a cached end
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let (commits, _full) = mpsc::channel(1);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_is_full_to_the_byte_and_what_it_has_stays() {
+    async fn quota_is_exact_to_the_byte() {
         // given a stream with room for three bytes, and a full queue
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let (commits, _full) = mpsc::channel(1);
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_nobody_uses_is_not_remembered() {
+    async fn unused_stream_is_removed_from_the_cache() {
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let store = LogStore::new(pool);
         for _ in 0..100 {

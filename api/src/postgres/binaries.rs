@@ -29,8 +29,8 @@ impl Binaries {
     pub(super) async fn find() -> Result<Binaries, EmbeddedError> {
         let directory = match env::var_os(BIN_ENV) {
             // A wrong `STEAD_PG_BIN` is an error and not replaced by another directory.
-            Some(named) => Some(PathBuf::from(named)).filter(|named| complete(named)),
-            None => candidates().into_iter().find(|directory| complete(directory)),
+            Some(named) => Some(PathBuf::from(named)).filter(|named| has_binaries(named)),
+            None => candidates().into_iter().find(|directory| has_binaries(directory)),
         };
         let looked = || env::var(BIN_ENV).unwrap_or_else(|_| format!("{DEBIAN}/*/bin"));
         let directory =
@@ -63,7 +63,7 @@ pub(super) fn candidates() -> Vec<PathBuf> {
     found
 }
 
-fn complete(directory: &Path) -> bool {
+fn has_binaries(directory: &Path) -> bool {
     directory.join("initdb").is_file() && directory.join("postgres").is_file()
 }
 

@@ -82,7 +82,7 @@ impl Cluster {
         // The files are synced while Postgres starts. The marker ensures this even after a crash.
         initdb.arg("--no-sync");
         fs::write(&self.unsynced, "").map_err(about(self.unsynced.display()))?;
-        keep_names(&self.unsynced)?;
+        sync_parent(&self.unsynced)?;
         let done = initdb.output().await.map_err(about(self.binaries.initdb.display()))?;
         if !done.status.success() {
             let said = String::from_utf8_lossy(&done.stderr).trim().to_string();
@@ -93,7 +93,7 @@ impl Cluster {
 
     fn name(&self, draft: &Path) -> Result<(), EmbeddedError> {
         fs::rename(draft, &self.directory).map_err(about(self.directory.display()))?;
-        keep_names(&self.directory)
+        sync_parent(&self.directory)
     }
 
     /// Starts a sync of the files of `initdb`. Returns `None` if they are already on the disk. Safe
@@ -168,13 +168,13 @@ impl PendingSync {
         }
         // Also syncs the directory above, which contains the cluster's name and which `initdb` does
         // not sync.
-        keep_names(&self.marker)?;
+        sync_parent(&self.marker)?;
         fs::remove_file(&self.marker).map_err(about(self.marker.display()))
     }
 }
 
 /// Syncs the directory of a path. Until then a new file or a rename may be lost in a power failure.
-fn keep_names(path: &Path) -> Result<(), EmbeddedError> {
+fn sync_parent(path: &Path) -> Result<(), EmbeddedError> {
     let Some(above) = path.parent() else { return Ok(()) };
     let synced = fs::File::open(above).and_then(|directory| directory.sync_all());
     synced.map_err(about(above.display()))

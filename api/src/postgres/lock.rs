@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_is_being_restored_is_nobodys_until_it_is_whole() {
+    fn incomplete_restore_cannot_be_used() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let held = DataLock::take_empty(&data).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_directory_has_one_holder_and_the_second_learns_who() {
+    fn second_lock_names_the_holder() {
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         let held = DataLock::take(&data).unwrap();

@@ -69,9 +69,9 @@ impl Postmaster {
             // Postgres itself detects stale files, and children of the killed process that still
             // use its memory. The files only prevent a start if no child runs but another process
             // has the same id.
-            let worked_in = is_worked_in(&cluster.directory);
+            let worked_in = has_processes(&cluster.directory);
             if !worked_in {
-                forget_gone(cluster)?;
+                remove_stale_files(cluster)?;
             }
             match Self::start_once(cluster).await {
                 Err(EmbeddedError::Ended { .. })
@@ -195,7 +195,7 @@ fn ended(cluster: &Cluster) -> EmbeddedError {
 
 /// Removes files that would make Postgres mistake another process, or a zombie, for the killed
 /// Postgres.
-fn forget_gone(cluster: &Cluster) -> Result<(), EmbeddedError> {
+fn remove_stale_files(cluster: &Cluster) -> Result<(), EmbeddedError> {
     let socket = cluster.sockets.join(".s.PGSQL.5432.lock");
     for file in [cluster.directory.join("postmaster.pid"), socket] {
         if let Some(pid) = pid_in(&file).filter(|pid| runs(*pid)) {
@@ -218,7 +218,7 @@ fn runs(pid: Pid) -> bool {
 }
 
 /// Returns true if any process has this working directory, as all processes of a cluster have.
-fn is_worked_in(directory: &Path) -> bool {
+fn has_processes(directory: &Path) -> bool {
     let processes = fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
     let mut places = processes.filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
     places.any(|place| place == directory)

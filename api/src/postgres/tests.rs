@@ -20,7 +20,7 @@ fn data() -> tempfile::TempDir {
 }
 
 #[tokio::test]
-async fn what_was_committed_is_there_after_a_clean_stop_and_after_kill_9() {
+async fn committed_data_survives_stop_and_kill() {
     let dir = data();
     let data = dir.path().join("data");
     let _held = DataLock::take(&data).unwrap();
@@ -109,7 +109,7 @@ fn a_directory_that_the_postgres_user_cannot_enter_is_named() {
 
 /// Root restores and backs up the data of a service user, who must be able to access the result.
 #[tokio::test]
-async fn what_root_starts_in_the_directory_of_another_user_is_theirs() {
+async fn files_that_root_creates_belong_to_the_directory_owner() {
     use std::os::unix::fs::MetadataExt as _;
     let nobody = nix::unistd::User::from_name("nobody").ok().flatten();
     let Some(user) = nobody.filter(|_| nix::unistd::geteuid().is_root()) else {
@@ -180,7 +180,7 @@ async fn the_server_may_read_and_add_events_and_never_change_them_also_after_a_r
 
 /// given a cluster that was synced and used, but whose rename was lost
 #[tokio::test]
-async fn a_cluster_whose_name_was_lost_with_the_power_is_not_thrown_away() {
+async fn cluster_with_a_lost_rename_is_recovered() {
     let dir = data();
     let data = dir.path().join("data");
     let _held = DataLock::take(&data).unwrap();
@@ -200,7 +200,7 @@ async fn a_cluster_whose_name_was_lost_with_the_power_is_not_thrown_away() {
 }
 
 #[test]
-fn a_log_that_is_too_large_is_put_aside() {
+fn oversized_log_is_rotated() {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("postgres.log");
     postmaster::put_aside(&log, 3).unwrap();

@@ -31,7 +31,7 @@ pub fn nuon(
     let stack = install.stack_outputs();
     let stack_status = if install.stack.is_some() { "active" } else { "pending" };
     let runner = install.stack.as_ref().map(|stack| stack.runner.to_string());
-    let domain = |key: &str| read(&sandbox, &["outputs", "nuon_dns", key, "name"]);
+    let domain = |key: &str| value_at(&sandbox, &["outputs", "nuon_dns", key, "name"]);
     let nuon = json!({
         "id": install_id.to_string(),
         "name": install.name,
@@ -121,7 +121,7 @@ fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
     }
 }
 
-fn read(value: &Value, path: &[&str]) -> Value {
+fn value_at(value: &Value, path: &[&str]) -> Value {
     let found = path.iter().try_fold(value, |at, key| at.get(key));
     found.cloned().unwrap_or_else(|| Value::String(String::new()))
 }

@@ -190,7 +190,7 @@ impl StepContext {
         let action = action.ok_or_else(|| format!("the config has no action {name}"))?;
         let mut steps = vec![];
         for step in &action.steps {
-            has_script(step)?;
+            check_script(step)?;
             let command = step.command.as_ref().map(|text| self.text(text)).transpose()?;
             let inline = step.inline_contents.as_ref().map(|text| self.text(text)).transpose()?;
             steps.push(json!({
@@ -257,7 +257,7 @@ impl StepContext {
 
 /// Rejects a step whose script is not in the bundle. Without its text the step would do nothing and
 /// succeed.
-fn has_script(step: &ActionStep) -> Result<(), String> {
+fn check_script(step: &ActionStep) -> Result<(), String> {
     let name = &step.name;
     if step.source.is_some() {
         return Err(format!(

@@ -13,18 +13,18 @@ const HSTS: &str = "max-age=31536000";
 /// proxy.
 pub fn secure(mut response: Response, https: bool) -> Response {
     let headers = response.headers_mut();
-    set(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(headers, header::CACHE_CONTROL, "no-store");
-    set(headers, header::REFERRER_POLICY, "no-referrer");
-    set(headers, header::CONTENT_SECURITY_POLICY, CONTENT_POLICY);
+    set_default(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set_default(headers, header::CACHE_CONTROL, "no-store");
+    set_default(headers, header::REFERRER_POLICY, "no-referrer");
+    set_default(headers, header::CONTENT_SECURITY_POLICY, CONTENT_POLICY);
     if https {
-        set(headers, header::STRICT_TRANSPORT_SECURITY, HSTS);
+        set_default(headers, header::STRICT_TRANSPORT_SECURITY, HSTS);
     }
     response
 }
 
 /// Sets a header that the handler has not set.
-fn set(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
+fn set_default(headers: &mut HeaderMap, name: HeaderName, value: &'static str) {
     headers.entry(name).or_insert(HeaderValue::from_static(value));
 }
 
@@ -76,7 +76,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn a_listener_that_is_reached_by_tls_says_so_to_browsers() {
+    async fn hsts_is_sent_only_by_tls_listeners() {
         let url = Some("https://stead.example".to_string());
         let started = Started::with(|options| options.control_url = url).await;
         let app = started.app();

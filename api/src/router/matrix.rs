@@ -111,7 +111,7 @@ async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) ->
 }
 
 #[tokio::test]
-async fn nobody_gets_further_than_they_may() {
+async fn callers_reach_only_permitted_routes() {
     let started = Started::new().await;
     let control = operations(&super::control_api().1);
     let people = matrix(&started, &started.server.ready.control, control.clone()).await;

@@ -23,7 +23,7 @@ pub(super) fn operations(document: &OpenApi) -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_route_of_the_control_api_says_what_it_needs() {
+fn every_control_route_has_a_required_role() {
     let (_, document) = control_api();
     let (mut table, mut forgotten) = (String::new(), vec![]);
     let operations = operations(&document);
@@ -41,7 +41,7 @@ fn every_route_of_the_control_api_says_what_it_needs() {
 }
 
 #[test]
-fn the_documents_are_the_ones_that_are_kept() {
+fn openapi_documents_match_the_golden_files() {
     for (name, document) in [("control", control_api().1), ("runner", runner_api().1)] {
         let document: Value = serde_json::to_value(&document).unwrap();
         assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));

@@ -52,7 +52,7 @@ pub async fn put(
     }
     match upload::put(&app.pool, app.log().clock(), by, &bytes, quota).await? {
         Ok(()) => Ok(StatusCode::NO_CONTENT),
-        Err(NotStored::Exceeds(limit)) => Err(over(&app, limit, quota)),
+        Err(NotStored::Exceeds(limit)) => Err(quota_problem(&app, limit, quota)),
         Err(NotStored::Erased) => {
             Err(Problem::new(Code::Fenced, "the data of this execution was erased"))
         }
@@ -73,7 +73,7 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
     }
     if let Room::Left { bytes, limit } = room {
         if upload::charge(length.unwrap_or(0)) > bytes {
-            return Err(over(app, limit, quota));
+            return Err(quota_problem(app, limit, quota));
         }
         let most = usize::try_from(bytes).unwrap_or(MAX_BYTES).min(MAX_BYTES);
         DefaultBodyLimit::max(most).apply(&mut request);
@@ -83,14 +83,14 @@ async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Resu
         (StatusCode::PAYLOAD_TOO_LARGE, Room::Left { bytes, limit })
             if bytes < MAX_BYTES as u64 =>
         {
-            over(app, limit, quota)
+            quota_problem(app, limit, quota)
         }
         (StatusCode::PAYLOAD_TOO_LARGE, _) => too_large(),
         _ => Problem::new(Code::BadRequest, "the request body ended early; send it again"),
     })
 }
 
-fn over(app: &App, limit: Limit, quota: Quota) -> Problem {
+fn quota_problem(app: &App, limit: Limit, quota: Quota) -> Problem {
     let (name, most, of) = match limit {
         Limit::Execution => ("execution", quota.execution, "one execution"),
         Limit::Runner => ("runner", quota.runner, "one runner within 24 hours"),

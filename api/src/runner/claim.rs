@@ -30,7 +30,7 @@ pub async fn claim(
     extract::Json(ask): extract::Json<Claim>,
 ) -> ApiResult<Claimed> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    let server_epoch = serve(&app, &runner, &ask).await?;
+    let server_epoch = check_session(&app, &runner, &ask).await?;
     // An offer is a hint and may have expired. Any runner that may have the job can claim it,
     // unless its session does not accept the kind.
     if app.dispatch.takes(runner.id, job) == Some(false) {
@@ -38,7 +38,7 @@ pub async fn claim(
         return Err(Problem::new(Code::NotOffered, detail));
     }
     // Reads the manifest while the claim is being committed.
-    let taking = take(&app, &runner, job, &ask, server_epoch);
+    let taking = commit_claim(&app, &runner, job, &ask, server_epoch);
     let (taken, manifest) = tokio::join!(taking, grant::manifest(&app, job));
     let (held, position) = match taken {
         // A call of the same session may have reached another server, which owns the session now.
@@ -46,8 +46,8 @@ pub async fn claim(
         // superseded.
         Err(moved) if moved.code == Code::SessionSuperseded => {
             app.dispatch.disown(runner.id);
-            let server_epoch = serve(&app, &runner, &ask).await?;
-            take(&app, &runner, job, &ask, server_epoch).await.map_err(moved_again)?
+            let server_epoch = check_session(&app, &runner, &ask).await?;
+            commit_claim(&app, &runner, job, &ask, server_epoch).await.map_err(retry_if_moved)?
         }
         taken => taken?,
     };
@@ -56,7 +56,7 @@ pub async fn claim(
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
-async fn serve(app: &App, runner: &RunnerCaller, ask: &Claim) -> Result<u64, Problem> {
+async fn check_session(app: &App, runner: &RunnerCaller, ask: &Claim) -> Result<u64, Problem> {
     match app.dispatch.check(runner.id, ask.session_id, ask.generation) {
         Err(SessionError::Unknown) => {
             session::adopt(app, runner, ask.session_id, ask.generation, 1).await?;
@@ -68,7 +68,7 @@ async fn serve(app: &App, runner: &RunnerCaller, ask: &Claim) -> Result<u64, Pro
 
 /// Converts a second ownership change into a problem that the runner retries. The session may still
 /// be the newest, and a runner stops permanently when its session is superseded.
-fn moved_again(problem: Problem) -> Problem {
+fn retry_if_moved(problem: Problem) -> Problem {
     if problem.code == Code::SessionSuperseded {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
     } else {
@@ -77,7 +77,7 @@ fn moved_again(problem: Problem) -> Problem {
 }
 
 /// Claims the job. Returns its execution and a position that includes the claim.
-async fn take(
+async fn commit_claim(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
@@ -128,13 +128,13 @@ async fn taken(
     let (session, claim_id) = (ask.session_id, ask.claim_id.clone());
     let command = JobCommand::Claim { execution, runner: runner.id, session, claim_id };
     if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
-        return Err(refusal(&state, refused));
+        return Err(rejection(&state, refused));
     }
     let held = unit.load::<Job>(job).await?.execution().cloned();
     held.ok_or_else(|| Problem::internal("claimed job has no execution"))
 }
 
-fn refusal(state: &JobState, error: JobError) -> Problem {
+fn rejection(state: &JobState, error: JobError) -> Problem {
     let said = error.to_string();
     let code = match state {
         JobState::Ended { outcome: Outcome::Cancelled, .. } => Code::Cancelled,

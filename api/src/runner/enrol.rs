@@ -37,8 +37,8 @@ pub async fn enrol(
     connection: Option<Extension<Ticket>>,
     extract::Json(ask): extract::Json<Enrol>,
 ) -> ApiResult<Enrolled> {
-    check(&ask)?;
-    let (runner, install) = admit(&app, &ask).await?;
+    validate(&ask)?;
+    let (runner, install) = redeem(&app, &ask).await?;
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
@@ -50,20 +50,20 @@ pub async fn enrol(
 }
 
 /// Redeems the token and creates the runner.
-async fn admit(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
-    let token = enrolments::id_of(&ask.token).ok_or_else(unknown)?;
+async fn redeem(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>), Problem> {
+    let token = enrolments::id_of(&ask.token).ok_or_else(unknown_token)?;
     let new = RunnerId(Ulid::new());
     let meta = Meta::new(Actor::Runner(new), Ulid::new().to_string());
     let call = Call::of(Meta { route: Some("/runner/v1/enrol".into()), ..meta });
     let (ask, owned) = (ask.clone(), app.clone());
     let done = app.engine.transact(&call, move |unit| {
         let (ask, app) = (ask.clone(), owned.clone());
-        Box::pin(async move { admitted(&app, unit, token, new, &ask).await })
+        Box::pin(async move { redeem_token(&app, unit, token, new, &ask).await })
     });
     Ok(done.await.map_err(caller::again)?.value)
 }
 
-async fn admitted(
+async fn redeem_token(
     app: &App,
     unit: &mut UnitOfWork,
     token: TokenId,
@@ -72,12 +72,12 @@ async fn admitted(
 ) -> Result<(RunnerId, Option<InstallId>), Problem> {
     let enrolment = unit.load::<Enrolment>(token).await?.clone();
     let known = enrolment.issue.filter(|issue| secret::matches(&ask.token, &issue.sha256));
-    let known = known.ok_or_else(unknown)?;
+    let known = known.ok_or_else(unknown_token)?;
     let install = purpose(&known, ask.mode)?;
     let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
     if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
         // The request was handled before, and its response was lost.
-        let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown)?;
+        let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown_token)?;
         return Ok((runner, install));
     }
     unit.create::<Runner>(new, RunnerCommand::Enrol(identity(ask, install, token))).await?;
@@ -91,14 +91,14 @@ async fn admitted(
         };
         let report = InstallCommand::ReportStackOutputs { runner: new, outputs, replaces };
         unit.handle::<Install>(install, report).await?;
-        can_be_provisioned(app, unit, install).await?;
+        check_provision_outputs(app, unit, install).await?;
     }
     Ok((new, install))
 }
 
 /// Checks the stack outputs that the provision run requires. An install is provisioned when its
 /// runner enrols, so an error must appear now, while the operator starts the runner.
-async fn can_be_provisioned(
+async fn check_provision_outputs(
     app: &App,
     unit: &mut UnitOfWork,
     id: InstallId,
@@ -144,12 +144,12 @@ fn purpose(issue: &EnrolmentToken, mode: RunnerMode) -> Result<Option<InstallId>
     }
 }
 
-fn unknown() -> Problem {
+fn unknown_token() -> Problem {
     Problem::new(Code::TokenUnknown, "unknown enrolment token; create a new one")
 }
 
 /// Validates the request without any stored state.
-fn check(ask: &Enrol) -> Result<(), Problem> {
+fn validate(ask: &Enrol) -> Result<(), Problem> {
     let mut errors = Vec::new();
     let mut wrong = |field: &str, message: &str| {
         let (field, message) = (Some(field.to_string()), message.to_string());

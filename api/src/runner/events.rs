@@ -68,7 +68,7 @@ pub async fn report(
     reconnect::settle(&app, &runner, touched, None).await;
     if let ReportBody::Artifact(artifact) = &mut ask.body {
         let known = app.engine.load::<Job>(job).await?;
-        artifact.size_bytes = made(&app, &known, artifact).await?;
+        artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
     let seal = finish::look(&app, ask.execution, &ask.body).await?;
     let mut answer = hear(&app, &runner, job, (&ask, signed), seal.clone()).await?;
@@ -82,7 +82,7 @@ pub async fn report(
 
 /// Checks that an artifact belongs to this job and is in the registry, because customers receive
 /// what a build reports. Returns its size.
-async fn made(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
+async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
     let Artifact { repository, digest, .. } = artifact;
     let own = match &job.work {
@@ -120,7 +120,7 @@ pub(super) async fn hear(
     let done = app.engine.transact(&call, move |unit| {
         let (ask, seal, signed) = (ask.clone(), seal.clone(), signed.clone());
         Box::pin(async move {
-            let answer = heard(unit, &runner, job, (ask, signed)).await?;
+            let answer = handle_report(unit, &runner, job, (ask, signed)).await?;
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
             if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
@@ -134,7 +134,7 @@ pub(super) async fn hear(
 
 /// Applies a report. Returns the response, or the rejection of a late final report, which is
 /// recorded as well.
-async fn heard(
+async fn handle_report(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
     job: JobId,

@@ -33,8 +33,8 @@ pub async fn look(
     body: &ReportBody,
 ) -> Result<Option<FinalLog>, Problem> {
     match body {
-        ReportBody::Finished(last) => announced(app, execution, last).await.map(Some),
-        ReportBody::Refused { .. } => unwritten(app, execution).await,
+        ReportBody::Finished(last) => announced_log(app, execution, last).await.map(Some),
+        ReportBody::Refused { .. } => refused_log(app, execution).await,
         ReportBody::Started {}
         | ReportBody::Phase { .. }
         | ReportBody::Plan(_)
@@ -45,7 +45,7 @@ pub async fn look(
     }
 }
 
-async fn announced(
+async fn announced_log(
     app: &App,
     execution: ExecutionId,
     last: &Finished,
@@ -72,7 +72,7 @@ async fn announced(
 }
 
 /// Finalizes an empty log, which most refused jobs have.
-async fn unwritten(app: &App, execution: ExecutionId) -> Result<Option<FinalLog>, Problem> {
+async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLog>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
     Ok((length_bytes == 0).then_some(FinalLog::Ready(log)))
@@ -102,7 +102,9 @@ pub async fn settle(
         }
         // The log is already finalized, as incomplete or with other bytes, and cannot change any
         // more.
-        FinalLog::Incomplete(_) | FinalLog::Mismatch if is_sealed(app, job, execution).await? => {
+        FinalLog::Incomplete(_) | FinalLog::Mismatch
+            if is_finalized(app, job, execution).await? =>
+        {
             Ok(None)
         }
         FinalLog::Incomplete(have) => Ok(Some(have)),
@@ -114,7 +116,7 @@ pub async fn settle(
     }
 }
 
-async fn is_sealed(app: &App, job: JobId, execution: ExecutionId) -> Result<bool, Problem> {
+async fn is_finalized(app: &App, job: JobId, execution: ExecutionId) -> Result<bool, Problem> {
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     Ok(loaded.logs.iter().any(|log| log.execution == execution))
 }

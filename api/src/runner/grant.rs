@@ -169,7 +169,7 @@ async fn inclusion(
     let unread = || Problem::internal("event version of a claim is not a number");
     let leaf = claimed.computed_leaf().ok_or_else(unread)?;
     let path = app.engine.log().inclusion(claimed.position, head.size).await;
-    let path = path.map_err(unproved)?;
+    let path = path.map_err(proof_problem)?;
     Ok(Inclusion {
         position: claimed.position,
         entry: hex::encode(leaf.canonical()),
@@ -191,13 +191,13 @@ async fn consistency(
         return Ok(None);
     }
     let path = app.engine.log().consistency(seen.size, head.size).await;
-    let path = path.map_err(unproved)?;
+    let path = path.map_err(proof_problem)?;
     Ok(Some(Consistency { from: seen.size, path: path.iter().map(hex::encode).collect() }))
 }
 
 /// Converts a log error. An unavailable database is a temporary problem, and a proof that cannot be
 /// built is an internal error.
-fn unproved(error: LogError) -> Problem {
+fn proof_problem(error: LogError) -> Problem {
     match error {
         LogError::Proof(error) => Problem::internal(error),
         error @ (LogError::Database(_)

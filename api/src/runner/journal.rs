@@ -20,12 +20,12 @@ const MAX_JOURNALS: i64 = 8;
 /// Stores a head if it is this runner's. An invalid head does not fail the request that contains
 /// it, because the result of a job must not be lost.
 pub async fn told(app: &App, runner: RunnerId, head: &Envelope) {
-    if let Err(why) = keep(app, runner, head).await {
+    if let Err(why) = verify_and_store(app, runner, head).await {
         tracing::warn!(runner.id = %runner, error = %why, "Cannot store the head of a journal");
     }
 }
 
-async fn keep(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), String> {
+async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> Result<(), String> {
     let known = app.engine.load::<aggregate::Runner>(runner).await;
     let known = known.map_err(|problem| problem.detail)?;
     let key = known.key().and_then(|key| hex::decode(key).ok()?.try_into().ok());

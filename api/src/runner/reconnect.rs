@@ -14,12 +14,12 @@ pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Opt
     if touched == Touched::default() {
         return;
     }
-    if let Err(problem) = edges(app, runner, touched, why).await {
+    if let Err(problem) = append_transitions(app, runner, touched, why).await {
         tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, trying again");
     }
 }
 
-async fn edges(
+async fn append_transitions(
     app: &App,
     runner: &RunnerCaller,
     touched: Touched,

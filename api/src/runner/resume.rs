@@ -26,7 +26,7 @@ pub async fn resume(
         let job = app.engine.log().reload::<Job>(&entry.job.to_string()).await?.state;
         let decision = decide(&job, runner.id, entry, same_journal);
         if let Some((execution, loss_reason)) = decision.lost {
-            lose(app, runner, entry.job, execution, loss_reason).await?;
+            declare_lost(app, runner, entry.job, execution, loss_reason).await?;
         }
         named.insert(entry.job);
         let (job, execution) = (entry.job, decision.execution.or(entry.execution));
@@ -34,7 +34,7 @@ pub async fn resume(
     }
     for (job, execution) in held(app, runner.id, session) {
         if !named.contains(&job) {
-            lose(app, runner, job, execution, LossReason::ExecutionNotInJournal).await?;
+            declare_lost(app, runner, job, execution, LossReason::ExecutionNotInJournal).await?;
         }
     }
     Ok(answers)
@@ -56,8 +56,11 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
         None => entry.claim_id == held.claim_id,
     });
     let Some(current) = current else {
-        let action =
-            if owes_log(job, entry) { ResumeAction::Report } else { ResumeAction::Abandon };
+        let action = if has_incomplete_log(job, entry) {
+            ResumeAction::Report
+        } else {
+            ResumeAction::Abandon
+        };
         return Decision { action, execution: None, lost: None };
     };
     let (action, loss_reason) = match entry.state {
@@ -76,7 +79,7 @@ fn decide(job: &Job, runner: RunnerId, entry: &JournalEntry, same_journal: bool)
 }
 
 /// Returns true if this execution ended the job and its log is not complete yet.
-fn owes_log(job: &Job, entry: &JournalEntry) -> bool {
+fn has_incomplete_log(job: &Job, entry: &JournalEntry) -> bool {
     match (&job.state, entry.state) {
         (State::Ended { execution: Some(ended), .. }, ExecutionState::Exited) => {
             entry.execution == Some(*ended)
@@ -101,7 +104,7 @@ fn held(app: &App, runner: RunnerId, session: SessionId) -> Vec<(JobId, Executio
     former.filter(|(_, held)| held.session != session).map(|(job, held)| (job, held.id)).collect()
 }
 
-async fn lose(
+async fn declare_lost(
     app: &App,
     runner: &RunnerCaller,
     job: JobId,
@@ -161,21 +164,21 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_lives_goes_on_and_one_that_ended_is_reported() {
+    fn live_process_resumes_and_ended_one_is_reported() {
         use ExecutionState::*;
         assert_eq!(decided(&running(), &entry(Alive)), (ResumeAction::Resume, None));
         assert_eq!(decided(&running(), &entry(Exited)), (ResumeAction::Report, None));
     }
 
     #[test]
-    fn a_child_that_nobody_can_speak_for_is_lost() {
+    fn execution_with_unknown_state_is_lost() {
         let loss_reason = Some(LossReason::ExecutionNotInJournal);
         let unknown = entry(ExecutionState::Unknown);
         assert_eq!(decided(&running(), &unknown), (ResumeAction::Abandon, loss_reason));
     }
 
     #[test]
-    fn only_the_journal_of_the_claim_proves_that_there_was_no_child() {
+    fn only_the_journal_of_the_claim_proves_that_no_process_started() {
         let claimed = Execution { started: false, ..execution() };
         let claimed = Job { state: State::Claimed(claimed), ..Job::default() };
         let never = JournalEntry { execution: None, ..entry(ExecutionState::NeverSpawned) };
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_is_abandoned() {
+    fn executions_of_others_are_abandoned() {
         let other =
             JournalEntry { execution: Some(ExecutionId(Ulid(2))), ..entry(ExecutionState::Alive) };
         assert_eq!(decided(&running(), &other), (ResumeAction::Abandon, None));
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_execution_that_ended_its_job_still_owes_its_log() {
+    fn ended_execution_must_complete_its_log() {
         let state =
             State::Ended { outcome: Outcome::Succeeded, execution: Some(ExecutionId(Ulid(1))) };
         let ended = Job { state, ..Job::default() };

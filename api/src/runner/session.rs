@@ -70,7 +70,7 @@ pub async fn open(
         connection.authenticate();
     }
     caller::meet(&app, signer.id).await?;
-    let (id, row) = (opening.session, write(&app, &opening).await?);
+    let (id, row) = (opening.session, write_row(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, &opening, &row, &ask);
@@ -78,7 +78,7 @@ pub async fn open(
         journal::told(&app, signer.id, head).await;
     }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
-    greet(&app, &runner, flapping).await?;
+    record_opening(&app, &runner, flapping).await?;
     let access_token = app.tokens.access(runner.id, (mode, install), generation, now);
     let timing = app.dispatch.timing();
     Ok(Json(SessionOpened {
@@ -128,7 +128,7 @@ async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result
 ///
 /// A repeated opening returns the same session while that is the newest. Later every server rejects
 /// it, because the row lists the ids of past sessions.
-async fn write(app: &App, opening: &SessionAssertion) -> Result<SessionRow, Problem> {
+async fn write_row(app: &App, opening: &SessionAssertion) -> Result<SessionRow, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
          insert into runner_session as known \
@@ -211,7 +211,11 @@ fn seat(
 }
 
 /// Records that the runner reconnected, or that its key may be in use twice.
-async fn greet(app: &App, runner: &RunnerCaller, flapping: Option<u32>) -> Result<(), Problem> {
+async fn record_opening(
+    app: &App,
+    runner: &RunnerCaller,
+    flapping: Option<u32>,
+) -> Result<(), Problem> {
     reconnect::returned(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
     tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; its key may be in use twice");
@@ -244,7 +248,7 @@ pub async fn adopt(
     .bind(app.dispatch.server())
     .fetch_optional(&app.pool)
     .await?;
-    let Some(row) = row else { return Err(why_not(app, runner.id, generation).await?.into()) };
+    let Some(row) = row else { return Err(mismatch(app, runner.id, generation).await?.into()) };
     let server_epoch = row.try_get::<i64, _>("server_epoch")?.cast_unsigned();
     let all = JobKind::ALL.into_iter();
     let capabilities = all.filter(|kind| kind.runs_on(runner.mode)).collect();
@@ -255,7 +259,7 @@ pub async fn adopt(
 }
 
 /// Returns the reason why the database has another session.
-async fn why_not(
+async fn mismatch(
     app: &App,
     runner: RunnerId,
     generation: u64,

@@ -32,7 +32,7 @@ async fn the_first_start_makes_an_owner_and_the_next_one_knows_them() {
 }
 
 #[tokio::test]
-async fn both_doors_say_who_the_server_is_and_how_it_is() {
+async fn both_listeners_serve_keys_and_probes() {
     let started = Started::new().await;
     for url in
         [started.control("/.well-known/stead-keys"), started.runner("/.well-known/stead-keys")]
@@ -67,7 +67,7 @@ async fn both_doors_say_who_the_server_is_and_how_it_is() {
 }
 
 #[tokio::test]
-async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
+async fn control_api_accepts_only_principal_tokens() {
     let started = Started::new().await;
     let url = started.control("/v1/whoami");
     let answer = started.http.get(&url).bearer_auth(started.owner_token()).send().await.unwrap();
@@ -90,7 +90,7 @@ async fn the_control_door_takes_no_token_but_one_of_a_person_or_a_service() {
 }
 
 #[tokio::test]
-async fn a_stop_answers_what_is_open_and_takes_nothing_new() {
+async fn stop_ends_open_connections_and_accepts_no_new_ones() {
     let started = Started::new().await;
     let url = started.control("/healthz");
     // A keep-alive connection, and one that sends nothing.
@@ -105,7 +105,7 @@ async fn a_stop_answers_what_is_open_and_takes_nothing_new() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_away_makes_the_server_unready_and_not_dead() {
+async fn unavailable_database_makes_the_server_unready_but_alive() {
     let started = Started::new().await;
     started.app().pool.close().await;
     let ready = started.http.get(started.control("/readyz")).send().await.unwrap();
@@ -149,7 +149,7 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
 }
 
 /// Creates a run of a new install, whose only step waits for an approval until then.
-async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
+async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64) {
     use domain::{
         actor::Actor,
         ids::{AppId, BuildId, ComponentId, InstallId, JobId, StepId},
@@ -209,7 +209,7 @@ async fn waits_for_a_word(server: &Server, run: domain::ids::RunId, days: i64) {
 }
 
 #[tokio::test]
-async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
+async fn approval_expires() {
     use domain::{
         ids::RunId,
         run::{Outcome, Run, Skip, StepState},
@@ -220,8 +220,8 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
     let start = async |clock| Server::start_with(options(data.path(), &database.url), clock).await;
     let server = start(system_clock()).await.unwrap();
     let (due, not_yet) = (RunId(Ulid::new()), RunId(Ulid::new()));
-    waits_for_a_word(&server, not_yet, 9).await;
-    waits_for_a_word(&server, due, 7).await;
+    waits_for_approval(&server, not_yet, 9).await;
+    waits_for_approval(&server, due, 7).await;
     server.stop().await;
 
     let later: Clock = Arc::new(|| (system_clock())() + chrono::TimeDelta::days(8));
@@ -244,7 +244,7 @@ async fn an_approval_that_nobody_gave_in_time_expires_by_the_clock() {
 }
 
 #[tokio::test]
-async fn who_has_the_data_directory_can_become_an_owner_again() {
+async fn data_directory_allows_owner_recovery() {
     let started = Started::new().await;
     let (lost, database) = (started.owner_token(), started.database.clone());
     started.server.stop().await;

@@ -150,7 +150,7 @@ pub async fn take_back(
         async move {
             let now = unit.now();
             let owns = role == Role::Owner && unit.load::<Access>(principal).await?.is_owner(now);
-            if owns && !another_owns(unit, principal, &owners).await? {
+            if owns && !another_owner_exists(unit, principal, &owners).await? {
                 let detail = "this is the only owner; create another one first: `stead tokens \
                               create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
@@ -165,7 +165,7 @@ pub async fn take_back(
 }
 
 /// Returns true if another principal has the owner role and a valid token.
-async fn another_owns(
+async fn another_owner_exists(
     unit: &mut UnitOfWork,
     principal: PrincipalId,
     owners: &[PrincipalId],
@@ -194,5 +194,5 @@ async fn is_last_of_an_owner(
     if access.is_owner_without(token, now) {
         return Ok(false);
     }
-    Ok(!another_owns(unit, principal, owners).await?)
+    Ok(!another_owner_exists(unit, principal, owners).await?)
 }

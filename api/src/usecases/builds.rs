@@ -29,7 +29,7 @@ pub async fn queue(app: &App, call: &Call, build: BuildId) -> Result<Done<()>, P
 
 /// Completes a build with the result of its job.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
-    app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+    app.engine.transact(call, move |unit| complete_build(unit, job).boxed()).await
 }
 
 /// Fails a build whose manifest cannot be rendered or whose job result cannot be applied.
@@ -64,7 +64,7 @@ async fn queue_job(app: &App, unit: &mut UnitOfWork, build: BuildId) -> Result<(
     Ok(())
 }
 
-async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
+async fn complete_build(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(Origin::Build { build, .. }) = job.work.as_ref().map(|work| work.origin.clone())
     else {

@@ -78,7 +78,7 @@ pub async fn revoke(
 
 /// Creates a token within a larger unit of work.
 pub async fn tell(unit: &mut UnitOfWork, purpose: Purpose) -> Result<NewEnrolment, Problem> {
-    let (id, token) = fresh();
+    let (id, token) = generate();
     let expires_at = unit.now() + TTL;
     let issue = EnrolmentToken { purpose, sha256: hash(&token)?, expires_at };
     unit.create::<Enrolment>(id, EnrolmentCommand::Issue(issue)).await?;
@@ -97,7 +97,7 @@ pub fn hash(token: &str) -> Result<Digest, Problem> {
     event_log::blob::digest(token.as_bytes()).map_err(Problem::internal)
 }
 
-fn fresh() -> (TokenId, String) {
+fn generate() -> (TokenId, String) {
     let id = ulid::Ulid::new();
     let mut secret = [0; 32];
     rand::rngs::OsRng.fill_bytes(&mut secret);
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn a_token_names_its_enrolment() {
-        let (id, token) = fresh();
+        let (id, token) = generate();
         assert_eq!(id_of(&token), Some(id));
-        assert_ne!(fresh().1, token);
+        assert_ne!(generate().1, token);
         for other in ["", "stead_enrol_", "stead_x", &token[..40], &format!("{token}0")] {
             assert_eq!(id_of(other), None, "{other}");
         }

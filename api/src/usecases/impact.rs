@@ -122,10 +122,10 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     let wanted = desired::wanted(config, published, given, after)?;
     let fresh = || StepId(ulid::Ulid::new());
     let steps = plan::plan_deploy(&wanted, &install.actual_state(), &Scope::Changed, fresh)?;
-    Ok(Ok(steps.iter().filter_map(named).collect()))
+    Ok(Ok(steps.iter().filter_map(planned_operation).collect()))
 }
 
-fn named(step: &StepSpec) -> Option<(String, Operation)> {
+fn planned_operation(step: &StepSpec) -> Option<(String, Operation)> {
     match &step.target {
         Target::Sandbox { .. } => Some((SANDBOX.to_owned(), step.operation)),
         Target::Component { name, .. } => Some((name.clone(), step.operation)),

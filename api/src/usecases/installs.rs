@@ -229,7 +229,7 @@ async fn change(
     toggles::set(unit, install, &config, &components, (&by, reason.as_ref())).await?;
     let after = unit.load::<Install>(install).await?.clone();
     chosen(&config, &after.inputs)?;
-    leaves_what_goes(app, &state, &config, &after).await?;
+    check_removed_components(app, &state, &config, &after).await?;
     let is_there = after.sandbox.is_some() || !after.components.is_empty();
     // Plans from the actual state, because the run of an earlier change may have been denied.
     // During a deploy, the commands above reject every change that requires a run.
@@ -252,7 +252,7 @@ async fn change(
 
 /// Checks the inputs for components that the config no longer has. The version that deployed such a
 /// component also destroys it, and requires its own inputs.
-async fn leaves_what_goes(
+async fn check_removed_components(
     app: &App,
     state: &AppState,
     config: &Config,

@@ -21,7 +21,7 @@ pub async fn cancel(
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
     let command = JobCommand::RequestCancel { by, reason, force };
-    tell(app, call, job, command).await
+    handle_command(app, call, job, command).await
 }
 
 /// Resolves an execution with an unknown outcome.
@@ -35,11 +35,11 @@ pub async fn resolve(
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
     let command = JobCommand::Resolve { execution, by, resolution, reason };
-    tell(app, call, job, command).await
+    handle_command(app, call, job, command).await
 }
 
 /// Handles one command of a job in its own commit.
-async fn tell(
+async fn handle_command(
     app: &App,
     call: &Call,
     job: JobId,

@@ -26,14 +26,14 @@ pub struct RetriedBuilds {
 
 /// Retries the failed builds of the newest config version, given one of them.
 pub async fn again(app: &App, call: &Call, build: BuildId) -> Result<Done<RetriedBuilds>, Problem> {
-    app.engine.transact(call, move |unit| rebuild(unit, build).boxed()).await
+    app.engine.transact(call, move |unit| retry_failed(unit, build).boxed()).await
 }
 
-async fn rebuild(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBuilds, Problem> {
+async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBuilds, Problem> {
     let failed = failed_order(unit, build).await?;
     let app = failed
         .ok_or_else(|| {
-            refused(format!("{build} has not failed; only a failed build can be retried"))
+            rejection(format!("{build} has not failed; only a failed build can be retried"))
         })?
         .app;
     let state = unit.load::<AppState>(app).await?.clone();
@@ -45,7 +45,7 @@ async fn rebuild(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBuilds,
             "{build} does not belong to the newest config version, {config_version}; sync \
                      the app instead"
         );
-        return Err(refused(detail));
+        return Err(rejection(detail));
     }
     let (version, mut builds) = (config_version + 1, Vec::new());
     for part in &mut components {
@@ -69,6 +69,6 @@ async fn failed_order(
     Ok(matches!(state.state, State::Failed { .. }).then_some(order))
 }
 
-fn refused(detail: String) -> Problem {
+fn rejection(detail: String) -> Problem {
     Problem::new(Code::Rejected, detail)
 }

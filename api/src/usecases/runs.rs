@@ -113,7 +113,7 @@ pub async fn tell(
 ) -> Result<Option<RunId>, Problem> {
     let state = unit.load::<Install>(install).await?.clone();
     let app_id = state.app.ok_or_else(|| Problem::not_found(install))?;
-    let mut steps = steps_of(app, unit, app_id, &state, &wish).await?;
+    let mut steps = plan_steps(app, unit, app_id, &state, &wish).await?;
     if steps.is_empty() {
         return Ok(None);
     }
@@ -169,7 +169,7 @@ async fn set_options(
     Ok(())
 }
 
-async fn steps_of(
+async fn plan_steps(
     app: &App,
     unit: &mut UnitOfWork,
     app_id: domain::ids::AppId,
@@ -199,7 +199,7 @@ async fn steps_of(
         return Ok(steps);
     }
     if let Scope::Named { names, .. } = &wish.scope {
-        have_plugins(&config, names)?;
+        check_plugins(&config, names)?;
     }
     let inputs = passed(&config, &install.inputs)?;
     let (stack, toggles) = (install.stack_outputs(), &install.component_choices());
@@ -215,7 +215,7 @@ async fn steps_of(
 }
 
 /// Rejects named components that have no plugin, before anything is planned.
-fn have_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem> {
+fn check_plugins(config: &Config, names: &BTreeSet<String>) -> Result<(), Problem> {
     let lacking = names.iter().filter_map(|name| config.app.lacks_plugin(name));
     let errors: Vec<FieldProblem> = lacking
         .map(|message| {
@@ -236,7 +236,7 @@ pub async fn approve(
     run: RunId,
     word: PlanDecision,
 ) -> Result<Done<()>, Problem> {
-    say(app, call, run, RunCommand::Approve(word)).await
+    handle_command(app, call, run, RunCommand::Approve(word)).await
 }
 
 /// Denies the plan with this digest.
@@ -246,7 +246,7 @@ pub async fn deny(
     run: RunId,
     word: PlanDecision,
 ) -> Result<Done<()>, Problem> {
-    say(app, call, run, RunCommand::Deny(word)).await
+    handle_command(app, call, run, RunCommand::Deny(word)).await
 }
 
 /// Cancels a run: skips steps that have not started and requests the cancellation of those in
@@ -259,7 +259,7 @@ pub async fn cancel(
     force: bool,
 ) -> Result<Done<()>, Problem> {
     let by = call.meta.actor.clone();
-    say(app, call, run, RunCommand::RequestCancel { by, reason, force }).await
+    handle_command(app, call, run, RunCommand::RequestCancel { by, reason, force }).await
 }
 
 /// Records that an approval timed out.
@@ -270,7 +270,7 @@ pub async fn expire_approval(
     step: StepId,
     digest: domain::digest::Digest,
 ) -> Result<Done<()>, Problem> {
-    say(app, call, run, RunCommand::ExpireApproval { step, digest }).await
+    handle_command(app, call, run, RunCommand::ExpireApproval { step, digest }).await
 }
 
 /// Starts an automatic retry after its back-off.
@@ -281,7 +281,7 @@ pub async fn start_retry(
     step: StepId,
     attempt: u32,
 ) -> Result<Done<()>, Problem> {
-    say(app, call, run, RunCommand::StartRetry { step, attempt }).await
+    handle_command(app, call, run, RunCommand::StartRetry { step, attempt }).await
 }
 
 /// Retries failed steps. While the run is in progress, they run again in it. Otherwise a new run
@@ -320,14 +320,14 @@ pub async fn retry(
                     }
                     return Ok(run);
                 }
-                again(&app, unit, (run, &state), request, by, reason).await
+                retry_remaining(&app, unit, (run, &state), request, by, reason).await
             }
             .boxed()
         })
         .await
 }
 
-async fn again(
+async fn retry_remaining(
     app: &App,
     unit: &mut UnitOfWork,
     (run, state): (RunId, &Run),
@@ -355,7 +355,12 @@ async fn again(
     tell(app, unit, request.install, wish, by).await?.ok_or_else(done)
 }
 
-async fn say(app: &App, call: &Call, run: RunId, command: RunCommand) -> Result<Done<()>, Problem> {
+async fn handle_command(
+    app: &App,
+    call: &Call,
+    run: RunId,
+    command: RunCommand,
+) -> Result<Done<()>, Problem> {
     let engine = app.engine.clone();
     engine
         .transact(call, move |unit| {

@@ -71,7 +71,7 @@ pub fn suffices(config: &Config, install: &Install, steps: &[StepSpec]) -> Resul
         Target::Component { name, .. } => OutputReader::Module(name),
         Target::Action { name } => OutputReader::Action(name),
     });
-    refuse(install, missing(&config.app, &install.stack_outputs(), names))
+    reject_missing(install, missing(&config.app, &install.stack_outputs(), names))
 }
 
 /// Checks that all outputs exist that the first provision reads.
@@ -86,7 +86,7 @@ pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Proble
         .filter(|action| action.triggers.iter().any(|trigger| Some(trigger.kind) == after));
     let after = after.map(|action| OutputReader::Action(&action.name));
     let names = sandbox.chain(components).chain(after);
-    refuse(install, missing(app, &install.stack_outputs(), names))
+    reject_missing(install, missing(app, &install.stack_outputs(), names))
 }
 
 /// Reader of stack outputs.
@@ -105,7 +105,7 @@ fn missing<'p>(
     let mut look = |texts: &mut dyn Iterator<Item = &Text>| {
         for text in texts {
             for name in Reads::of([text]).needed_stack {
-                if !is_there(outputs, &name) {
+                if !has_output(outputs, &name) {
                     let at = &text.origin;
                     let place =
                         SourceLocation { file: at.file.clone(), line: at.line, column: at.column };
@@ -139,11 +139,11 @@ fn missing<'p>(
 }
 
 /// Azure calls regions locations.
-fn is_there(outputs: &Outputs, name: &str) -> bool {
+fn has_output(outputs: &Outputs, name: &str) -> bool {
     outputs.contains_key(name) || (name == "location" && outputs.contains_key("region"))
 }
 
-fn refuse(install: &Install, missing: Missing) -> Result<(), Problem> {
+fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
     if missing.is_empty() {
         return Ok(());
     }

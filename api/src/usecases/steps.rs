@@ -128,7 +128,7 @@ async fn start(
     if let Some(detail) = render::step::lacks_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
-    let artifact = match built(unit, &step.spec.target).await? {
+    let artifact = match artifact_of(unit, &step.spec.target).await? {
         ArtifactState::Available(artifact) => Some(artifact),
         ArtifactState::NotNeeded => None,
         ArtifactState::Pending(build) => {
@@ -149,7 +149,7 @@ async fn start(
         }
     }
     let job = JobId(ulid::Ulid::new());
-    match theirs(render::step::first(app, unit, run, step, job, artifact).await)? {
+    match as_step_failure(render::step::first(app, unit, run, step, job, artifact).await)? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -169,12 +169,12 @@ async fn apply(
 ) -> Result<(), Problem> {
     let StepState::Approved { plan } = &step.state else { return Ok(()) };
     let id = step.spec.step;
-    let artifact = match built(unit, &step.spec.target).await? {
+    let artifact = match artifact_of(unit, &step.spec.target).await? {
         ArtifactState::Available(artifact) => Some(artifact),
         ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
-    match theirs(render::step::apply(app, unit, run, step, job, artifact, plan).await)? {
+    match as_step_failure(render::step::apply(app, unit, run, step, job, artifact, plan).await)? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartApply { step: id, job }).await?;
@@ -191,7 +191,7 @@ async fn apply(
 
 /// Converts a rejected config or input into a failure of the step, as for a template that cannot be
 /// rendered. Only the vendor can fix these. Errors of the database or the server are retried.
-fn theirs(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
+fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
             let wrong = problem.errors.iter().map(|error| error.message.clone());
@@ -251,7 +251,7 @@ enum ArtifactState {
     Failed(BuildId),
 }
 
-async fn built(unit: &mut UnitOfWork, target: &Target) -> Result<ArtifactState, Problem> {
+async fn artifact_of(unit: &mut UnitOfWork, target: &Target) -> Result<ArtifactState, Problem> {
     let id = match target {
         Target::Sandbox { build } | Target::Component { build, .. } => *build,
         Target::Action { .. } => return Ok(ArtifactState::NotNeeded),

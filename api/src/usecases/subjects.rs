@@ -52,7 +52,7 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             }
             match state.is_over() {
                 true => Ok(()),
-                false => Err(refused(format!(
+                false => Err(rejection(format!(
                     "{install} is in use: its data is required to destroy it; run `stead installs \
                      deprovision {}` and wait until it has finished",
                     state.name
@@ -68,7 +68,7 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             let heard = access.tokens.iter().find(|token| access.is_token_valid(token.token, now));
             match heard {
                 None => Ok(()),
-                Some(token) => Err(refused(format!(
+                Some(token) => Err(rejection(format!(
                     "{principal} has a valid token; revoke it first: `stead tokens revoke {}`",
                     token.token
                 ))),
@@ -77,6 +77,6 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
     }
 }
 
-fn refused(detail: String) -> Problem {
+fn rejection(detail: String) -> Problem {
     Problem::new(Code::Rejected, detail)
 }

@@ -15,7 +15,7 @@ tokio::task_local! {
 }
 
 #[tokio::test]
-async fn a_reaction_that_panics_is_a_mistake_of_ours_and_ends_nothing_else() {
+async fn panicking_reaction_is_an_internal_error_and_stops_no_other() {
     let clock = Arc::new(|| {
         assert!(BROKEN.try_with(|()| ()).is_err(), "nobody knows what time it is");
         system_clock()()

@@ -2,7 +2,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn archives_of_what_has_no_rows_any_more_come_along_and_come_back() {
+async fn archives_of_dropped_rows_are_backed_up_and_restored() {
     let (started, place) = served().await;
     let app = started.app().clone();
     event_log::testing::in_partitions_of(&app.pool, 256).await.unwrap();

@@ -36,7 +36,7 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn one_file_comes_back_like_a_directory_and_the_beginning_of_one_never() {
+async fn tar_backup_is_restored_and_a_truncated_one_rejected() {
     let (started, place) = served().await;
     let out = place.path().join("backup.tar");
     let manifest = backed_up(&started, &out).await;

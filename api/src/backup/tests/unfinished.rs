@@ -3,7 +3,7 @@ use super::*;
 
 /// Removes files in the reverse order of their creation: only the last one completes a backup.
 #[tokio::test]
-async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
+async fn incomplete_backup_is_rejected_and_replaced() {
     let (started, place) = served().await;
     let out = place.path().join("backup");
     let partial = place.path().join("backup.partial");
@@ -53,7 +53,7 @@ async fn half_a_backup_is_no_backup_and_the_next_one_takes_its_place() {
 
 /// Others could read the dump, or a symbolic link could make the backup empty another directory.
 #[tokio::test]
-async fn a_beginning_that_is_not_ours_alone_is_refused_by_name_and_left_as_it_is() {
+async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
     let place = tempfile::tempdir().unwrap();
     let (out, partial) = (place.path().join("backup"), place.path().join("backup.partial"));
     let elsewhere = place.path().join("elsewhere");

@@ -2,7 +2,7 @@
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_acknowledged_before_a_backup_began_comes_back_while_appends_go_on() {
+async fn acknowledged_events_are_restored_despite_concurrent_appends() {
     let (started, place) = served().await;
     let app = started.app().clone();
     for _ in 0..20 {

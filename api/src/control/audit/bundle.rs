@@ -263,7 +263,7 @@ impl BundleWriter {
         for stored in page {
             last = stored.position;
             if !self.source.has(stored) {
-                let leaf = stored.computed_leaf().ok_or_else(|| unread(stored))?;
+                let leaf = stored.computed_leaf().ok_or_else(|| invalid_version(stored))?;
                 entries.push(leaf.canonical());
             }
         }
@@ -272,7 +272,7 @@ impl BundleWriter {
 }
 
 fn event(stored: &StoredEvent, path: Vec<Hash>, hashes: bool) -> Result<Event, Problem> {
-    let leaf = stored.computed_leaf().ok_or_else(|| unread(stored))?;
+    let leaf = stored.computed_leaf().ok_or_else(|| invalid_version(stored))?;
     let content = if hashes {
         let (payload, metadata) = (Base64(leaf.payload_hash), Base64(leaf.metadata_hash));
         Content::Hashes { payload, metadata }
@@ -297,7 +297,7 @@ fn event(stored: &StoredEvent, path: Vec<Hash>, hashes: bool) -> Result<Event, P
     })
 }
 
-fn unread(stored: &StoredEvent) -> Problem {
+fn invalid_version(stored: &StoredEvent) -> Problem {
     Problem::internal(format!(
         "the event at position {} has a version that is not a number",
         stored.position

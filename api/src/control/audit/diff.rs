@@ -82,7 +82,7 @@ pub(super) async fn of_stream(
     let more_changes = changes.len().saturating_sub(MAX_FIELDS) as u64;
     changes.truncate(MAX_FIELDS);
     let history = history(app, stream, (from, to)).await?;
-    let names = names::get(&app.pool, people(&history)).await?;
+    let names = names::get(&app.pool, principals(&history)).await?;
     let told = show::HistoryConverter { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(StreamDiff {
@@ -90,7 +90,7 @@ pub(super) async fn of_stream(
         name,
         from: point(app, from).await?,
         to: point(app, to).await?,
-        changes: changes.into_iter().map(changed).collect(),
+        changes: changes.into_iter().map(field_to_wire).collect(),
         more_changes,
         complete_through: history.complete_through,
         runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
@@ -114,7 +114,7 @@ async fn history(app: &App, stream: &StreamId, range: (u64, u64)) -> Result<Hist
 }
 
 /// Principals in this history, for their names.
-fn people(history: &History) -> HashSet<PrincipalId> {
+fn principals(history: &History) -> HashSet<PrincipalId> {
     let mut all: Vec<&Actor> = history.other_events.iter().map(|event| &event.actor).collect();
     for run in &history.runs {
         all.extend(run.request.iter().map(|request| &request.by));
@@ -128,7 +128,7 @@ fn people(history: &History) -> HashSet<PrincipalId> {
     all.into_iter().filter_map(principal).collect()
 }
 
-fn changed(change: FieldChange) -> FieldChanged {
+fn field_to_wire(change: FieldChange) -> FieldChanged {
     let FieldChange { path, before, after } = change;
     let there = |value: Value| (!value.is_null()).then_some(value);
     FieldChanged { path, before: there(before), after: there(after) }

@@ -96,7 +96,7 @@ fn unsigned(ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts) -> Opt
 }
 
 /// Returns true if the table is missing or has other columns.
-fn is_other(error: &sqlx::Error) -> bool {
+fn is_incompatible_table(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "42703" | "42P01"))
 }
@@ -250,7 +250,7 @@ impl Doctor {
             }
             // The table was dropped in the meantime, or another version created it with other
             // columns.
-            Err(RebuildError::Log(LogError::Database(error))) if is_other(&error) => {
+            Err(RebuildError::Log(LogError::Database(error))) if is_incompatible_table(&error) => {
                 vec![format!(
                     "cannot compare the rows: another version created the table; {remedy}"
                 )]
@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_that_nobody_signed_are_told_and_are_no_finding() {
+    fn unsigned_results_are_reported_but_are_no_finding() {
         assert_eq!(unsigned(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
         let tally = ReportCounts { signed: 3, unsigned: 2, first_unsigned: Some(7) };
         let told = unsigned(&tally).unwrap();

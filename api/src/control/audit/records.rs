@@ -58,7 +58,7 @@ pub struct EventSelection {
 }
 
 /// Checks an aggregate type. A misspelled filter would return an empty list that looks valid.
-fn known(filter: &str, kind: &str) -> Result<(), Problem> {
+fn check_aggregate_type(filter: &str, kind: &str) -> Result<(), Problem> {
     if states::AGGREGATE_TYPES.contains(&kind) {
         return Ok(());
     }
@@ -97,7 +97,7 @@ impl EventSelection {
                 (Some(aggregate_type), Some(aggregate_id))
             }
             Some(kind) => {
-                known("stream", kind)?;
+                check_aggregate_type("stream", kind)?;
                 (Some(kind.to_owned()), None)
             }
             None => (None, None),
@@ -111,7 +111,7 @@ impl EventSelection {
                 );
                 return Err(Problem::new(Code::BadRequest, detail));
             };
-            known("type", kind)?;
+            check_aggregate_type("type", kind)?;
             filter::event_type(named)?;
         }
         if let Some(actor) = &query.actor {

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_that_has_an_event_is_one_that_streams_are_of() {
+    fn aggregate_type_list_is_complete() {
         let events = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../schemas/events"));
         let names = events.unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let kinds: BTreeSet<_> =

@@ -26,8 +26,8 @@ pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Val
         0 => vec![],
         count => app.log().read(first.saturating_sub(1), count).await?,
     };
-    let said = Value::Object(told(&events, last)?);
-    if fits(route, &said) {
+    let said = Value::Object(known_members(&events, last)?);
+    if is_response_of(route, &said) {
         return Ok(said);
     }
     let detail = format!(
@@ -38,7 +38,7 @@ pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Val
 }
 
 /// Collects all members of a response that the events contain.
-fn told(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem> {
+fn known_members(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem> {
     let mut said = Map::new();
     said.insert("position".into(), last.into());
     said.insert("changed".into(), (!events.is_empty()).into());
@@ -71,7 +71,7 @@ fn told(events: &[StoredEvent], last: u64) -> Result<Map<String, Value>, Problem
 }
 
 /// Returns true if the value is a valid response of this route.
-fn fits(route: &str, said: &Value) -> bool {
+fn is_response_of(route: &str, said: &Value) -> bool {
     fn is<T: DeserializeOwned>(said: &Value) -> bool {
         serde_json::from_value::<T>(said.clone()).is_ok()
     }

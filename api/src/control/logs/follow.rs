@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_out_whole_however_the_chunks_were_cut() {
+    fn records_are_complete_for_any_chunk_boundaries() {
         let mut lines = Lines::default();
         let mut numbers = Vec::new();
         for chunk in ["{\"n\":1,\"m\":\"a\"}\n{\"n\"", ":2,\"m\":\"", "b\"}\n", "{\"n\":3"] {

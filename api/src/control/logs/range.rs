@@ -27,7 +27,7 @@ mod tests {
     use super::of;
 
     #[test]
-    fn a_range_is_within_the_log_or_refused() {
+    fn range_outside_the_log_is_rejected() {
         assert_eq!(of("bytes=0-3", 10).unwrap(), 0..4);
         assert_eq!(of("bytes=8-", 10).unwrap(), 8..10);
         assert_eq!(of("bytes=-3", 10).unwrap(), 7..10);

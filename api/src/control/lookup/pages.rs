@@ -24,7 +24,8 @@ type PrefetchResult = Result<(), sqlx::Error>;
 impl Lookup<'_> {
     /// Prefetches the rows for a page of builds.
     pub async fn for_builds(&mut self, rows: &[builds::Row]) -> PrefetchResult {
-        fill::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app)).await?;
+        prefetch::<Apps, _>(self.pool, &mut self.apps, rows.iter().map(|row| row.order.app))
+            .await?;
         let jobs = rows.iter().filter_map(|row| match row.state {
             State::Building { job } => Some(job),
             State::NotCreated
@@ -32,14 +33,14 @@ impl Lookup<'_> {
             | State::Succeeded { .. }
             | State::Failed { .. } => None,
         });
-        fill::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
+        prefetch::<Jobs, _>(self.pool, &mut self.jobs, jobs).await
     }
 
     /// Prefetches the rows for a page of runs.
     pub async fn for_runs(&mut self, rows: &[runs::Row]) -> PrefetchResult {
         let requests = || rows.iter().filter_map(|row| row.state.request.as_ref());
         let installs = requests().map(|request| request.install);
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.for_actors(requests().map(|request| &request.by)).await
     }
 
@@ -50,7 +51,7 @@ impl Lookup<'_> {
             Target::Action { .. } => None,
         });
         if row.state.outcome.is_none() {
-            fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
+            prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         }
         let asked = row.state.request.iter().map(|request| &request.by);
         self.for_actors(asked.chain(row.decisions.values().map(|said| &said.by))).await
@@ -59,13 +60,13 @@ impl Lookup<'_> {
     /// Prefetches the rows for a page of installs.
     pub async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
         let apps = rows.iter().filter_map(|row| row.state.app);
-        fill::<Apps, _>(self.pool, &mut self.apps, apps).await?;
+        prefetch::<Apps, _>(self.pool, &mut self.apps, apps).await?;
         let versions =
             rows.iter().filter_map(|row| Some((row.state.app?, row.state.config_version)));
         let versions: HashSet<_> = versions.collect();
         self.versions.extend(config_versions::versions(self.pool, versions).await?);
         let runners = rows.iter().filter_map(installs::Row::runner);
-        fill::<Runners, _>(self.pool, &mut self.runners, runners).await
+        prefetch::<Runners, _>(self.pool, &mut self.runners, runners).await
     }
 
     /// Prefetches the names of actors.
@@ -81,29 +82,29 @@ impl Lookup<'_> {
     /// Prefetches the rows for a page of runners.
     pub async fn for_runners(&mut self, rows: &[runners::Row]) -> PrefetchResult {
         let installs = rows.iter().filter_map(runners::Row::install);
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         self.read_held(rows.iter().map(|row| row.runner).collect()).await
     }
 
     /// Prefetches the rows for a page of jobs.
     pub async fn for_jobs(&mut self, rows: &[jobs::Row]) -> PrefetchResult {
         let builds = rows.iter().filter_map(jobs::Row::build);
-        fill::<Builds, _>(self.pool, &mut self.builds, builds).await?;
+        prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         let runs = rows.iter().filter_map(|row| Some(row.step()?.0));
-        fill::<Runs, _>(self.pool, &mut self.runs, runs).await?;
+        prefetch::<Runs, _>(self.pool, &mut self.runs, runs).await?;
         // Only unfinished jobs show what they wait for.
         let open = rows.iter().filter(|row| row.ended_at.is_none());
         let installs = open.filter_map(jobs::Row::install);
-        fill::<Installs, _>(self.pool, &mut self.installs, installs).await?;
+        prefetch::<Installs, _>(self.pool, &mut self.installs, installs).await?;
         let known = self.installs.values().flatten();
         let runners: Vec<_> = known.filter_map(|install| install.runner()).collect();
-        fill::<Runners, _>(self.pool, &mut self.runners, runners.iter().copied()).await?;
+        prefetch::<Runners, _>(self.pool, &mut self.runners, runners.iter().copied()).await?;
         self.read_held(runners).await
     }
 }
 
 /// Reads the rows that the cache does not have yet.
-async fn fill<P: Projection, Id: Copy + Eq + Hash + Display>(
+async fn prefetch<P: Projection, Id: Copy + Eq + Hash + Display>(
     pool: &PgPool,
     known: &mut RowCache<Id, P::Row>,
     ids: impl IntoIterator<Item = Id>,

@@ -54,7 +54,7 @@ pub async fn rows(
     let position = audit::position(&app, which.position, which.time).await?;
     let recorded_at = audit::point(&app, position).await?.recorded_at;
     let mut past =
-        AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(refused)?;
+        AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(to_problem)?;
     let said = move |state: &str| RowsProgress {
         state: state.into(),
         events: 0,
@@ -93,7 +93,7 @@ pub async fn rows(
             match past.rows(ROWS_PER_MESSAGE).await {
                 Ok(rows) if rows.is_empty() => break,
                 Ok(rows) => {
-                    let rows = rows.into_iter().map(shown).collect();
+                    let rows = rows.into_iter().map(row_to_wire).collect();
                     yield event(&RowsProgress { events: position, rows, ..said("rows") });
                 }
                 Err(error) => {
@@ -113,11 +113,11 @@ fn event(look: &RowsProgress) -> Result<Event, Infallible> {
     Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")))
 }
 
-fn shown(row: AsOfRow) -> ProjectionRow {
+fn row_to_wire(row: AsOfRow) -> ProjectionRow {
     ProjectionRow { key: row.key, row: row.data }
 }
 
-fn refused(error: RebuildError) -> Problem {
+fn to_problem(error: RebuildError) -> Problem {
     match error {
         RebuildError::Log(error) => error.into(),
         error @ (RebuildError::Unknown(_)

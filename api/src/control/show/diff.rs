@@ -26,10 +26,10 @@ pub fn diff(before: Option<(u32, &AppConfig)>, to: Option<u32>, after: &AppConfi
 /// Adds the impact on installs to a diff.
 pub fn reached(diff: Diff, (reached, more): (Vec<InstallImpact>, u64)) -> Diff {
     let remaining_installs = Some(more).filter(|more| *more > 0);
-    Diff { impact: reached.into_iter().map(reach).collect(), remaining_installs, ..diff }
+    Diff { impact: reached.into_iter().map(impact_to_wire).collect(), remaining_installs, ..diff }
 }
 
-fn reach(reached: InstallImpact) -> Impact {
+fn impact_to_wire(reached: InstallImpact) -> Impact {
     let InstallImpact { install, name, config_version, is_provisioned: is_there, plans, inputs } =
         reached;
     let (plans, problem) = match plans {

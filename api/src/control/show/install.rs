@@ -42,7 +42,7 @@ pub async fn install(
         kind: kind.into(),
         disabled: false,
         state: match &state.sandbox {
-            Some(has) => brought(has.fingerprint.is_some()),
+            Some(has) => deploy_state(has.fingerprint.is_some()),
             None => "absent",
         }
         .into(),
@@ -115,7 +115,7 @@ pub fn unacted(config: &config::Config) -> Vec<Diagnostic> {
 }
 
 /// State of a component: deployed, or incomplete after a failed apply.
-fn brought(is_whole: bool) -> &'static str {
+fn deploy_state(is_whole: bool) -> &'static str {
     if is_whole { "deployed" } else { "incomplete" }
 }
 
@@ -131,7 +131,7 @@ fn component(
         kind: kind.into(),
         disabled: false,
         state: match (has, torn_down) {
-            (Some(has), _) => brought(has.fingerprint.is_some()),
+            (Some(has), _) => deploy_state(has.fingerprint.is_some()),
             (None, true) => "torn_down",
             (None, false) => "absent",
         }

@@ -57,7 +57,7 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
     if row.ended_at.is_none() {
         job.waiting = awaited(look, row).await?.map(waiting);
         if job.waiting.is_none() && look.is_suspect(row.job) {
-            job.waiting = Some(silent(row));
+            job.waiting = Some(missing_contact(row));
         }
     }
     Ok(job)
@@ -77,7 +77,7 @@ pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resol
 }
 
 /// Shows missing contact before the job counts as disconnected.
-fn silent(row: &jobs::Row) -> Waiting {
+fn missing_contact(row: &jobs::Row) -> Waiting {
     Waiting {
         on: "runner".into(),
         detail: "no contact with the runner for a while; it may reconnect at any time".into(),

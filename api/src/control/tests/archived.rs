@@ -56,7 +56,7 @@ fn questions(install: InstallId) -> Vec<String> {
     ]
 }
 
-async fn answers(started: &Started, questions: &[String]) -> Vec<String> {
+async fn responses(started: &Started, questions: &[String]) -> Vec<String> {
     let mut all = vec![];
     for question in questions {
         let ask = started.http.get(started.control(question)).bearer_auth(started.owner_token());
@@ -69,7 +69,7 @@ async fn answers(started: &Started, questions: &[String]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
+async fn responses_are_identical_when_events_exist_only_in_archives() {
     let (started, owner, acme) = with_install().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
@@ -91,7 +91,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let questions = questions(acme.id);
-    let before = answers(&started, &questions).await;
+    let before = responses(&started, &questions).await;
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     // When the first two partitions are archived and dropped while the server runs.
     let made = archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
@@ -100,7 +100,7 @@ async fn every_answer_is_the_same_when_its_events_are_in_archives_only() {
     assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
     let dropped = archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
     assert_eq!(dropped, ranges);
-    let after = answers(&started, &questions).await;
+    let after = responses(&started, &questions).await;
     for ((question, before), after) in questions.iter().zip(&before).zip(&after) {
         assert_eq!(before, after, "{question}");
     }
@@ -175,7 +175,7 @@ async fn fill(started: &Started, until: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_missing_archive_makes_dead_letters_of_what_needs_it_and_all_other_policies_continue() {
+async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     // Given an install whose first events exist only in an archive, and one without archived
     // events.
     let (started, owner, _) = with_install().await;

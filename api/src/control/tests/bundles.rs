@@ -34,7 +34,7 @@ async fn lines(client: &Client, which: &RangeQuery) -> Vec<String> {
     text.lines().map(Into::into).collect()
 }
 
-fn checked(
+fn verify_range(
     lines: &[String],
     keys: &[TrustedKey],
     kept: Option<&str>,
@@ -45,7 +45,7 @@ fn checked(
 }
 
 #[tokio::test]
-async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
+async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
     let (_started, owner, made) = with_install().await;
     let kept = owner.checkpoint().await.unwrap().note;
     let (name, keys) = (format!("{}/acme", Install::NAME), keys(&owner).await);
@@ -92,7 +92,7 @@ async fn an_install_is_proven_to_be_complete_and_the_log_to_have_only_grown() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_proven_is_refused_with_the_reason() {
+async fn unprovable_request_is_rejected_with_a_reason() {
     let (_started, owner, _) = with_install().await;
     let head = owner.checkpoint().await.unwrap();
     let ask = async |which: BundleQuery| refused(owner.bundle(&which).await.map(drop));
@@ -115,20 +115,20 @@ async fn what_cannot_be_proven_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
+async fn range_export_detects_every_changed_byte() {
     let (started, owner, _) = with_install().await;
     let keys = keys(&owner).await;
     let kept = owner.checkpoint().await.unwrap();
     let all = lines(&owner, &RangeQuery::default()).await;
-    let proven = checked(&all, &keys, Some(&kept.note)).unwrap();
+    let proven = verify_range(&all, &keys, Some(&kept.note)).unwrap();
     assert_eq!((proven.from, proven.to + 1), (1, all.len() as u64));
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
     let part = RangeQuery { from: Some(3), to: Some(6), ..RangeQuery::default() };
     let part = lines(&owner, &part).await;
     assert_eq!(part.len(), 5);
-    checked(&part, &keys, None).unwrap();
-    let uncompared = checked(&part, &keys, Some(&kept.note)).unwrap_err();
+    verify_range(&part, &keys, None).unwrap();
+    let uncompared = verify_range(&part, &keys, Some(&kept.note)).unwrap_err();
     assert!(matches!(uncompared, BundleError::Uncompared { .. }), "{uncompared}");
     // Any changed byte of an event is detected with its position, even a changed case.
     for (at, bit) in (0..part[2].len()).flat_map(|at| [(at, 1), (at, 0x20)]) {
@@ -136,16 +136,16 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
         let mut line = changed[2].clone().into_bytes();
         line[at] ^= bit;
         changed[2] = String::from_utf8_lossy(&line).into_owned();
-        let found = checked(&changed, &keys, None).unwrap_err();
+        let found = verify_range(&changed, &keys, None).unwrap_err();
         assert!(matches!(found, BundleError::At { position: 4, .. }), "{at}: {found}");
     }
     for (gone, position) in [(1, 3), (3, 5)] {
         let mut changed = part.clone();
         changed.remove(gone);
-        let found = checked(&changed, &keys, None).unwrap_err();
+        let found = verify_range(&changed, &keys, None).unwrap_err();
         assert!(matches!(found, BundleError::At { position: at, .. } if at == position), "{found}");
     }
-    let short = checked(&part[..4], &keys, None).unwrap_err();
+    let short = verify_range(&part[..4], &keys, None).unwrap_err();
     assert!(matches!(short, BundleError::Count { expected: 4, found: 3, .. }));
 
     // The server exports a row that was changed in the database, and verification detects it.
@@ -153,7 +153,7 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
                  where event_type = 'install.created'";
     assert_eq!(sqlx::query(spoil).execute(&started.app().pool).await.unwrap().rows_affected(), 1);
     let spoilt = lines(&owner, &RangeQuery::default()).await;
-    let found = checked(&spoilt, &keys, None).unwrap_err();
+    let found = verify_range(&spoilt, &keys, None).unwrap_err();
     assert!(matches!(found, BundleError::At { wrong: PositionError::Leaf, .. }), "{found}");
     let found = bundle(&owner, &stream("install/acme")).await.check(&keys, None).unwrap_err();
     assert!(matches!(found, BundleError::At { wrong: PositionError::Included(_), .. }), "{found}");
@@ -161,7 +161,7 @@ async fn a_part_of_the_log_is_proven_to_the_last_byte_of_each_line() {
 
 /// Verifies the server's signature, keys and proofs with third-party libraries.
 #[tokio::test]
-async fn a_real_log_is_verified_without_our_code() {
+async fn third_party_libraries_verify_a_bundle() {
     use signed_note::{Note, StandardVerifier, VerifierList};
     use tlog_tiles::{Checkpoint, Hash, check_record, check_tree, record_hash};
     let (_started, owner, _) = with_install().await;

@@ -68,7 +68,7 @@ fn names(of: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn every_real_directory_is_taken_whole_once_and_shown_as_inspect_shows_it() {
+async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let Some(corpus) = corpus() else { return };
     let started = Started::new().await;
     let owner = owner(&started);

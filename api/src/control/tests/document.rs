@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::router;
 
 #[test]
-fn every_operation_has_a_sentence_a_tag_a_refusal_and_a_name_of_its_own() {
+fn every_operation_has_a_summary_a_tag_a_problem_and_a_unique_id() {
     let (_, document) = router::control_api();
     let document = serde_json::to_value(&document).unwrap();
     let mut names = BTreeSet::new();

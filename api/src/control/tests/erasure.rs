@@ -180,7 +180,7 @@ async fn views_are_true(client: &Client) {
 }
 
 #[tokio::test]
-async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is() {
+async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     let (started, owner) = started().await;
     let app = started.app();
     let (install, job) = of_ada(app, &owner).await;
@@ -239,7 +239,7 @@ async fn after_shredding_no_row_has_it_and_everything_that_was_proven_still_is()
 }
 
 #[tokio::test]
-async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
+async fn shredding_a_principal_erases_name_and_reasons_only() {
     let (started, owner) = started().await;
     let app = started.app();
     let ask =
@@ -263,7 +263,7 @@ async fn a_persons_words_and_name_go_and_what_they_were_about_stays() {
 }
 
 #[tokio::test]
-async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_the_next() {
+async fn shredding_reaches_other_servers_and_survives_a_crash() {
     let (started, owner) = started().await;
     let (install, _) = of_ada(started.app(), &owner).await;
     deprovisioned(started.app(), &owner, install).await;
@@ -331,7 +331,7 @@ async fn another_server_forgets_too_and_who_is_killed_in_between_leaves_it_to_th
 }
 
 #[tokio::test]
-async fn a_database_without_its_key_file_is_read_by_nobody() {
+async fn server_without_the_key_file_does_not_start() {
     let (started, owner) = started().await;
     of_ada(started.app(), &owner).await;
     let database = started.database.clone();

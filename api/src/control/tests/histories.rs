@@ -35,8 +35,7 @@ fn of_install(name: &str) -> BundleQuery {
 }
 
 #[tokio::test]
-async fn a_bundle_of_an_install_has_its_runs_jobs_and_builds_and_names_and_reasons_only_on_request()
-{
+async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap();
@@ -152,7 +151,7 @@ async fn what_changed_in_every_install_is_listed_by_page() {
 }
 
 #[tokio::test]
-async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
+async fn install_is_listed_before_the_projection_has_its_run() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let hold = "create function hold() returns trigger language plpgsql as \
@@ -176,7 +175,7 @@ async fn an_install_is_listed_although_the_view_does_not_know_its_run_yet() {
 }
 
 #[tokio::test]
-async fn a_state_before_the_first_event_is_answered_with_where_the_first_event_is() {
+async fn state_before_the_first_event_names_its_position() {
     let (_started, owner, _) = with_install().await;
     let long_ago = Some("2001-01-01T00:00:00Z".parse().unwrap());
     let which = AsOfQuery { stream: "install/acme".into(), time: long_ago, ..AsOfQuery::default() };

@@ -13,7 +13,7 @@ async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (Status
 }
 
 #[tokio::test]
-async fn the_same_key_gives_the_same_answer_without_its_secrets() {
+async fn repeated_key_returns_the_same_response_without_secrets() {
     let (started, _, _) = with_install().await;
     let body = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let (status, first) = send(&started, "/v1/installs", "k1", &body).await;
@@ -30,7 +30,7 @@ async fn the_same_key_gives_the_same_answer_without_its_secrets() {
 }
 
 #[tokio::test]
-async fn a_key_belongs_to_one_request_and_two_at_once_are_one() {
+async fn key_belongs_to_one_request_and_concurrent_repeats_run_once() {
     let (started, _, _) = with_install().await;
     let body = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let other = json!({"app": "shop", "name": "gamma", "inputs": {"size": "1"}});
@@ -48,7 +48,7 @@ async fn a_key_belongs_to_one_request_and_two_at_once_are_one() {
 }
 
 #[tokio::test]
-async fn an_answer_that_died_with_its_server_is_made_again_from_the_log() {
+async fn lost_response_is_recovered_from_the_log() {
     let (started, _, made) = with_install().await;
     let install = json!({"app": "shop", "name": "beta", "inputs": {"size": "1"}});
     let change = json!({"auto_approve": true});
@@ -86,7 +86,7 @@ async fn an_answer_that_died_with_its_server_is_made_again_from_the_log() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_parts_no_change_from_its_answer() {
+async fn disconnect_does_not_separate_change_and_response() {
     let (started, _, _) = with_install().await;
     for wait in 0..12_u64 {
         let (name, key) = (format!("gone{wait}"), format!("k{wait}"));
@@ -112,7 +112,7 @@ async fn kept(started: &Started, key: &str) {
 }
 
 #[tokio::test]
-async fn an_expired_key_is_free_again_and_an_enrolment_without_its_token_is_read() {
+async fn expired_key_is_reusable_and_replayed_enrolment_has_no_token() {
     let (started, _, _) = with_install().await;
     let path = "/v1/installs/acme/enrolment-tokens";
     let (_, first) = send(&started, path, "k1", &json!({})).await;

@@ -48,7 +48,7 @@ impl Subscriber for StatementCounter {
 }
 
 #[tokio::test]
-async fn a_page_costs_as_many_statements_as_a_row() {
+async fn page_needs_as_many_statements_as_one_row() {
     let (_started, owner, _) = with_install().await;
     for name in ["beta", "gamma", "delta"] {
         owner.create_install(&new_install(name)).await.unwrap();
@@ -75,61 +75,67 @@ async fn a_page_costs_as_many_statements_as_a_row() {
 }
 
 /// Status and code of a problem, after a check of its detail.
-fn says<T: std::fmt::Debug>(answer: Result<T, ClientError>, detail: &str) -> (u16, String) {
+fn rejected_with<T: std::fmt::Debug>(
+    answer: Result<T, ClientError>,
+    detail: &str,
+) -> (u16, String) {
     let said = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
     assert!(said.contains(detail), "{said:?} does not contain {detail:?}");
     refused(answer)
 }
 
 #[tokio::test]
-async fn a_filter_with_an_unknown_state_names_the_states_that_it_takes() {
+async fn unknown_state_filter_lists_the_allowed_states() {
     let (_started, owner, _) = with_install().await;
     let state = || Some("bogus".to_owned());
     let bad = (400, "bad_request".to_owned());
     let runs = RunsQuery { state: state(), ..Default::default() };
-    assert_eq!(says(owner.runs(&runs).await, "waiting_for_approval, cancelling"), bad);
+    assert_eq!(rejected_with(owner.runs(&runs).await, "waiting_for_approval, cancelling"), bad);
     let jobs = JobsQuery { state: state(), ..Default::default() };
-    assert_eq!(says(owner.jobs(&jobs).await, "disconnected, outcome_unknown"), bad);
+    assert_eq!(rejected_with(owner.jobs(&jobs).await, "disconnected, outcome_unknown"), bad);
     let builds = BuildsQuery { state: state(), ..Default::default() };
-    assert_eq!(says(owner.builds(&builds).await, "requested, queued, succeeded, failed"), bad);
+    assert_eq!(
+        rejected_with(owner.builds(&builds).await, "requested, queued, succeeded, failed"),
+        bad
+    );
 }
 
 #[tokio::test]
-async fn a_filter_with_an_id_that_nothing_has_is_not_answered_with_an_empty_list() {
+async fn unknown_id_filter_returns_not_found() {
     let (_started, owner, made) = with_install().await;
     let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
     let missing = (404, "not_found".to_owned());
     let install = || Some(format!("ins_{id}"));
     let runs = RunsQuery { install: install(), ..Default::default() };
-    assert_eq!(says(owner.runs(&runs).await, "ins_01ARZ"), missing);
+    assert_eq!(rejected_with(owner.runs(&runs).await, "ins_01ARZ"), missing);
     let jobs = JobsQuery { install: install(), ..Default::default() };
-    assert_eq!(says(owner.jobs(&jobs).await, "ins_01ARZ"), missing);
+    assert_eq!(rejected_with(owner.jobs(&jobs).await, "ins_01ARZ"), missing);
     let jobs = JobsQuery { run: format!("run_{id}").parse().ok(), ..Default::default() };
-    assert_eq!(says(owner.jobs(&jobs).await, "run_01ARZ"), missing);
+    assert_eq!(rejected_with(owner.jobs(&jobs).await, "run_01ARZ"), missing);
     let of_app = || Some(format!("app_{id}"));
     let builds = BuildsQuery { app: of_app(), ..Default::default() };
-    assert_eq!(says(owner.builds(&builds).await, "app_01ARZ"), missing);
+    assert_eq!(rejected_with(owner.builds(&builds).await, "app_01ARZ"), missing);
     let installs = InstallsQuery { app: of_app(), ..Default::default() };
-    assert_eq!(says(owner.installs(&installs).await, "app_01ARZ"), missing);
+    assert_eq!(rejected_with(owner.installs(&installs).await, "app_01ARZ"), missing);
 
     let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
     for stream in [format!("run/run_{id}"), format!("install/ins_{id}")] {
-        assert_eq!(says(owner.events(&of(&stream)).await, &stream), missing);
+        assert_eq!(rejected_with(owner.events(&of(&stream)).await, &stream), missing);
     }
     assert!(!owner.events(&of(&format!("install/{}", made.id))).await.unwrap().items.is_empty());
     let by = |actor: &str| EventsQuery { actor: Some(actor.into()), ..Default::default() };
     for actor in [format!("prn_{id}"), format!("rnr_{id}")] {
-        assert_eq!(says(owner.events(&by(&actor)).await, &actor), missing);
+        assert_eq!(rejected_with(owner.events(&by(&actor)).await, &actor), missing);
     }
     let bad = (400, "bad_request".to_owned());
-    assert_eq!(says(owner.events(&by("ann")).await, "invalid actor"), bad);
-    assert_eq!(says(owner.events(&by("policy:x")).await, "run_event_advances_run"), bad);
+    assert_eq!(rejected_with(owner.events(&by("ann")).await, "invalid actor"), bad);
+    assert_eq!(rejected_with(owner.events(&by("policy:x")).await, "run_event_advances_run"), bad);
     assert_eq!(
-        says(owner.events(&by("timer:x")).await, "approval_expiry, auto_retry, liveness"),
+        rejected_with(owner.events(&by("timer:x")).await, "approval_expiry, auto_retry, liveness"),
         bad
     );
     assert!(owner.events(&by("policy:run_event_advances_run")).await.is_ok());
     let typed = |name: &str| EventsQuery { event_type: Some(name.into()), ..Default::default() };
-    assert_eq!(says(owner.events(&typed("run.aproved")).await, "run.approved"), bad);
+    assert_eq!(rejected_with(owner.events(&typed("run.aproved")).await, "run.approved"), bad);
     assert!(owner.events(&typed("run.approved")).await.unwrap().items.is_empty());
 }

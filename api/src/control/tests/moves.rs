@@ -28,7 +28,7 @@ use super::{bundle_of, bundle_with, new_install, refused, with_install};
 use crate::{execute::Call, server::testing::Started};
 
 /// Records a runner and both components at version 1.
-async fn is_there(started: &Started, install: InstallId) {
+async fn deploy_version_1(started: &Started, install: InstallId) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
@@ -74,7 +74,7 @@ fn to(version: u32, inputs: &[(&str, Option<&str>)]) -> UpdateInstall {
     }
 }
 
-fn give(name: &str, value: Option<&str>) -> UpdateInstall {
+fn set_input(name: &str, value: Option<&str>) -> UpdateInstall {
     UpdateInstall { config_version: None, ..to(0, &[(name, value)]) }
 }
 
@@ -84,14 +84,14 @@ async fn end(owner: &Client, run: RunId) {
 }
 
 #[tokio::test]
-async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() {
+async fn upgrade_with_a_new_input_and_rollback() {
     let (started, owner, made) = with_install().await;
-    is_there(&started, made.id).await;
+    deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
 
     // Version 2 requires an input that version 1 lacks. Both must be set in one request.
     assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
-    assert_eq!(refused(owner.update_install("acme", &give("zones", Some("3"))).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &set_input("zones", Some("3"))).await).0, 422);
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     let run = moved.run.unwrap();
     assert_eq!(owner.run(run).await.unwrap().run.kind, "upgrade");
@@ -99,7 +99,7 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     // The values that a run renders cannot change while it is in progress.
     let excluded = owner.update_install("acme", &to(1, &[])).await.unwrap_err().to_string();
     assert!(excluded.contains(&run.to_string()), "{excluded}");
-    let excluded = owner.update_install("acme", &give("zones", Some("4"))).await;
+    let excluded = owner.update_install("acme", &set_input("zones", Some("4"))).await;
     assert_eq!(refused(excluded), (409, "run_in_progress".into()));
     let again = owner.update_install("acme", &to(2, &[])).await.unwrap();
     assert_eq!((again.changed, again.run), (false, None));
@@ -118,17 +118,17 @@ async fn a_version_that_wants_another_input_is_reached_with_it_and_left_again() 
     let state = owner.install_state("acme", &Default::default()).await.unwrap().state;
     assert_eq!(state["nuon"]["inputs"]["inputs"], serde_json::json!({"size": "2"}));
     end(&owner, back).await;
-    let less = owner.update_install("acme", &give("zones", None)).await.unwrap();
+    let less = owner.update_install("acme", &set_input("zones", None)).await.unwrap();
     end(&owner, less.run.unwrap()).await;
-    assert_eq!(refused(owner.update_install("acme", &give("zones", None)).await).0, 422);
-    assert_eq!(refused(owner.update_install("acme", &give("size", None)).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &set_input("zones", None)).await).0, 422);
+    assert_eq!(refused(owner.update_install("acme", &set_input("size", None)).await).0, 422);
     assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
 }
 
 #[tokio::test]
-async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
+async fn retry_requires_that_the_install_follows_the_same_version() {
     let (started, owner, made) = with_install().await;
-    is_there(&started, made.id).await;
+    deploy_version_1(&started, made.id).await;
     let ask = RequestRun {
         kind: RequestedKind::Deploy,
         components: vec!["shop".into()],
@@ -158,9 +158,9 @@ async fn a_run_is_asked_for_again_while_its_version_is_still_followed() {
 }
 
 #[tokio::test]
-async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was_replaced() {
+async fn replaced_runner_does_not_provision_a_torn_down_install() {
     let (started, _owner, made) = with_install().await;
-    is_there(&started, made.id).await;
+    deploy_version_1(&started, made.id).await;
     let system = || Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let (app, install) = (started.app(), made.id);
     let call = system();
@@ -200,7 +200,7 @@ async fn an_install_that_was_torn_down_is_not_provisioned_because_its_runner_was
 }
 
 #[tokio::test]
-async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_name() {
+async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
     let (_started, owner, made) = with_install().await;
     let ask = RequestRun {
         kind: RequestedKind::Deprovision,
@@ -218,7 +218,7 @@ async fn an_install_of_which_nothing_is_left_ends_without_a_run_and_leaves_its_n
 }
 
 #[tokio::test]
-async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
+async fn run_without_changes_is_rejected_every_time() {
     let (_started, owner, _made) = with_install().await;
     let teardown = RequestRun {
         kind: RequestedKind::Teardown,
@@ -233,9 +233,9 @@ async fn nothing_to_do_is_refused_each_time_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn what_a_version_brought_keeps_the_inputs_that_it_is_destroyed_with() {
+async fn inputs_for_a_pending_destroy_cannot_be_removed() {
     let (started, owner, made) = with_install().await;
-    is_there(&started, made.id).await;
+    deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
     let less = to(2, &[("zones", Some("3")), ("size", None)]);
     let said = owner.update_install("acme", &less).await.unwrap_err().to_string();
@@ -245,7 +245,7 @@ async fn what_a_version_brought_keeps_the_inputs_that_it_is_destroyed_with() {
 }
 
 /// Records a runner, and a failed apply of one component.
-async fn half_done(started: &Started, install: InstallId, name: &'static str) {
+async fn failed_apply(started: &Started, install: InstallId, name: &'static str) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = started.app().engine.transact(&call, move |unit| {
         Box::pin(async move {
@@ -279,9 +279,9 @@ async fn half_done(started: &Started, install: InstallId, name: &'static str) {
 }
 
 #[tokio::test]
-async fn what_an_apply_left_half_done_is_mended_and_deprovisioned() {
+async fn incomplete_component_is_planned_and_deprovisioned() {
     let (started, owner, made) = with_install().await;
-    half_done(&started, made.id, "shop").await;
+    failed_apply(&started, made.id, "shop").await;
     let names = async |run| {
         let run = owner.run(run).await.unwrap();
         run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
@@ -333,7 +333,7 @@ async fn fail(started: &Started, install: InstallId, run: RunId) {
 }
 
 /// Waits until the install has this state.
-async fn becomes(owner: &Client, state: &str) {
+async fn wait_for_state(owner: &Client, state: &str) {
     for _ in 0..200 {
         if owner.install("acme").await.unwrap().state == state {
             return;
@@ -344,16 +344,16 @@ async fn becomes(owner: &Client, state: &str) {
 }
 
 #[tokio::test]
-async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
+async fn rollback_without_a_run_makes_a_failed_install_active() {
     let (started, owner, made) = with_install().await;
     super::reach::brought(&started, made.id).await;
-    becomes(&owner, "active").await;
+    wait_for_state(&owner, "active").await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
     let upgrade = to(2, &[("zones", Some("3")), ("size", None)]);
     let run = owner.update_install("acme", &upgrade).await.unwrap().run.unwrap();
-    becomes(&owner, "updating").await;
+    wait_for_state(&owner, "updating").await;
     fail(&started, made.id, run).await;
-    becomes(&owner, "failed").await;
+    wait_for_state(&owner, "failed").await;
 
     // The diff shows which inputs differed at version 1 and would be kept.
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
@@ -378,7 +378,7 @@ async fn a_rollback_that_needs_no_run_makes_a_failed_install_active() {
     let back = UpdateInstall { inputs_of: Some(1), ..to(1, &[]) };
     let done = owner.update_install("acme", &back).await.unwrap();
     assert_eq!((done.run, done.kept_inputs), (None, vec![]));
-    becomes(&owner, "active").await;
+    wait_for_state(&owner, "active").await;
     let inputs = owner.install("acme").await.unwrap().inputs;
     assert_eq!(serde_json::json!(inputs), serde_json::json!({"size": "2"}));
 }
@@ -484,9 +484,9 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
 }
 
 #[tokio::test]
-async fn an_apply_that_nobody_took_leaves_what_was_there_as_it_was() {
+async fn unclaimed_apply_restores_the_previous_state() {
     let (started, owner, made) = with_install().await;
-    is_there(&started, made.id).await;
+    deploy_version_1(&started, made.id).await;
     let has = async || started.app().engine.load::<Install>(made.id).await.unwrap();
     let before = has().await;
     let job = queued_apply(&started, made.id, "shop").await;

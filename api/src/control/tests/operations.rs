@@ -37,7 +37,7 @@ fn waiting(state: &StepState) -> Option<()> {
 }
 
 #[tokio::test]
-async fn a_first_provision_that_is_approved_in_advance_waits_for_no_decision() {
+async fn auto_approved_first_provision_does_not_wait() {
     let started = Started::new().await;
     let (owner, app) = (owner(&started), started.app());
     owner.sync("shop", bundle("1"), false).await.unwrap();
@@ -94,7 +94,7 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
 }
 
 #[tokio::test]
-async fn plans_that_wait_and_runs_that_fail_are_metrics() {
+async fn metrics_count_waiting_approvals_and_failed_runs() {
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
@@ -152,12 +152,12 @@ async fn tell(app: &App, runner: RunnerId, told: Vec<RunnerCommand>) {
     done.await.unwrap();
 }
 
-async fn says(started: &Started, line: &str) -> Option<()> {
+async fn metric_is(started: &Started, line: &str) -> Option<()> {
     metrics(started).await.contains(line).then_some(())
 }
 
 #[tokio::test]
-async fn runners_that_are_silent_without_a_reason_are_a_metric() {
+async fn metric_counts_unexpectedly_disconnected_runners() {
     let started = Started::new().await;
     let app = started.app();
     let silent = |stopped| RunnerCommand::Disconnect { last_contact_at: app.now(), stopped };
@@ -169,8 +169,8 @@ async fn runners_that_are_silent_without_a_reason_are_a_metric() {
     runner(app, vec![silent(true)]).await;
     runner(app, vec![silent(false), revoke]).await;
     runner(app, vec![]).await;
-    until(async || says(&started, "stead_runners_disconnected 2\n").await).await;
+    until(async || metric_is(&started, "stead_runners_disconnected 2\n").await).await;
     // When one of them reconnects.
     tell(app, first, vec![RunnerCommand::Reconnect]).await;
-    until(async || says(&started, "stead_runners_disconnected 1\n").await).await;
+    until(async || metric_is(&started, "stead_runners_disconnected 1\n").await).await;
 }

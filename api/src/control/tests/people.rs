@@ -28,7 +28,7 @@ fn digest(n: u8) -> Digest {
 }
 
 /// Run of this principal with one step, whose plan waits for approval.
-async fn plan_that_waits(
+async fn plan_waiting_for_approval(
     started: &Started,
     install: InstallId,
     by: PrincipalId,
@@ -95,7 +95,7 @@ async fn approver(started: &Started, owner: &Client, name: &str) -> (PrincipalId
 }
 
 #[tokio::test]
-async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() {
+async fn principals_have_names_in_responses_but_not_in_the_log() {
     let (started, owner, made) = with_install().await;
     let me = owner.whoami().await.unwrap();
     assert_eq!(me.name.as_deref(), Some("owner"), "name of the first owner");
@@ -104,7 +104,7 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
     let all = owner.tokens(&PageQuery::default()).await.unwrap().items;
     assert!(all.iter().any(|t| t.principal == ann && t.name.as_deref() == Some("Ann Lee")));
 
-    let (run, step) = plan_that_waits(&started, made.id, me.principal).await;
+    let (run, step) = plan_waiting_for_approval(&started, made.id, me.principal).await;
     let word = ApproveRun { step, digest: digest(1), reason: "read it".into() };
     as_ann.approve(run, &word).await.unwrap();
     let shown = as_ann.run(run).await.unwrap();
@@ -145,10 +145,10 @@ async fn people_are_shown_by_the_name_that_they_have_and_the_log_never_has_it() 
 }
 
 #[tokio::test]
-async fn a_no_is_on_the_plan_that_was_read_and_on_no_other() {
+async fn denial_applies_to_one_plan_digest_only() {
     let (started, owner, made) = with_install().await;
     let me = owner.whoami().await.unwrap().principal;
-    let (run, step) = plan_that_waits(&started, made.id, me).await;
+    let (run, step) = plan_waiting_for_approval(&started, made.id, me).await;
     let position = started.app().log().position();
     let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
     let said = owner.deny(run, &deny(9)).await.unwrap_err().to_string();

@@ -96,7 +96,7 @@ async fn events_are_found_by_stream_type_actor_and_time() {
 }
 
 #[tokio::test]
-async fn a_thing_is_shown_as_it_was() {
+async fn as_of_query_returns_the_earlier_state() {
     let (_started, owner, made) = with_install().await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     let done = owner.update_install("acme", &on).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_thing_is_shown_as_it_was() {
 }
 
 #[tokio::test]
-async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
+async fn rebuilt_projections_equal_the_old_ones_and_verify() {
     let (_started, owner, _) = with_install().await;
     let before = owner.install("acme").await.unwrap();
     let mut all = owner.projections().await.unwrap().items;
@@ -123,17 +123,17 @@ async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
     assert!(all.len() > 8);
     for verb in ["verify", "rebuild", "rollback", "verify"] {
         for projection in &all {
-            let last = worked(&owner, &projection.name, verb, None).await.pop().unwrap();
+            let last = run_operation(&owner, &projection.name, verb, None).await.pop().unwrap();
             assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
         }
     }
     // Rebuilds all projections with several workers: reports each one, then the total.
-    let told = worked(&owner, "all", "rebuild", Some(3)).await;
+    let told = run_operation(&owner, "all", "rebuild", Some(3)).await;
     let done: Vec<_> = told.iter().filter(|one| one.state == "done").collect();
     assert_eq!(done.len(), all.len() + 1);
     assert_eq!(done.last().unwrap().projection, "all");
     for projection in &all {
-        let last = worked(&owner, &projection.name, "verify", None).await.pop().unwrap();
+        let last = run_operation(&owner, &projection.name, "verify", None).await.pop().unwrap();
         assert_eq!((last.state.as_str(), last.differences.len()), ("done", 0), "{last:?}");
     }
     let after = owner.install("acme").await.unwrap();
@@ -143,7 +143,12 @@ async fn every_projection_is_rebuilt_to_what_it_was_and_verifies() {
     assert_eq!(refused(owner.work_on_projection("jobs", "rebuild", &with(Some(99))).await).0, 400);
 }
 
-async fn worked(owner: &Client, name: &str, verb: &str, parallel: Option<u32>) -> Vec<Progress> {
+async fn run_operation(
+    owner: &Client,
+    name: &str,
+    verb: &str,
+    parallel: Option<u32>,
+) -> Vec<Progress> {
     let work = owner
         .work_on_projection(name, verb, &RebuildQuery { parallel, ..RebuildQuery::default() })
         .await
@@ -157,7 +162,7 @@ async fn worked(owner: &Client, name: &str, verb: &str, parallel: Option<u32>) -
     told
 }
 
-async fn examined(owner: &Client) -> Vec<String> {
+async fn run_doctor(owner: &Client) -> Vec<String> {
     let events = server_events(owner.examine().await.unwrap());
     pin_mut!(events);
     let mut last = None;
@@ -170,9 +175,9 @@ async fn examined(owner: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn an_examination_sees_what_only_the_server_can_see() {
+async fn doctor_finds_damage_that_clients_cannot_see() {
     let (started, owner, _) = with_install().await;
-    assert_eq!(examined(&owner).await, [""; 0]);
+    assert_eq!(run_doctor(&owner).await, [""; 0]);
     for (spoil, part, word) in [
         (
             "update log_stream set last_position = 1 where aggregate_type = 'install'",
@@ -187,24 +192,24 @@ async fn an_examination_sees_what_only_the_server_can_see() {
         ),
     ] {
         sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
-        let findings = examined(&owner).await;
+        let findings = run_doctor(&owner).await;
         let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(word);
         assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
     }
 }
 
 #[tokio::test]
-async fn one_examination_goes_on_at_a_time() {
+async fn only_one_doctor_runs_at_a_time() {
     let (started, owner, _) = with_install().await;
     let going_on = started.app().doctor_permit.clone().try_acquire_owned().unwrap();
     assert_eq!(refused(owner.examine().await.map(drop)), (409, "rejected".into()));
     drop(going_on);
-    assert_eq!(examined(&owner).await, [""; 0]);
-    assert_eq!(examined(&owner).await, [""; 0]);
+    assert_eq!(run_doctor(&owner).await, [""; 0]);
+    assert_eq!(run_doctor(&owner).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn an_examination_whose_listener_hung_up_is_the_only_one_until_its_parts_are_over() {
+async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
     // Given a check whose read of the log is blocked.
     let (started, _, _) = with_install().await;
     let app = started.app();
@@ -246,7 +251,7 @@ async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
 }
 
 #[tokio::test]
-async fn an_examination_says_what_it_did_not_look_at() {
+async fn doctor_reports_unchecked_events() {
     let (started, owner, _) = with_install().await;
     for _ in 0..40 {
         let ask = CreateToken { name: None, role: Role::Viewer, expires_in_s: None };
@@ -254,7 +259,7 @@ async fn an_examination_says_what_it_did_not_look_at() {
     }
     let spoil = "update log_event set event_version = '7' where event_type like 'access.%'";
     sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
-    let findings = examined(&owner).await;
+    let findings = run_doctor(&owner).await;
     let of_events: Vec<_> = findings.iter().filter(|one| one.starts_with("events: ")).collect();
     assert_eq!(of_events.len(), 101);
     assert!(of_events[100].contains("were not checked"), "{:?}", of_events[100]);

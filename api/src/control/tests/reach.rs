@@ -75,7 +75,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
 }
 
 /// Name, version, and the planned operations or the problem.
-fn said(reach: &[Impact]) -> Vec<String> {
+fn impact_lines(reach: &[Impact]) -> Vec<String> {
     let one = |reach: &Impact| {
         let plans: Vec<_> =
             reach.plans.iter().map(|plan| format!("{} {}", plan.operation, plan.name)).collect();
@@ -87,7 +87,7 @@ fn said(reach: &[Impact]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
+async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     let started = Started::new().await;
     let owner = owner(&started);
     owner.sync("shop", bundle("1"), false).await.unwrap();
@@ -98,21 +98,21 @@ async fn a_dry_run_says_what_each_install_would_plan_and_changes_nothing() {
 
     // The same bundle has no impact. A new source of `base` affects it and its dependent `shop`.
     assert_eq!(
-        said(&would(bundle("1")).await.diff.impact),
+        impact_lines(&would(bundle("1")).await.diff.impact),
         ["acme@1: ", "beta@1 (nothing there): apply base, apply shop"]
     );
     let other = would(bundle("2")).await;
     assert_eq!((other.diff.from, other.diff.to, other.version), (Some(1), None, 2));
     let changed: Vec<_> = other.diff.changes.iter().map(|c| (&*c.what, &*c.name)).collect();
     assert_eq!(changed, [("component", "base")]);
-    assert_eq!(said(&other.diff.impact)[0], "acme@1: apply base, apply shop");
+    assert_eq!(impact_lines(&other.diff.impact)[0], "acme@1: apply base, apply shop");
     // A removed component is destroyed after its dependents have changed.
     let gone = would(bundle_of("1", "size", None)).await;
-    assert_eq!(said(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
+    assert_eq!(impact_lines(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
     // An install that cannot use the version has a problem.
     let asks = would(bundle_with("1", "zones", "2")).await;
     assert_eq!(
-        said(&asks.diff.impact)[0],
+        impact_lines(&asks.diff.impact)[0],
         "acme@1: the input `zones` is required but was not given"
     );
     assert_eq!(owner.app("shop").await.unwrap().version, 1);

@@ -88,10 +88,10 @@ fn failed(state: &StepState) -> Option<(StepFailure, String)> {
 
 /// Completes the build of the app's first component, so that waiting runs advance.
 pub(super) async fn built(started: &Started) {
-    built_of(started, "base").await;
+    complete_build_of(started, "base").await;
 }
 
-async fn built_of(started: &Started, component: &str) {
+async fn complete_build_of(started: &Started, component: &str) {
     let app = started.app();
     let builds = owner(started).builds(&BuildsQuery::default()).await.unwrap().items;
     let build = builds.iter().find(|build| build.component_name == component).unwrap().id;
@@ -127,7 +127,7 @@ pub(super) async fn worked(app: &App, job: JobId, said: Report) {
 }
 
 #[tokio::test]
-async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_other_back() {
+async fn failing_run_does_not_block_others_that_waited_for_the_build() {
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
     let app = started.app();
@@ -155,7 +155,7 @@ async fn of_the_runs_that_waited_for_a_build_one_that_cannot_go_on_keeps_no_othe
 }
 
 #[tokio::test]
-async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_heard() {
+async fn build_records_every_concurrent_waiter() {
     const INSTALLS: usize = 48;
     // Given installs whose runners enrolled while no server ran.
     let (started, owner, _) = with_install().await;
@@ -194,7 +194,7 @@ async fn however_many_runs_tell_one_build_at_once_that_they_wait_for_it_each_is_
 }
 
 #[tokio::test]
-async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
+async fn reprocessed_events_have_no_effect() {
     // Given an install whose first provision failed, and one whose run is in progress.
     let (started, owner, acme) = with_install().await;
     let beta = owner.create_install(&new_install("beta")).await.unwrap();
@@ -240,7 +240,7 @@ async fn facts_that_are_come_to_again_cause_nothing_a_second_time() {
 }
 
 #[tokio::test]
-async fn a_fact_whose_row_cannot_be_read_is_parked_and_goes_on_when_the_row_is_mended() {
+async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     // Given two runs that wait for one build, and an invalid row of the first run in an inline
     // projection.
     let (started, owner, acme) = with_install().await;
@@ -313,7 +313,7 @@ pub(super) async fn plan_is_made(app: &App, run: RunId) {
 }
 
 /// Plans the first step of a run that needs no approval. Returns its apply job.
-async fn planned(app: &App, run: RunId) -> JobId {
+async fn apply_job_of(app: &App, run: RunId) -> JobId {
     plan_is_made(app, run).await;
     first(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
@@ -323,7 +323,7 @@ async fn planned(app: &App, run: RunId) -> JobId {
 }
 
 #[tokio::test]
-async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
+async fn failed_template_reports_its_location_and_variable() {
     // Given a component that reads an output that its dependency lacks.
     let (started, owner, acme) = with_install().await;
     let app = started.app();
@@ -332,9 +332,9 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     built(&started).await;
-    built_of(&started, "shop").await;
+    complete_build_of(&started, "shop").await;
     let outputs = [("name".to_owned(), json!("base"))].into();
-    worked(app, planned(app, run).await, Report::Outputs { outputs }).await;
+    worked(app, apply_job_of(app, run).await, Report::Outputs { outputs }).await;
     // When its step is rendered, the event has the file, line, column and variable.
     until(async || app.engine.load::<Run>(run).await.unwrap().outcome).await;
     let query = EventsQuery {
@@ -353,7 +353,7 @@ async fn a_template_that_fails_in_a_run_says_where_it_is_and_what_it_wanted() {
 }
 
 #[tokio::test]
-async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
+async fn oversized_result_fails_its_step_with_a_message() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
@@ -361,7 +361,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
     enrolled(app, acme.id).await;
     let run = run_of(app, acme.id).await;
     built(&started).await;
-    let applying = planned(app, run).await;
+    let applying = apply_job_of(app, run).await;
     // The outputs fit into the event of the job, but not into the larger event of the install.
     let outputs = [("id".to_owned(), json!("x".repeat(65_300)))].into();
     worked(app, applying, Report::Outputs { outputs }).await;
@@ -374,7 +374,7 @@ async fn a_result_that_does_not_fit_fails_its_step_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_fact_that_nobody_can_react_to_is_parked_and_the_rest_goes_on() {
+async fn unprocessable_event_is_a_dead_letter_and_others_continue() {
     let database = event_log::testing::fresh_database().await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let start = async |data: tempfile::TempDir| {

@@ -18,7 +18,7 @@ use super::{bundle, client, new_install, owner, refused, somebody, with_install}
 use crate::server::testing::Started;
 
 #[tokio::test]
-async fn each_role_may_do_its_part_and_nothing_else() {
+async fn each_role_has_only_its_permissions() {
     let (started, _, _) = with_install().await;
     let viewer = somebody(&started, Role::Viewer).await;
     let auditor = somebody(&started, Role::Auditor).await;
@@ -36,7 +36,7 @@ async fn each_role_may_do_its_part_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_token_is_useless_from_its_revocation_on() {
+async fn revoked_token_is_rejected_immediately() {
     let started = Started::new().await;
     let owner = owner(&started);
     let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: Some(3600) };
@@ -52,7 +52,7 @@ async fn a_token_is_useless_from_its_revocation_on() {
 }
 
 #[tokio::test]
-async fn what_is_open_ends_when_its_token_is_revoked() {
+async fn open_stream_ends_when_its_token_is_revoked() {
     let started = Started::new().await;
     let owner = owner(&started);
     let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
@@ -85,7 +85,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
 }
 
 #[tokio::test]
-async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
+async fn role_is_revoked_immediately_and_the_last_owner_remains() {
     let started = Started::new().await;
     let first = owner(&started);
     let me = first.whoami().await.unwrap().principal;
@@ -114,7 +114,7 @@ async fn a_role_is_taken_back_at_once_and_the_last_owner_stays_one() {
 }
 
 #[tokio::test]
-async fn an_enrolment_token_that_was_taken_back_lets_nobody_in() {
+async fn revoked_enrolment_token_is_rejected() {
     let (started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
     let why = ReasonBody { reason: Some("sent to the wrong person".into()) };
@@ -174,7 +174,7 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_refused_with_its_place() {
+async fn malformed_request_is_rejected_with_a_location() {
     let (started, owner, _) = with_install().await;
     let unknown = json!({"app": "shop", "name": "beta", "colour": "red"});
     let (status, problem) = post(&started, "/v1/installs", &unknown).await;
@@ -223,7 +223,7 @@ async fn what_cannot_be_read_is_refused_with_its_place() {
 }
 
 #[tokio::test]
-async fn a_reader_that_names_a_position_which_is_not_there_is_told_to_come_again() {
+async fn read_at_a_future_position_returns_retry_after() {
     let (started, owner, _) = with_install().await;
     let far = owner.whoami().await.unwrap().position + 1_000_000;
     let path = started.control(&format!("/v1/installs?min_position={far}"));

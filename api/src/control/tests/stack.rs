@@ -75,7 +75,7 @@ fn outputs(changes: Value) -> UpdateInstall {
 }
 
 #[tokio::test]
-async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() {
+async fn runner_outputs_override_those_of_the_vendor() {
     let given = json!({"vpc_id": "vpc-1", "region": "eu-1", "subnets": ["a", "b"]});
     let (started, owner, made) = with_stack(given).await;
     let state = async || {
@@ -108,7 +108,7 @@ async fn templates_read_what_the_vendor_gave_and_the_runner_has_the_last_word() 
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
+async fn missing_outputs_are_reported_with_their_location_before_a_run() {
     let (started, owner, made) = with_stack(json!({})).await;
     let token = made.enrolment.unwrap().token;
     let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
@@ -138,7 +138,7 @@ async fn what_is_missing_is_said_by_name_and_place_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn a_changed_output_plans_what_reads_it_and_nothing_else() {
+async fn changed_output_plans_only_its_readers() {
     let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
     brought(&started, made.id).await;
     let same = owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
@@ -161,7 +161,7 @@ async fn a_changed_output_plans_what_reads_it_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_something_needs_is_not_taken_back_and_nonsense_is_refused() {
+async fn required_output_cannot_be_removed_and_invalid_ones_are_rejected() {
     let (started, owner, made) = with_stack(json!({"vpc_id": "vpc-1", "region": "eu-1"})).await;
     brought(&started, made.id).await;
     let taken = owner.update_install("acme", &outputs(json!({"vpc_id": null}))).await;

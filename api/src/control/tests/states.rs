@@ -21,7 +21,7 @@ fn version(serial: u64) -> StateVersion {
 }
 
 /// Completes a plan job that read the state with this serial.
-async fn planned_from(app: &App, job: JobId, serial: u64) {
+async fn complete_plan_from(app: &App, job: JobId, serial: u64) {
     let plan = PlanReport {
         digest: digest(2),
         file: digest(3),
@@ -50,7 +50,7 @@ async fn planned_from(app: &App, job: JobId, serial: u64) {
 }
 
 #[tokio::test]
-async fn the_newest_state_is_in_the_manifest_and_goes_back_only_by_a_decision_with_a_reason() {
+async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
@@ -59,7 +59,7 @@ async fn the_newest_state_is_in_the_manifest_and_goes_back_only_by_a_decision_wi
     let run = run_of(app, acme.id).await;
     built(&started).await;
     // Given a plan from the state with serial 7.
-    planned_from(app, first(app, run, StepState::job).await, 7).await;
+    complete_plan_from(app, first(app, run, StepState::job).await, 7).await;
     let applying = first(app, run, |state| match state {
         StepState::Applying { job, .. } => Some(*job),
         _ => None,

@@ -15,7 +15,7 @@ use super::{bundle, new_install, owner, refused, with_install};
 use crate::server::testing::Started;
 
 #[tokio::test]
-async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
+async fn bundle_is_published_once_and_only_changed_components_are_built() {
     let started = Started::new().await;
     let owner = owner(&started);
     let tried = owner.sync("shop", bundle("1"), true).await.unwrap();
@@ -52,7 +52,7 @@ async fn a_bundle_becomes_a_version_once_and_only_what_changed_is_built() {
 }
 
 #[tokio::test]
-async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
+async fn install_is_created_displayed_and_updated() {
     let (_started, owner, made) = with_install().await;
     let enrolment = made.enrolment.unwrap();
     assert!(!enrolment.command.contains(&enrolment.token), "the shell history would have it");
@@ -97,7 +97,7 @@ async fn an_install_is_made_shown_and_changed_and_says_what_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried() {
+async fn queued_job_is_cancelled_and_its_build_retried() {
     let (_started, owner, _) = with_install().await;
     // A policy queues the jobs of the builds shortly after the sync.
     let mut jobs = vec![];
@@ -131,7 +131,7 @@ async fn a_queued_job_says_what_it_waits_for_is_cancelled_and_its_build_retried(
 }
 
 #[tokio::test]
-async fn a_listener_hears_what_happens_after_the_position_that_it_names() {
+async fn change_stream_starts_after_the_given_position() {
     let (_started, owner, made) = with_install().await;
     let query =
         ChangesQuery { after: Some(made.position), stream: Some(format!("install/{}", made.id)) };
@@ -145,7 +145,7 @@ async fn a_listener_hears_what_happens_after_the_position_that_it_names() {
 }
 
 #[tokio::test]
-async fn lists_go_on_where_their_cursor_says() {
+async fn cursor_continues_a_list() {
     let (_started, owner, _) = with_install().await;
     for name in ["beta", "gamma"] {
         owner.create_install(&new_install(name)).await.unwrap();
@@ -169,7 +169,7 @@ async fn lists_go_on_where_their_cursor_says() {
 }
 
 #[tokio::test]
-async fn an_order_to_a_runner_that_does_not_exist_is_refused() {
+async fn control_of_an_unknown_runner_is_rejected() {
     let (_started, owner, _) = with_install().await;
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     for verb in ["disable", "drain", "revoke"] {

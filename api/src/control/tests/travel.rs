@@ -29,7 +29,7 @@ fn between(stream: &str, from: u64, to: Option<u64>) -> StreamDiffQuery {
     }
 }
 
-async fn looked(
+async fn rows_as_of(
     client: &Client,
     name: &str,
     which: &RowsQuery,
@@ -46,7 +46,7 @@ async fn looked(
 }
 
 #[tokio::test]
-async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
+async fn diff_lists_changes_with_requester_approver_and_jobs() {
     let (started, owner, acme) = with_install().await;
     let app = started.app();
     let me = owner.whoami().await.unwrap();
@@ -107,7 +107,7 @@ async fn what_changed_is_told_with_who_asked_who_approved_and_what_ran() {
 }
 
 #[tokio::test]
-async fn of_another_thing_its_own_events_are_told() {
+async fn diff_of_another_aggregate_lists_its_events() {
     let (_started, owner, made) = with_install().await;
     let told = owner.between(&between("app/shop", 0, None)).await.unwrap();
     assert_eq!(told.name.as_deref(), Some("shop"));
@@ -119,7 +119,7 @@ async fn of_another_thing_its_own_events_are_told() {
 }
 
 #[tokio::test]
-async fn a_diff_that_cannot_be_made_says_why() {
+async fn invalid_diff_request_is_rejected() {
     let (_started, owner, made) = with_install().await;
     let ask = async |query: StreamDiffQuery| refused(owner.between(&query).await);
     let since_when =
@@ -133,7 +133,7 @@ async fn a_diff_that_cannot_be_made_says_why() {
 }
 
 #[tokio::test]
-async fn a_stream_is_found_by_name_where_names_are_and_says_where_they_are_not() {
+async fn apps_and_installs_are_found_by_name_others_by_id() {
     let (_started, owner, _) = with_install().await;
     let of = |stream: &str| EventsQuery { stream: Some(stream.into()), ..Default::default() };
     for named in ["install/acme", "app/shop"] {
@@ -148,7 +148,7 @@ async fn a_stream_is_found_by_name_where_names_are_and_says_where_they_are_not()
 }
 
 #[tokio::test]
-async fn a_projection_is_shown_as_it_was() {
+async fn projection_rows_are_returned_as_of_a_position() {
     let (_started, owner, made) = with_install().await;
     let on = UpdateInstall { auto_approve: Some(true), ..UpdateInstall::default() };
     owner.update_install("acme", &on).await.unwrap();
@@ -157,15 +157,15 @@ async fn a_projection_is_shown_as_it_was() {
         let row: Value = serde_json::from_str(rows[0].row.get()).unwrap();
         row["state"]["auto_approve"].as_bool().unwrap()
     };
-    let (last, then) = looked(&owner, "installs", &at(Some(made.position), None)).await;
+    let (last, then) = rows_as_of(&owner, "installs", &at(Some(made.position), None)).await;
     assert_eq!((last.state.as_str(), last.position, auto(&then)), ("done", made.position, false));
     assert!(last.recorded_at.is_some());
     let key = Some(made.id.to_string());
-    let (_, now) = looked(&owner, "installs", &at(None, key.clone())).await;
+    let (_, now) = rows_as_of(&owner, "installs", &at(None, key.clone())).await;
     assert_eq!((now.len(), &now[0].key, auto(&now)), (1, &made.id.to_string(), true));
-    let (last, before) = looked(&owner, "installs", &at(Some(1), key)).await;
+    let (last, before) = rows_as_of(&owner, "installs", &at(Some(1), key)).await;
     assert_eq!((last.state.as_str(), before.len()), ("done", 0));
-    let (_, apps) = looked(&owner, "apps", &at(None, None)).await;
+    let (_, apps) = rows_as_of(&owner, "apps", &at(None, None)).await;
     assert_eq!(apps.len(), 1);
     let nothing = owner.projection_rows("cats", &RowsQuery::default()).await.map(drop);
     assert_eq!(refused(nothing), (404, "not_found".into()));
@@ -176,7 +176,7 @@ async fn a_projection_is_shown_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
+async fn as_of_rebuild_creates_a_separate_table() {
     let (_started, owner, made) = with_install().await;
     let how = RebuildQuery { as_of_position: Some(made.position), ..RebuildQuery::default() };
     let table = async |name: &str, how: &RebuildQuery| {
@@ -205,7 +205,7 @@ async fn a_rebuild_as_of_a_position_is_a_table_beside_the_view() {
 }
 
 #[tokio::test]
-async fn few_look_back_at_a_time_and_whoever_goes_away_leaves_the_place_to_others() {
+async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let (started, owner, _) = with_install().await;
     let app = started.app();
     let all = app.as_of_permits.available_permits();

@@ -32,7 +32,7 @@ async fn run_of(owner: &Client) -> RunId {
     until(async || Some(owner.runs(&RunsQuery::default()).await.unwrap().items.first()?.id)).await
 }
 
-async fn with_a_chart() -> (Started, Client) {
+async fn app_without_plugins() -> (Started, Client) {
     let started = Started::new().await;
     let owner = owner(&started);
     let bundle = files(&[
@@ -50,8 +50,8 @@ async fn with_a_chart() -> (Started, Client) {
 }
 
 #[tokio::test]
-async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name() {
-    let (started, owner) = with_a_chart().await;
+async fn component_without_a_plugin_is_displayed_but_not_deployed() {
+    let (started, owner) = app_without_plugins().await;
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
     let shown: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
@@ -87,8 +87,8 @@ async fn a_component_without_a_plugin_is_shown_and_its_deploy_is_refused_by_name
 }
 
 #[tokio::test]
-async fn a_script_that_is_elsewhere_is_refused_when_it_is_to_run() {
-    let (started, owner) = with_a_chart().await;
+async fn remote_script_fails_its_run() {
+    let (started, owner) = app_without_plugins().await;
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
     enrolled(app, acme.id).await;

@@ -6,7 +6,7 @@ use crate::dispatch::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_is_sent_again_until_it_is_heard_and_made_again_when_nobody_claims() {
+async fn offer_is_resent_until_acknowledged_and_renewed_when_it_expires() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     happens(&dispatch, 7, 1, queued(JobKind::Plan, 1));
@@ -41,7 +41,7 @@ async fn a_claimed_job_is_not_offered_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_is_offered_than_there_is_room() {
+async fn offers_do_not_exceed_the_free_slots() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 3);
     for n in 7..12 {

@@ -5,7 +5,7 @@ use super::*;
 use crate::dispatch::session::Wake;
 
 #[tokio::test(start_paused = true)]
-async fn a_drained_runner_is_told_and_gets_nothing_until_it_resumes() {
+async fn drained_runner_is_notified_and_gets_no_offers_until_it_resumes() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let waiting = parked(&dispatch, 1, ask(1, 2));
@@ -58,7 +58,7 @@ async fn the_newest_session_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
+async fn shutdown_ends_every_long_poll_and_spreads_the_reconnects() {
     let dispatch = dispatch();
     for n in 1..=1_000 {
         arrives(&dispatch, n, 1, 1);
@@ -79,7 +79,7 @@ async fn a_stop_answers_every_parked_poll_and_spreads_the_return() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_went_away_is_not_counted_as_parked() {
+async fn disconnected_caller_does_not_count_as_a_long_poll() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     let waiting = parked(&dispatch, 1, ask(1, 2));
@@ -94,7 +94,7 @@ async fn a_caller_that_went_away_is_not_counted_as_parked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_was_told_to_be_disconnected_is_to_be_reattached_by_its_next_word() {
+async fn disconnected_execution_is_reattached_by_the_next_call() {
     let dispatch = dispatch();
     arrives(&dispatch, 1, 1, 2);
     happens(&dispatch, 7, 1, queued(JobKind::Apply, 1));

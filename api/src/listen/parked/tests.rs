@@ -87,7 +87,7 @@ async fn answer(stream: &mut TcpStream, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_waited_is_answered_as_hyper_answers_and_the_connection_goes_on() {
+async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     for (word, said) in [("first", "yes"), ("second", "no")] {
@@ -105,7 +105,7 @@ async fn what_waited_is_answered_as_hyper_answers_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
-async fn a_call_that_comes_while_another_waits_is_answered_after_it() {
+async fn request_during_a_deferred_response_is_served_after_it() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     // One request together with the first, and one while it waits.
@@ -123,7 +123,7 @@ async fn a_call_that_comes_while_another_waits_is_answered_after_it() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_while_waiting_is_waited_for_no_longer() {
+async fn disconnect_drops_the_deferred_response() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
@@ -135,7 +135,7 @@ async fn whoever_leaves_while_waiting_is_waited_for_no_longer() {
 }
 
 #[tokio::test]
-async fn when_the_server_stops_the_last_answer_says_that_it_is_the_last() {
+async fn last_response_before_shutdown_closes_the_connection() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
@@ -150,7 +150,7 @@ async fn when_the_server_stops_the_last_answer_says_that_it_is_the_last() {
 }
 
 #[tokio::test]
-async fn what_waits_for_ever_is_cut_when_the_server_stops() {
+async fn endless_deferred_response_is_cut_at_shutdown() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "")).await.unwrap();
@@ -161,7 +161,7 @@ async fn what_waits_for_ever_is_cut_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_the_connections_end_waits_with_hyper() {
+async fn connection_close_request_is_not_parked() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     stream.write_all(&call("/wait", "x", "connection: close\r\n")).await.unwrap();
@@ -173,7 +173,7 @@ async fn whoever_asks_for_the_connections_end_waits_with_hyper() {
 }
 
 #[tokio::test]
-async fn a_call_behind_an_answer_that_is_not_taken_yet_does_not_cut_it() {
+async fn deferred_response_does_not_cut_an_unsent_response() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
     let both = [call("/large", "", ""), call("/wait", "x", "")].concat();
@@ -201,7 +201,7 @@ async fn a_call_behind_an_answer_that_is_not_taken_yet_does_not_cut_it() {
 }
 
 #[tokio::test]
-async fn behind_tls_it_is_the_same() {
+async fn deferred_responses_work_over_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let dir = tempfile::tempdir().unwrap();
     let (certificate, pem) = certificate(dir.path(), "server");

@@ -39,7 +39,7 @@ fn published(app: &AppConfig) -> Published {
 }
 
 /// Actual state after a deploy of the desired state.
-fn brought(wanted: &DesiredState) -> ActualState {
+fn deployed(wanted: &DesiredState) -> ActualState {
     let component = |(name, c): (&String, &DesiredComponent)| {
         let (fingerprint, depends_on) = (c.fingerprint.clone(), c.depends_on.clone());
         (
@@ -78,10 +78,10 @@ fn planned(wanted: &DesiredState, present: &ActualState) -> BTreeSet<String> {
 
 /// Returns true if a text contains the path of an input or a sandbox output, as templates write it.
 fn holds(module: &Module, written: &[String]) -> bool {
-    texts_hold(&module.texts, written)
+    texts_contain(&module.texts, written)
 }
 
-fn texts_hold<'a>(texts: impl IntoIterator<Item = &'a Text>, written: &[String]) -> bool {
+fn texts_contain<'a>(texts: impl IntoIterator<Item = &'a Text>, written: &[String]) -> bool {
     let ends = |rest: &str| !rest.starts_with(|c: char| c == '_' || c.is_alphanumeric());
     let holds = |text: &str, one: &String| {
         text.match_indices(one.as_str()).any(|(at, _)| ends(&text[at + one.len()..]))
@@ -90,13 +90,13 @@ fn texts_hold<'a>(texts: impl IntoIterator<Item = &'a Text>, written: &[String])
 }
 
 /// Components that a changed input affects, found by text search instead of the graph.
-fn searched(config: &Config, input: &str) -> BTreeSet<String> {
+fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
     let written = [format!(".nuon.inputs.inputs.{input}"), format!(".nuon.install.inputs.{input}")];
     let sandbox =
         [".nuon.sandbox.outputs".to_string(), ".nuon.install.sandbox.outputs".to_string()];
     let mut reached = BTreeSet::new();
     // All jobs have the environment of the runner.
-    if config.app.runner.as_ref().is_some_and(|r| texts_hold(r.env_vars.values(), &written)) {
+    if config.app.runner.as_ref().is_some_and(|r| texts_contain(r.env_vars.values(), &written)) {
         reached.extend(config.app.components.iter().map(|component| component.name.clone()));
         reached.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
         return reached;
@@ -126,7 +126,7 @@ fn searched(config: &Config, input: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn a_changed_input_plans_what_it_reaches_in_real_apps() {
+fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
     let Some(corpus) = std::env::var_os("CORPUS_DIR") else {
         assert!(std::env::var_os("CI").is_none(), "CI must name the corpus by CORPUS_DIR");
         eprintln!("SKIPPED: no corpus; name its directory by CORPUS_DIR");
@@ -157,13 +157,18 @@ fn a_changed_input_plans_what_it_reaches_in_real_apps() {
             let given = InstallValues { inputs, stack: &Outputs::new(), toggles: &Toggles::new() };
             super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
         };
-        let present = brought(&wanted(&inputs));
+        let present = deployed(&wanted(&inputs));
         assert_eq!(planned(&wanted(&inputs), &present), BTreeSet::new(), "{}", top.display());
         for name in inputs.keys() {
             let mut changed = inputs.clone();
             changed.insert(name.clone(), "after".into());
             let planned = planned(&wanted(&changed), &present);
-            assert_eq!(planned, searched(&config, name), "{name} of {}", top.display());
+            assert_eq!(
+                planned,
+                affected_by_text_search(&config, name),
+                "{name} of {}",
+                top.display()
+            );
             inputs_seen += 1;
             partly +=
                 usize::from(!planned.is_empty() && planned.len() <= config.app.components.len());

@@ -10,7 +10,7 @@ use ulid::Ulid;
 use super::*;
 
 #[test]
-fn what_is_destroyed_is_destroyed_with_the_config_that_brought_it() {
+fn destroy_uses_the_config_that_deployed_the_component() {
     let fingerprint: domain::digest::Digest = format!("sha256:{}", "0".repeat(64)).parse().unwrap();
     let (build, component) = (BuildId(Ulid::new()), ComponentId(Ulid::new()));
     let sandbox = Sandbox {
@@ -113,7 +113,7 @@ fn scene(files: &[(&str, &str)]) -> StepContext {
 }
 
 #[test]
-fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
+fn plugin_gets_its_rendered_settings_and_terraform_gets_none() {
     let pins =
         format!(r#"[{{"name":"vault","version":"1","digest":"sha256:{}"}}]"#, "0".repeat(64));
     let file = "name = \"api\"\ntype = \"vault\"\ntarget = \"/srv/{{ .nuon.install.name }}\"\n\
@@ -139,7 +139,7 @@ fn a_plugin_is_given_its_own_settings_rendered_and_terraform_none() {
 }
 
 #[test]
-fn a_script_knows_its_install_and_app() {
+fn script_environment_has_install_and_app_ids() {
     let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
     let runner =
         "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
@@ -162,7 +162,7 @@ fn a_script_knows_its_install_and_app() {
 }
 
 #[test]
-fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
+fn component_role_depends_on_the_operation() {
     let named = "role = \"{{ .nuon.install.id }}-api\"\n[[operation_roles]]\n\
                  operation = \"teardown\"\nrole = \"{{ .nuon.install.id }}-api-down\"\n";
     let role = |own: &str, operation| {
@@ -190,7 +190,7 @@ fn a_component_has_the_role_that_it_names_for_what_is_done_to_it() {
 }
 
 #[test]
-fn a_part_has_the_role_that_the_rules_of_the_app_name_for_what_is_done_to_it() {
+fn role_rules_apply_to_components_sandbox_and_actions() {
     let rule = |principal: &str, operation: &str, role: &str| {
         format!(
             "[[rules]]\nprincipal = \"nuon::{principal}\"\noperation = \"{operation}\"\n\
@@ -237,7 +237,7 @@ fn a_part_has_the_role_that_the_rules_of_the_app_name_for_what_is_done_to_it() {
 }
 
 #[test]
-fn a_component_may_take_as_long_as_it_says() {
+fn component_sets_its_deadline() {
     let deadline = |own: &str| {
         let component = format!(
             "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\

@@ -22,7 +22,7 @@ pub(super) fn to_report(body: ReportBody) -> Option<Said> {
         ReportBody::Started {} => Said::Started,
         ReportBody::Phase { name } => Said::Phase { phase: name },
         ReportBody::Plan(plan) => Said::Plan(plan),
-        ReportBody::Outputs { outputs } => Said::Outputs { outputs: fitting(outputs).into() },
+        ReportBody::Outputs { outputs } => Said::Outputs { outputs: limit_outputs(outputs).into() },
         ReportBody::State(state) => Said::State { state },
         ReportBody::Artifact(artifact) => Said::Artifact(artifact),
         ReportBody::Refused { rule, detail, .. } => {
@@ -62,7 +62,7 @@ fn result(finished: Finished) -> ExecutionResult {
 /// Limits outputs to the size of their event. Removes the largest first, because rejecting the
 /// report would lose the result of completed work. The removal is deterministic, so a repeated
 /// report stays equal.
-fn fitting(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+fn limit_outputs(mut outputs: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     let size = |name: &String, value: &Value| name.len() + value.to_string().len();
     let mut total: usize = outputs.iter().map(|(name, value)| size(name, value)).sum();
     while total > OUTPUTS_BYTES {

@@ -34,7 +34,7 @@ pub(super) async fn check(
     (job, execution): (JobId, ExecutionId),
     plan: &PlanReport,
 ) -> Result<(), Problem> {
-    signed(app, runner, (job, execution), plan).await?;
+    check_signature(app, runner, (job, execution), plan).await?;
     let job = app.engine.load::<Job>(job).await?;
     let manifest = match &job.work {
         Some(work) if work.kind.product() == JobProduct::Plan => work.manifest.bytes(),
@@ -64,7 +64,7 @@ pub(super) async fn check(
 }
 
 /// Checks that the plan is signed by the runner, so that its origin can be verified later.
-async fn signed(
+async fn check_signature(
     app: &App,
     runner: &RunnerCaller,
     (job, execution): (JobId, ExecutionId),
@@ -78,7 +78,7 @@ async fn signed(
     if is_signed(&current, of, plan) {
         return Ok(());
     }
-    if is_by(&current.former, &said(of, plan), &plan.signature) {
+    if is_signed_by(&current.former, &said(of, plan), &plan.signature) {
         return Err(keys::is_former(runner, "plan"));
     }
     Err(invalid("signature is not this runner's: sign the plan with its identity key"))
@@ -86,14 +86,14 @@ async fn signed(
 
 /// Returns true if the runner's current key signed this plan.
 pub(super) fn is_signed(keys: &IdentityKeys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
-    is_by(&keys.current, &said(of, plan), &plan.signature)
+    is_signed_by(&keys.current, &said(of, plan), &plan.signature)
 }
 
 fn said((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> Vec<u8> {
     proof::plan::statement(&plan.digest.bytes(), &job.to_string(), &execution.to_string())
 }
 
-fn is_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
+fn is_signed_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
     keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn check(
     let Some(said) = StatementFields::of(&ask.body) else {
         return Err(wrong("only a final report may have a statement"));
     };
-    let (payload, hex) = opened(app, runner, envelope).await?;
+    let (payload, hex) = verified_payload(app, runner, envelope).await?;
     // The signature is stored with the key, so it must be the only one.
     let [only] = &envelope.signatures[..] else {
         return Err(wrong("it must have exactly one signature"));
@@ -65,7 +65,7 @@ pub(super) async fn check(
         return Err(wrong("its manifest is not the job's"));
     }
     if let Some(stated) = &statement.grant {
-        granted(app, job, &loaded, ask.execution, stated).await?;
+        check_grant(app, job, &loaded, ask.execution, stated).await?;
     }
     outputs(app, job, ask, &statement).await?;
     let statement = String::from_utf8(payload).map_err(|_| wrong("its payload is not text"))?;
@@ -73,7 +73,7 @@ pub(super) async fn check(
 }
 
 /// Returns the payload that this runner signed, and the key.
-async fn opened(
+async fn verified_payload(
     app: &App,
     runner: &RunnerCaller,
     envelope: &Envelope,
@@ -139,7 +139,7 @@ impl StatementFields {
 
 /// Checks that the grant is the one of this execution. It is recomputed from current data. If the
 /// runner's key has changed since, the grant that was stored at the claim is compared instead.
-async fn granted(
+async fn check_grant(
     app: &App,
     job: JobId,
     loaded: &Job,

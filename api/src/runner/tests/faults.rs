@@ -39,7 +39,7 @@ async fn chunk(world: &World, agent: &Agent, job: JobId, execution: &str) -> Tes
 }
 
 #[tokio::test]
-async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
+async fn repeated_calls_after_a_restart_return_the_committed_result() {
     // given a server that stops after each commit, before its response arrives
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
@@ -65,7 +65,7 @@ async fn what_was_committed_is_answered_in_the_same_way_by_the_next_server() {
 }
 
 #[tokio::test]
-async fn a_runner_that_wakes_up_too_late_changes_nothing() {
+async fn superseded_runner_changes_nothing() {
     // given a runner that was suspended, and another one that holds its job now
     let world = World::new().await;
     let mut zombie = world.enrolled(Purpose::Build).await;
@@ -91,7 +91,7 @@ async fn a_runner_that_wakes_up_too_late_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_late_result_flips_no_outcome() {
+async fn late_result_does_not_change_the_outcome() {
     // given work with an unknown outcome that a principal resolved as failed
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
@@ -122,7 +122,7 @@ async fn cancel(world: &World, job: JobId) {
 }
 
 #[tokio::test]
-async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
+async fn concurrent_cancellation_is_ordered_with_claim_and_result() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     for turn in 0..10 {
@@ -160,7 +160,7 @@ async fn a_cancel_that_crosses_a_claim_or_an_end_comes_before_it_or_after_it() {
 }
 
 #[tokio::test]
-async fn a_runner_whose_disk_is_full_finishes_what_it_has_and_is_offered_nothing() {
+async fn runner_with_a_full_disk_gets_no_offers() {
     // given a runner with a running job, and a queued job for it
     let world = World::new().await;
     let (agent, install) = ready(&world).await;

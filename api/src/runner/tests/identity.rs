@@ -33,7 +33,7 @@ async fn enrolling_is_one_commit_of_token_runner_and_stack() {
 }
 
 #[tokio::test]
-async fn the_same_token_and_key_is_the_same_runner_and_another_key_is_refused() {
+async fn token_enrols_one_key_only() {
     let world = World::new().await;
     let purpose = Purpose::Install { install: world.install().await };
     let (token, ours) = (world.enrolment(purpose).await, key());
@@ -45,7 +45,7 @@ async fn the_same_token_and_key_is_the_same_runner_and_another_key_is_refused() 
 }
 
 #[tokio::test]
-async fn a_token_lets_in_only_for_its_purpose_and_only_if_it_is_ours() {
+async fn token_is_valid_only_for_its_purpose() {
     let world = World::new().await;
     let install = Purpose::Install { install: world.install().await };
     let token = world.enrolment(install).await;
@@ -58,7 +58,7 @@ async fn a_token_lets_in_only_for_its_purpose_and_only_if_it_is_ours() {
 }
 
 #[tokio::test]
-async fn an_assertion_is_good_once_and_only_from_the_key_that_enrolled() {
+async fn assertion_is_valid_once_and_only_with_the_enrolled_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let path = "/runner/v1/token";
@@ -90,7 +90,7 @@ pub(super) async fn revoke(world: &World, id: RunnerId) {
 }
 
 #[tokio::test]
-async fn an_install_whose_runner_was_revoked_gets_another_that_does_its_work() {
+async fn revoked_runner_can_be_replaced() {
     let world = World::new().await;
     let (agent, install) = world.agent().await;
     let purpose = Purpose::Install { install };

@@ -19,7 +19,7 @@ fn fast() -> Timing {
 }
 
 #[tokio::test]
-async fn unreachable_is_not_dead_and_the_work_goes_on_when_the_runner_is_back() {
+async fn disconnected_mutating_work_is_reattached() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -39,7 +39,7 @@ async fn unreachable_is_not_dead_and_the_work_goes_on_when_the_runner_is_back() 
 }
 
 #[tokio::test]
-async fn pure_work_of_a_silent_runner_is_queued_again() {
+async fn pure_work_of_a_disconnected_runner_is_queued_again() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -55,7 +55,7 @@ async fn pure_work_of_a_silent_runner_is_queued_again() {
 }
 
 #[tokio::test]
-async fn who_keeps_calling_keeps_its_lease() {
+async fn runner_that_polls_keeps_its_lease() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -70,7 +70,7 @@ async fn who_keeps_calling_keeps_its_lease() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_ever_for_a_runner() {
+async fn queued_job_without_a_runner_fails() {
     let world = World::with(fast()).await;
     let install = world.install().await;
     let origin = Origin::Step { install, run: RunId(Ulid::new()), step: StepId(Ulid::new()) };
@@ -79,7 +79,7 @@ async fn nobody_waits_for_ever_for_a_runner() {
 }
 
 #[tokio::test]
-async fn a_log_whose_end_never_comes_is_sealed_without_it() {
+async fn log_without_its_end_is_finalized_as_incomplete() {
     let world = World::with(fast()).await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -95,7 +95,7 @@ async fn a_log_whose_end_never_comes_is_sealed_without_it() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
+async fn open_log_is_finalized_after_a_long_downtime() {
     let log_quiet = Duration::from_millis(300);
     let world = World::with(Timing { log_quiet, ..fast() }).await;
     let (mut agent, install) = world.agent().await;
@@ -113,7 +113,7 @@ async fn a_log_that_was_open_is_sealed_however_long_no_server_was_there() {
 }
 
 #[tokio::test]
-async fn another_server_watches_the_runners_of_one_that_died() {
+async fn another_server_takes_over_the_runners_of_a_stopped_one() {
     let here = World::with(fast()).await;
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;
@@ -128,7 +128,7 @@ async fn another_server_watches_the_runners_of_one_that_died() {
 }
 
 #[tokio::test]
-async fn a_session_that_cannot_be_taken_over_holds_up_no_other_one_and_is_retried() {
+async fn failed_takeover_is_retried_and_delays_no_other() {
     // given four runners of one server, each with work; that server declares none of them lost
     // during the test
     let here = World::new().await;
@@ -186,7 +186,7 @@ async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Time
 }
 
 #[tokio::test]
-async fn a_runner_that_ends_in_order_is_stopped_at_once_and_active_when_it_returns() {
+async fn runner_is_stopped_after_closing_its_session_and_active_after_opening_one() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -225,7 +225,7 @@ async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
 }
 
 #[tokio::test]
-async fn a_runner_that_was_killed_is_no_session_after_its_lease() {
+async fn killed_runner_does_not_count_as_a_session_after_its_lease() {
     let world = World::with(fast()).await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

@@ -99,7 +99,7 @@ async fn a_damaged_or_oversized_chunk_is_refused() {
 }
 
 #[tokio::test]
-async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
+async fn chunk_may_be_zstd_gzip_or_uncompressed() {
     let world = World::new().await;
     let of = running(&world).await;
     let gzip = |bytes: &[u8]| {
@@ -125,7 +125,7 @@ async fn a_chunk_may_come_as_zstd_as_gzip_or_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_ended() {
+async fn chunk_after_finalization_is_rejected_while_the_outcome_is_unknown() {
     // given an execution that was declared lost, and whose log was finalized as incomplete
     let log_quiet = std::time::Duration::from_millis(300);
     let world = World::with(Timing { log_quiet, ..Timing::faster(60) }).await;
@@ -151,7 +151,7 @@ async fn a_chunk_after_the_seal_is_refused_for_good_while_nobody_knows_how_it_en
 }
 
 #[tokio::test]
-async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
+async fn complete_log_with_its_digest_is_finalized() {
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
@@ -170,7 +170,7 @@ async fn a_log_is_sealed_when_its_last_byte_is_there_and_its_digest_fits() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_what_was_announced_is_sent_again() {
+async fn log_with_another_digest_must_be_sent_again() {
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"jello").await.ok();
@@ -183,7 +183,7 @@ async fn a_log_that_is_not_what_was_announced_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
+async fn ended_log_rejects_chunks_in_flight() {
     // given a log that was finalized as incomplete
     let world = World::new().await;
     let of = running(&world).await;
@@ -205,7 +205,7 @@ async fn a_log_that_was_ended_takes_no_byte_that_was_on_its_way() {
 }
 
 #[tokio::test]
-async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
+async fn growing_log_is_not_finalized_as_incomplete() {
     // given a finished job whose log is still arriving
     let world = World::new().await;
     let of = running(&world).await;
@@ -237,7 +237,7 @@ async fn a_log_that_still_comes_in_is_not_sealed_without_its_end() {
 }
 
 #[tokio::test]
-async fn a_log_that_still_arrives_at_one_server_is_not_cut_off_by_another() {
+async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     // given a finished job whose log arrives more slowly than the timeout of another server
     let world = World::new().await;
     let log_quiet = std::time::Duration::from_secs(3);
@@ -294,7 +294,7 @@ async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_
 }
 
 #[tokio::test]
-async fn without_the_database_polls_stay_parked_and_chunks_are_to_be_sent_again() {
+async fn without_the_database_polls_wait_and_chunks_must_be_resent() {
     let world = World::new().await;
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello").await.ok();

@@ -81,7 +81,7 @@ fn seated(world: &World) -> Agent {
 }
 
 #[tokio::test]
-async fn a_thousand_parked_runners_cost_no_query() {
+async fn a_thousand_long_polls_cause_no_query() {
     let (of_polls, of_loops) = (Statements::default(), Statements::default());
     let world = World::new().with_subscriber(of_loops.clone()).await;
     let control = sqlx::query("select 1").execute(&world.app.pool);

@@ -16,7 +16,7 @@ const JOBS: usize = 100;
 const RUNNERS: usize = 8;
 
 /// Repeats a claim under the same key, with timeouts that often abort it.
-async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
+async fn claim_with_timeouts(world: &World, agent: &Agent, job: JobId) -> String {
     let claim_id = ulid::Ulid::new().to_string();
     loop {
         let patience = Duration::from_millis(rand::thread_rng().gen_range(5..60));
@@ -31,7 +31,7 @@ async fn insist(world: &World, agent: &Agent, job: JobId) -> String {
 }
 
 /// Retries a call when the server requests it, as agents do.
-async fn patiently<F: Future<Output = TestResponse>>(call: impl Fn() -> F) {
+async fn retry_when_asked<F: Future<Output = TestResponse>>(call: impl Fn() -> F) {
     loop {
         let said = call().await;
         match said.status.as_u16() {
@@ -44,7 +44,7 @@ async fn patiently<F: Future<Output = TestResponse>>(call: impl Fn() -> F) {
     }
 }
 
-async fn works(world: &World, agent: &Agent, won: &Mutex<HashMap<JobId, String>>) {
+async fn run_worker(world: &World, agent: &Agent, won: &Mutex<HashMap<JobId, String>>) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < JOBS {
         let said = world.poll(agent, 1, json!({"ack": acks})).await;
@@ -56,21 +56,21 @@ async fn works(world: &World, agent: &Agent, won: &Mutex<HashMap<JobId, String>>
         acks = directives.iter().map(|one| one["id"].as_str().unwrap().to_string()).collect();
         for offer in directives.iter().filter(|one| one["type"] == "offer") {
             let job: JobId = offer["job"].as_str().unwrap().parse().unwrap();
-            let execution = insist(world, agent, job).await;
+            let execution = claim_with_timeouts(world, agent, job).await;
             let before = won.lock().unwrap().insert(job, execution.clone());
             assert_eq!(before, None, "{job} has two winners");
             let started = json!({"type": "started", "payload": {}});
-            patiently(|| world.report(agent, job, &execution, 1, started.clone())).await;
+            retry_when_asked(|| world.report(agent, job, &execution, 1, started.clone())).await;
             let sha256 = hex::encode(Sha256::digest(b""));
             let last = json!({"type": "finished", "payload":
                 {"outcome": "succeeded", "log_len": 0, "log_sha256": sha256}});
-            patiently(|| world.report(agent, job, &execution, 2, last.clone())).await;
+            retry_when_asked(|| world.report(agent, job, &execution, 2, last.clone())).await;
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_job_has_one_winner_whoever_gives_up_half_way() {
+async fn each_job_has_one_winner_despite_aborted_calls() {
     let world = Arc::new(World::new().await);
     let mut agents = vec![];
     for _ in 0..RUNNERS {
@@ -83,7 +83,7 @@ async fn each_job_has_one_winner_whoever_gives_up_half_way() {
         .into_iter()
         .map(|agent| {
             let (world, won) = (Arc::clone(&world), Arc::clone(&won));
-            tokio::spawn(async move { works(&world, &agent, &won).await })
+            tokio::spawn(async move { run_worker(&world, &agent, &won).await })
         })
         .collect();
     let mut jobs = vec![];
@@ -105,7 +105,12 @@ const MANY_RUNNERS: usize = 32;
 const MANY_JOBS: usize = 1_000;
 
 /// Polls, and claims offered jobs and some others, until none is left.
-async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap<JobId, String>>) {
+async fn claim_all(
+    world: &World,
+    agent: &Agent,
+    pile: &[JobId],
+    won: &Mutex<HashMap<JobId, String>>,
+) {
     let mut acks: Vec<String> = vec![];
     while won.lock().unwrap().len() < pile.len() {
         let said = world.poll(agent, 1, json!({"ack": acks, "free_slots": MANY_JOBS})).await;
@@ -142,7 +147,7 @@ async fn grabs(world: &World, agent: &Agent, pile: &[JobId], won: &Mutex<HashMap
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
+async fn a_thousand_jobs_are_claimed_once_each_by_many_runners() {
     let world = Arc::new(World::new().await);
     let mut agents = vec![];
     for _ in 0..MANY_RUNNERS {
@@ -154,7 +159,7 @@ async fn a_thousand_jobs_and_a_crowd_of_runners_make_a_thousand_claims() {
     let (pile, won) = (Arc::new(pile), Arc::new(Mutex::new(HashMap::new())));
     let crowd = agents.into_iter().map(|agent| {
         let (world, pile, won) = (Arc::clone(&world), Arc::clone(&pile), Arc::clone(&won));
-        tokio::spawn(async move { grabs(&world, &agent, &pile, &won).await })
+        tokio::spawn(async move { claim_all(&world, &agent, &pile, &won).await })
     });
     for runner in futures::future::join_all(crowd).await {
         runner.unwrap();

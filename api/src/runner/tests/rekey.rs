@@ -48,7 +48,7 @@ async fn keys_of(world: &World, agent: &Agent) -> usize {
 }
 
 #[tokio::test]
-async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
+async fn new_key_replaces_the_former_one() {
     // given a runner with a session
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -80,7 +80,7 @@ async fn a_runner_is_known_by_its_new_key_and_no_more_by_the_former() {
 }
 
 #[tokio::test]
-async fn a_new_key_needs_the_word_of_both() {
+async fn rekey_requires_assertions_by_both_keys() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let (new, thief) = (key(), key());
@@ -107,7 +107,7 @@ async fn a_new_key_needs_the_word_of_both() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_played_again_brings_no_former_key_back() {
+async fn replayed_rekey_does_not_restore_a_former_key() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let (first, second, third) = (agent.key.clone(), key(), key());
@@ -130,7 +130,7 @@ async fn tell(world: &World, agent: &Agent, command: RunnerCommand) {
 }
 
 #[tokio::test]
-async fn an_ordered_rekey_is_said_at_once_and_in_the_next_session_until_it_is_done() {
+async fn requested_rekey_is_sent_until_it_is_done() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

@@ -87,7 +87,7 @@ async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
 }
 
 #[tokio::test]
-async fn of_outputs_that_are_too_large_those_that_fit_are_heard() {
+async fn outputs_that_are_too_large_are_omitted() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;

@@ -29,7 +29,7 @@ async fn the_newest_session_wins() {
 }
 
 #[tokio::test]
-async fn a_protocol_of_another_age_is_refused_with_what_would_do() {
+async fn unsupported_protocol_is_rejected_with_the_supported_range() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("b", "j"));
@@ -69,7 +69,7 @@ async fn resumed(class: JobClass, state: &str, journal_id: &str) -> (String, Vec
 }
 
 #[tokio::test]
-async fn a_child_that_lives_goes_on() {
+async fn live_process_resumes() {
     let (action, story) = resumed(JobClass::Mutating, "alive", "j").await;
     assert_eq!((action.as_str(), story.len()), ("resume", 3));
 }
@@ -82,13 +82,13 @@ async fn work_that_never_spawned_is_done_again_whatever_it_changes() {
 }
 
 #[tokio::test]
-async fn another_journal_proves_nothing() {
+async fn journal_of_another_directory_proves_nothing() {
     let (_, story) = resumed(JobClass::Mutating, "never_spawned", "other").await;
     assert_eq!(story, ["queued", "claimed", "outcome_unknown"]);
 }
 
 #[tokio::test]
-async fn what_a_journal_does_not_know_is_lost() {
+async fn execution_missing_from_the_journal_is_lost() {
     let (_, story) = resumed(JobClass::Pure, "missing", "j").await;
     assert_eq!(story.last().unwrap(), "requeued");
     let (_, story) = resumed(JobClass::Mutating, "unknown", "j").await;
@@ -190,7 +190,7 @@ async fn a_session_that_the_database_has_lost_is_not_one_that_was_superseded() {
 }
 
 #[tokio::test]
-async fn a_session_that_another_server_took_over_meanwhile_is_asked_for_anew() {
+async fn session_taken_over_by_another_server_is_unknown() {
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -230,7 +230,7 @@ async fn a_session_that_is_opened_again_is_the_same_one_while_it_is_the_newest()
 }
 
 #[tokio::test]
-async fn an_opening_that_a_newer_one_ended_is_played_again_nowhere() {
+async fn superseded_opening_cannot_be_replayed_at_any_server() {
     // given a session that a newer one superseded
     let here = World::new().await;
     let (mut agent, _) = here.agent().await;
@@ -270,7 +270,7 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
+async fn failed_opening_can_be_repeated() {
     // given a runner with a session, and a database that rejects the next one
     let world = World::new().await;
     let (mut agent, _) = world.agent().await;
@@ -288,7 +288,7 @@ async fn an_opening_that_failed_here_is_not_taken_for_one_that_was_ended() {
 }
 
 #[tokio::test]
-async fn another_journal_is_another_one_however_often_its_session_is_opened() {
+async fn another_journal_stays_another_one_in_repeated_openings() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -306,7 +306,7 @@ async fn another_journal_is_another_one_however_often_its_session_is_opened() {
 }
 
 #[tokio::test]
-async fn a_stolen_token_opens_no_session_and_dies_with_its_own() {
+async fn stolen_token_opens_no_session_and_ends_with_its_session() {
     // given a runner with a running job, and an attacker with its access token
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -368,7 +368,7 @@ async fn a_closed_session_is_offered_nothing() {
 }
 
 #[tokio::test]
-async fn a_session_may_call_any_server_and_each_hears_what_the_others_did() {
+async fn session_can_call_any_server() {
     let here = World::new().await;
     let (mut agent, install) = here.agent().await;
     here.open(&mut agent, "j", json!([])).await;

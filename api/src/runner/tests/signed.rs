@@ -59,7 +59,7 @@ fn signed(statement: &Value, key: &SigningKey) -> Envelope {
     dsse::sign(STATEMENT_TYPE, &proof::canonical::json(statement).unwrap(), key)
 }
 
-fn last_word(statement: &Envelope) -> Value {
+fn final_report(statement: &Envelope) -> Value {
     json!({"type": "finished", "end": {"statement": statement}, "payload": {"outcome": "succeeded",
         "exit_code": 0, "log_len": 0, "log_sha256": hex::encode(sha2::Sha256::digest(""))}})
 }
@@ -70,13 +70,13 @@ async fn forgeries(world: &World, agent: &Agent) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
+async fn statement_is_stored_with_the_result() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     let envelope = signed(&statement, &agent.key);
-    world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
+    world.report(&agent, job, &execution, 3, final_report(&envelope)).await.ok();
     // A repeated report, after a lost response, is idempotent.
-    world.report(&agent, job, &execution, 3, last_word(&envelope)).await.ok();
+    world.report(&agent, job, &execution, 3, final_report(&envelope)).await.ok();
     let events = world.events("job", job).await;
     let ends: Vec<_> = events.iter().filter(|event| event.event_type == "job.succeeded").collect();
     assert_eq!(ends.len(), 1);
@@ -96,7 +96,7 @@ async fn what_a_runner_signed_is_kept_with_the_end_of_its_job() {
 }
 
 #[tokio::test]
-async fn a_statement_that_is_not_so_is_refused_and_noted_and_the_job_goes_on() {
+async fn false_statement_is_rejected_and_recorded() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     let before = world.story(job).await;
@@ -126,22 +126,22 @@ async fn a_statement_that_is_not_so_is_refused_and_noted_and_the_job_goes_on() {
         with("version", json!(2)),
     ];
     for (at, envelope) in wrong.iter().enumerate() {
-        let said = world.report(&agent, job, &execution, 3, last_word(envelope)).await;
+        let said = world.report(&agent, job, &execution, 3, final_report(envelope)).await;
         let problem = said.refused(422, "statement_invalid");
         assert!(problem["detail"].as_str().unwrap().contains("statement"), "{at}: {problem}");
     }
     assert_eq!(world.story(job).await, before);
     // A server records forgeries at most once in ten minutes, with their number.
     assert_eq!(forgeries(&world, &agent).await, 1);
-    let right = last_word(&signed(&statement, &agent.key));
+    let right = final_report(&signed(&statement, &agent.key));
     world.report(&agent, job, &execution, 3, right).await.ok();
 }
 
 #[tokio::test]
-async fn a_runner_of_before_signs_nothing_and_is_heard() {
+async fn report_without_a_statement_is_accepted() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
-    let mut word = last_word(&signed(&statement, &agent.key));
+    let mut word = final_report(&signed(&statement, &agent.key));
     word.as_object_mut().unwrap().remove("end");
     world.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;
@@ -150,13 +150,13 @@ async fn a_runner_of_before_signs_nothing_and_is_heard() {
 }
 
 #[tokio::test]
-async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server() {
+async fn replaced_key_is_no_forgery_at_any_server() {
     // given another server that has the runner's key in its cache, which the runner replaces here
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
     let there = world.beside().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();
-    let former = last_word(&signed(&statement, &agent.key));
+    let former = final_report(&signed(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
     // when a final report is signed with the former key, then it must be signed again
     for _ in 0..3 {
@@ -166,7 +166,7 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
     // and also at the other server, which has not seen the new key
     there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
     // and a report with the new key is accepted there as well
-    let word = last_word(&signed(&statement, &agent.key));
+    let word = final_report(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;
     let end = events.iter().find(|event| event.event_type == "job.succeeded").unwrap();
@@ -177,12 +177,12 @@ async fn a_runner_that_changed_its_key_is_no_forger_and_is_heard_by_every_server
 }
 
 #[tokio::test]
-async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
+async fn result_with_an_invalid_statement_is_accepted_without_it() {
     // given a runner whose statement has the wrong outputs
     let world = World::new().await;
     let (agent, job, execution, mut statement) = at_work(&world).await;
     statement["outputs"] = Value::Null;
-    let mut word = last_word(&signed(&statement, &agent.key));
+    let mut word = final_report(&signed(&statement, &agent.key));
     for _ in 0..3 {
         let said = world.report(&agent, job, &execution, 3, word.clone()).await;
         said.refused(422, "statement_invalid");
@@ -196,7 +196,7 @@ async fn an_end_whose_statement_is_not_taken_is_heard_without_it() {
 }
 
 #[tokio::test]
-async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind_it() {
+async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     // given an admitted request whose runner is then revoked
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
@@ -208,7 +208,7 @@ async fn a_last_word_that_was_let_in_before_the_revocation_is_not_written_behind
         key: hex::encode(agent.key.verifying_key().as_bytes()),
         signature: envelope.signatures[0].sig.clone(),
     };
-    let mut ask = last_word(&envelope);
+    let mut ask = final_report(&envelope);
     ask["execution"] = json!(execution);
     ask["seq"] = json!(3);
     ask["log_len"] = json!(0);
@@ -231,7 +231,7 @@ fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {
 }
 
 #[tokio::test]
-async fn the_newest_head_of_a_journal_is_kept_and_no_older_one_takes_its_place() {
+async fn newest_journal_head_is_stored() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let kept = async |agent: &Agent| {

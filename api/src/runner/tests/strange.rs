@@ -30,14 +30,14 @@ async fn chunk(
 }
 
 /// Payloads of the events of this type.
-async fn told(world: &World, kind: &str, id: impl ToString, name: &str) -> Vec<Value> {
+async fn payloads_of(world: &World, kind: &str, id: impl ToString, name: &str) -> Vec<Value> {
     let events = world.events(kind, id).await;
     let named = events.iter().filter(|event| event.event_type == name);
     named.map(|event| serde_json::from_str(&event.payload).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn a_log_that_its_runner_rewrites_is_refused_and_noted_once() {
+async fn log_divergence_is_rejected_and_recorded_once() {
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
     world.open(&mut agent, "j", json!([])).await;
@@ -48,14 +48,14 @@ async fn a_log_that_its_runner_rewrites_is_refused_and_noted_once() {
         let said = chunk(&world, &agent, job, &execution, "otherwise\n").await;
         said.refused(409, "log_divergence");
     }
-    let noted = told(&world, "job", job, "job.log_diverged").await;
+    let noted = payloads_of(&world, "job", job, "job.log_diverged").await;
     let expected = json!({"type": "log_diverged", "execution": execution, "offset_bytes": 0});
     assert_eq!(noted, [expected]);
     chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
 }
 
 #[tokio::test]
-async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothing() {
+async fn result_after_a_resolution_is_recorded_and_changes_nothing() {
     // given work with an unknown outcome that a principal resolved as succeeded
     let world = World::new().await;
     let (mut agent, install) = world.agent().await;
@@ -78,7 +78,7 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
         assert_eq!(said.refused(412, "fenced")["job_state"], "succeeded");
     }
     // then that is recorded once, and the outcome stands
-    let noted = told(&world, "job", job, "job.late_result_reported").await;
+    let noted = payloads_of(&world, "job", job, "job.late_result_reported").await;
     let expected = json!({"type": "late_result_reported", "execution": execution, "seq": 2,
         "outcome": "failed", "reason": "exit_code", "detail": "exit 3", "exit_code": 3});
     assert_eq!(noted, [expected]);
@@ -86,7 +86,7 @@ async fn a_result_that_comes_when_somebody_has_decided_is_kept_and_changes_nothi
 }
 
 #[tokio::test]
-async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no_log() {
+async fn forged_reports_are_recorded_for_their_sender_at_a_limited_rate() {
     let world = World::new().await;
     let (mut victim, install) = world.agent().await;
     let (mut stranger, _) = world.agent().await;
@@ -100,16 +100,16 @@ async fn words_about_anothers_job_are_noted_on_the_runner_that_spoke_and_fill_no
         world.report(&stranger, job, &execution, 2, last.clone()).await.refused(403, "forbidden");
         chunk(&world, &stranger, job, &execution, "x").await.refused(403, "forbidden");
     }
-    let noted = told(&world, "runner", stranger.id, "runner.forgery_suspected").await;
+    let noted = payloads_of(&world, "runner", stranger.id, "runner.forgery_suspected").await;
     let expected =
         json!({"type": "forgery_suspected", "job": job, "execution": execution, "calls": 1});
     assert_eq!(noted, [expected]);
-    assert_eq!(told(&world, "runner", victim.id, "runner.forgery_suspected").await.len(), 0);
+    assert_eq!(payloads_of(&world, "runner", victim.id, "runner.forgery_suspected").await.len(), 0);
     assert_eq!(world.story(job).await, ["queued", "claimed", "started"]);
 }
 
 #[tokio::test]
-async fn an_ended_job_takes_no_word_of_a_runner_that_never_had_it() {
+async fn ended_job_rejects_reports_of_another_runner() {
     // given a build by one runner, and another build runner
     let world = World::new().await;
     let build = domain::enrolment::Purpose::Build;
@@ -127,6 +127,6 @@ async fn an_ended_job_takes_no_word_of_a_runner_that_never_had_it() {
     chunk(&world, &other, job, &execution, "x").await.refused(403, "forbidden");
     // then the job is unchanged
     assert_eq!(world.story(job).await, before);
-    let noted = told(&world, "runner", other.id, "runner.forgery_suspected").await;
+    let noted = payloads_of(&world, "runner", other.id, "runner.forgery_suspected").await;
     assert_eq!(noted.len(), 1);
 }

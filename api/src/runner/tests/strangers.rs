@@ -51,7 +51,7 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
 }
 
 #[tokio::test]
-async fn of_two_that_claim_at_the_same_moment_one_gets_the_job() {
+async fn one_of_two_concurrent_claims_wins() {
     let world = World::new().await;
     let mut agents = vec![];
     for _ in 0..2 {

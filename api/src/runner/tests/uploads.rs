@@ -184,7 +184,7 @@ mod pentest {
     }
 
     #[tokio::test]
-    async fn bytes_that_an_erasure_took_from_another_execution_are_stored_again() {
+    async fn bytes_erased_with_another_execution_are_stored_again() {
         let pool = fresh_database().await.unwrap().pool;
         let digest = put(&pool, "exe_1", b"a").await.unwrap();
         assert!(upload::keep(&pool, &Clock::system(), "exe_1", &digest).await.unwrap());

@@ -33,7 +33,7 @@ async fn ready(world: &World) -> (Agent, domain::ids::InstallId) {
 }
 
 #[tokio::test]
-async fn a_job_goes_from_its_offer_to_its_seal() {
+async fn job_runs_from_its_offer_to_its_finalized_log() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let (polled, job) = tokio::join!(
@@ -54,7 +54,7 @@ async fn a_job_goes_from_its_offer_to_its_seal() {
 }
 
 #[tokio::test]
-async fn a_claim_proves_itself_and_a_repeated_one_is_the_same() {
+async fn claim_has_valid_proofs_and_is_idempotent() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -141,7 +141,7 @@ async fn builds_go_to_build_runners() {
 }
 
 #[tokio::test]
-async fn reports_are_heard_in_their_order_and_each_once() {
+async fn reports_are_applied_once_and_in_order() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -155,7 +155,7 @@ async fn reports_are_heard_in_their_order_and_each_once() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
+async fn refusal_is_recorded_for_runner_and_job_in_one_commit() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -173,7 +173,7 @@ async fn a_refusal_is_told_of_the_runner_and_of_the_job_in_one_commit() {
 }
 
 #[tokio::test]
-async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
+async fn cancellation_is_in_every_response_until_confirmed() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
@@ -199,7 +199,7 @@ async fn a_cancel_waits_in_every_answer_until_it_is_confirmed() {
 }
 
 #[tokio::test]
-async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
+async fn plan_must_match_its_digest_and_uploaded_summary() {
     let world = World::new().await;
     let (agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -249,7 +249,7 @@ async fn a_plan_is_what_its_digest_says_and_its_summary_comes_first() {
 }
 
 #[tokio::test]
-async fn a_plan_by_a_key_that_was_replaced_is_signed_again_and_heard_by_every_server() {
+async fn plan_by_a_replaced_key_must_be_signed_again() {
     // given another server that has the runner's key in its cache, which the runner replaces here
     let world = World::new().await;
     let (mut agent, install) = ready(&world).await;

@@ -65,21 +65,23 @@ pub fn passed(
     kept: &BTreeMap<String, String>,
 ) -> Result<BTreeMap<String, String>, Problem> {
     app_config::resolve_inputs(&config.app, &known(config, kept))
-        .map_err(|problems| unfit(&problems))
+        .map_err(|problems| invalid_inputs(&problems))
 }
 
 /// Checks that an install with these inputs can use the config version.
 pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
-    fit(config, &known(config, kept))
+    check(config, &known(config, kept))
 }
 
 /// Checks the inputs of a new install. Rejects unknown, missing and ill-typed values.
 pub(super) fn given(config: &Config, given: &BTreeMap<String, String>) -> Result<(), Problem> {
-    fit(config, &given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
+    check(config, &given.iter().map(|(name, text)| (name.clone(), text.clone().into())).collect())
 }
 
-fn fit(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Problem> {
-    app_config::choose_inputs(&config.app, inputs).map(drop).map_err(|problems| unfit(&problems))
+fn check(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Problem> {
+    app_config::choose_inputs(&config.app, inputs)
+        .map(drop)
+        .map_err(|problems| invalid_inputs(&problems))
 }
 
 /// Selects the stored inputs that the config declares. Other inputs are kept, because another
@@ -117,7 +119,7 @@ pub(super) fn takes(
     }
 }
 
-fn unfit(problems: &[InputProblem]) -> Problem {
+fn invalid_inputs(problems: &[InputProblem]) -> Problem {
     let errors = problems
         .iter()
         .map(|problem| FieldProblem {

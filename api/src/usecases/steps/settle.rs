@@ -23,7 +23,7 @@ pub const APPROVAL_TTL: chrono::TimeDelta = chrono::TimeDelta::days(7);
 
 /// Completes a step with the result of its job. Idempotent.
 pub async fn settle(app: &App, call: &Call, job: JobId) -> Result<Done<()>, Problem> {
-    app.engine.transact(call, move |unit| settle_job(unit, job).boxed()).await
+    app.engine.transact(call, move |unit| complete_step(unit, job).boxed()).await
 }
 
 /// Fails a step whose job result cannot be applied, so that the run does not stall.
@@ -52,7 +52,7 @@ pub async fn give_up(app: &App, call: &Call, id: JobId, detail: &str) -> Result<
         .await
 }
 
-async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
+async fn complete_step(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     let job = unit.load::<Job>(id).await?.clone();
     let Some(domain::job::Work { kind, origin, .. }) = job.work.clone() else { return Ok(()) };
     let Origin::Step { install, run, step } = origin else { return Ok(()) };
@@ -64,7 +64,7 @@ async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     record_state(unit, install, run, step, &job).await?;
     match outcome {
         JobOutcome::Succeeded => match kind.product() {
-            JobProduct::Plan => planned(unit, install, run, step, id, &job).await?,
+            JobProduct::Plan => record_plan(unit, install, run, step, id, &job).await?,
             JobProduct::Outputs => {
                 record(unit, install, run, step, &job).await?;
                 unit.handle::<Run>(run, RunCommand::CompleteStep { job: id }).await?;
@@ -74,9 +74,9 @@ async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
         },
         JobOutcome::Failed | JobOutcome::Cancelled | JobOutcome::Lost => {
             if kind == JobKind::Apply && job.changed_nothing() {
-                unchanged(unit, install, run, step).await?;
+                record_not_applied(unit, install, run, step).await?;
             }
-            let (stale, detail) = why(&job);
+            let (stale, detail) = failure_of(&job);
             let told = if stale && kind == JobKind::Apply {
                 RunCommand::InvalidatePlan { job: id, reason: detail }
             } else {
@@ -94,7 +94,7 @@ async fn settle_job(unit: &mut UnitOfWork, id: JobId) -> Result<(), Problem> {
     tidy(unit, run).await
 }
 
-async fn planned(
+async fn record_plan(
     unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
@@ -184,7 +184,7 @@ async fn record(
         (Target::Sandbox { build }, Operation::Apply | Operation::Execute) => {
             let kept = || has.sandbox.as_ref().map(|sandbox| sandbox.outputs.clone());
             let outputs = reported.or_else(kept).unwrap_or_default();
-            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
+            let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::SandboxProvisioned { build, config_version, fingerprint, outputs }
         }
         (
@@ -193,7 +193,7 @@ async fn record(
         ) => {
             let kept = || has.components.get(&name).map(|component| component.outputs.clone());
             let outputs: Outputs = reported.or_else(kept).unwrap_or_default();
-            let fingerprint = fingerprint.ok_or_else(without_fingerprint)?;
+            let fingerprint = fingerprint.ok_or_else(missing_fingerprint)?;
             StepResult::ComponentDeployed {
                 name,
                 component,
@@ -213,7 +213,7 @@ async fn record(
 }
 
 /// Records on the install that the apply changed nothing.
-async fn unchanged(
+async fn record_not_applied(
     unit: &mut UnitOfWork,
     install: InstallId,
     run: RunId,
@@ -226,12 +226,12 @@ async fn unchanged(
     Ok(())
 }
 
-fn without_fingerprint() -> Problem {
+fn missing_fingerprint() -> Problem {
     Problem::internal("a step that deploys has no fingerprint")
 }
 
 /// Returns true if the plan was stale, and the failure detail of the job.
-fn why(job: &Job) -> (bool, String) {
+fn failure_of(job: &Job) -> (bool, String) {
     let said = job.reports.iter().rev().find_map(|event| {
         let JobEvent::Failed { reason, detail, .. } = event else { return None };
         Some((*reason == domain::job::FailureReason::PlanStale, shortened(detail)))

@@ -7,7 +7,7 @@ use crate::archives;
 fn quiet(_: String) {}
 
 /// Moves the first 256 events into an archive.
-async fn first_archived(started: &Started) {
+async fn archive_first_events(started: &Started) {
     let app = started.app();
     while app.log().position() < 300 {
         started.held(JobKind::Build, json!({}), vec![]).await;
@@ -22,12 +22,12 @@ async fn first_archived(started: &Started) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
+async fn missing_archive_does_not_block_erasure_of_later_subjects() {
     let (started, owner) = started().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();
     let old = owner.create_install(&new_install("globex")).await.unwrap().id;
-    first_archived(&started).await;
+    archive_first_events(&started).await;
     let (install, job) = of_ada(&app, &owner).await;
     let execution = pentest::execution_of(&app, job).await.to_string();
     deprovisioned(&app, &owner, install).await;
@@ -71,7 +71,7 @@ async fn an_archive_that_is_missing_keeps_nothing_of_who_came_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_archives_only_is_sealed_there_and_reads_erased_when_its_key_is_gone() {
+async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     let (started, owner) = started().await;
     let app = started.app().clone();
     in_partitions_of(&app.pool, 256).await.unwrap();

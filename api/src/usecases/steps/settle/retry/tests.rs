@@ -36,7 +36,7 @@ fn failed(class: JobClass, exit_code: Option<i32>, not_ended: &[&str]) -> Job {
 }
 
 #[test]
-fn work_that_changes_something_is_not_retried_after_an_exit_code_of_a_signal() {
+fn mutating_job_is_not_retried_after_a_signal() {
     for class in [JobClass::Mutating, JobClass::Unsafe] {
         for by_itself in [1, 2, 127] {
             assert!(may_retry(&failed(class, Some(by_itself), &[])), "{by_itself}");
@@ -50,7 +50,7 @@ fn work_that_changes_something_is_not_retried_after_an_exit_code_of_a_signal() {
 }
 
 #[test]
-fn work_that_changes_nothing_is_retried_after_any_exit_code() {
+fn pure_job_is_retried_after_any_exit_code() {
     for code in [Some(1), Some(137), None] {
         assert!(may_retry(&failed(JobClass::Pure, code, &["sleep (pid 7)"])), "{code:?}");
     }
