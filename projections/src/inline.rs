@@ -33,6 +33,7 @@ struct Cache<P: Projection> {
 
 impl<P: Projection> InlineProjector<P> {
     /// Creates the inline projection with an empty cache.
+    #[expect(clippy::new_ret_no_self, reason = "the log takes inline projections as trait objects")]
     pub fn new() -> Arc<dyn InlineProjection> {
         let cache = Cache { durable: HashMap::new(), prepared: vec![] };
         Arc::new(InlineProjector::<P> { rows: Mutex::new(cache), of: PhantomData })

@@ -1,5 +1,4 @@
 //! Tests that the crates depend on each other only as the architecture allows.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

@@ -1,5 +1,4 @@
 //! Tests `stead archive` next to a running server: create, list, read, drop and lose an archive.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, time::Duration};
 
 use serde_json::Value;

@@ -1,6 +1,5 @@
 //! Tests real resources of the AWS provider against an AWS emulator: create, update, drift, plan
 //! and destroy.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{path::Path, time::Duration};
 
 use serde_json::Value;

@@ -1,6 +1,5 @@
 //! Tests `stead backup` as an operator uses it: create while the server runs, kill, drill, restore,
 //! and serve the result.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,

@@ -1,5 +1,4 @@
 //! Tests that invalid input is rejected with its location and a fix, and changes nothing.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs::{self, File},
     io::Read as _,

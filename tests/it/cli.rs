@@ -1,5 +1,4 @@
 //! Tests the command line that scripts rely on: exit codes, formats and stored files.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,

@@ -1,6 +1,5 @@
 //! Tests contract files that depend on the whole program: the database schema and the runner's
 //! dependencies.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{collections::BTreeSet, path::Path, process::Command};
 
 use tests::{Server, stdout_of};

@@ -1,5 +1,4 @@
 //! Tests unchanged third-party apps of the same format, with stubs for the modules that they name.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     os::unix::fs::PermissionsExt as _,

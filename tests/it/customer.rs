@@ -1,5 +1,4 @@
 //! Tests the customer's controls: disable, policy and journal; and the confirmation of a cancel.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, time::Duration};
 
 use serde_json::Value;

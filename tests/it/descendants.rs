@@ -1,6 +1,5 @@
 //! Tests that no process of a job outlives it, whatever its session and whichever process is
 //! killed.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::Value;

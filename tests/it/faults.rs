@@ -1,5 +1,4 @@
 //! Tests that `kill -9` of any process at any time loses nothing acknowledged and repeats nothing.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{path::Path, process::Command, time::Duration};
 
 use serde_json::Value;

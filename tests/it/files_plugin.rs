@@ -1,5 +1,4 @@
 //! Tests the lifecycle with every component in a vendor's own plugin, without Terraform.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     path::{Path, PathBuf},

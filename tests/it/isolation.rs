@@ -1,6 +1,5 @@
 //! Tests the customer's side as customers run it: another user on another network with no
 //! listeners. Only the Runner listener is reachable, by TLS from a private CA.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     collections::BTreeSet,
     fs,

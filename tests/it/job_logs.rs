@@ -1,6 +1,5 @@
 //! Tests that a job's log is live within a second, ordered, complete, unchanged afterwards, and
 //! finalized with its digest.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     io::{BufRead as _, BufReader},
     process::{Command, Stdio},

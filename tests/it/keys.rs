@@ -1,6 +1,5 @@
 //! Tests key replacement during operation: the server's keys by its operator, a runner's key by
 //! itself.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     process::Command,

@@ -1,6 +1,5 @@
 //! Tests the lifecycle through the public interfaces: sync, install, deploy, update, roll back,
 //! tear down, prove.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     process::{Child, Command, Stdio},
     time::Duration,

@@ -1,5 +1,4 @@
 //! Tests that a restored older state is not used for a plan until a user of the vendor accepts it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::fs;
 
 use serde_json::Value;

@@ -1,6 +1,5 @@
 //! Tests that the oracle of the nemesis tests detects each injected fault, and reports nothing
 //! without one. The test of the reaper's fault is in `api`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::time::{Duration, Instant};
 
 use domain::actor::Actor;

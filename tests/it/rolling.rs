@@ -1,6 +1,5 @@
 //! Tests a rolling upgrade: two servers behind one address are replaced by the next version while
 //! callers continue.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     process::{Command, Stdio},
     time::Duration,

@@ -1,6 +1,5 @@
 //! Tests that the server rejects what a runner must not send, and a runner rejects what it must not
 //! accept.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     path::Path,
     process::Command,

@@ -1,7 +1,6 @@
 //! Tests that no secret of the customer's environment leaves the customer or is stored by the
 //! runner. This holds for secrets that no job receives, and for secrets that a job receives and
 //! writes everywhere.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     path::{Path, PathBuf},

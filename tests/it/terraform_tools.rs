@@ -1,6 +1,5 @@
 //! Tests the tool on the customer's side: Terraform under the name `tofu`, OpenTofu where
 //! installed, or neither. Also tests the build runner with it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     env, fs,
     os::unix::fs::symlink,

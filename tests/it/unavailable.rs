@@ -1,6 +1,5 @@
 //! Tests that a program that cannot start states why and changes nothing, and that an unavailable
 //! server says so and recovers.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     path::Path,

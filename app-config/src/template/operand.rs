@@ -13,7 +13,7 @@ impl<'t> Run<'t> {
         self.here = pipe.at;
         let mut value = None;
         for command in &pipe.commands {
-            value = Some(self.command(command, value, dot)?.to_pipeline());
+            value = Some(self.command(command, value, dot)?.into_pipeline());
         }
         let value = value.unwrap_or(Value::Nil);
         for name in &pipe.sets {

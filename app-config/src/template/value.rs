@@ -76,7 +76,7 @@ impl Value {
     }
 
     /// Converts to the value of a pipeline: `Null` becomes `Nil`.
-    pub fn to_pipeline(self) -> Value {
+    pub fn into_pipeline(self) -> Value {
         if self.is_nil() { Value::Nil } else { self }
     }
 

@@ -1,6 +1,5 @@
 //! Bundles of real app directories with stand-ins for their modules. This release publishes all of
 //! them, and reports what it cannot deploy.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, path::Path};
 
 use app_config::{File, Tree, read, survey};

@@ -1,6 +1,5 @@
 //! Compares the output of `inspect` for real app directories with facts that were collected
 //! independently.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeSet;
 
 use app_config::{inspect, survey};

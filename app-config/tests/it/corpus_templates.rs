@@ -1,5 +1,4 @@
 //! Compares templates of real app directories with the output of Go's own engine.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{
     Origin,
     template::{ErrorClass, Template},

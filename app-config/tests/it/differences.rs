@@ -1,5 +1,4 @@
 //! Differences include parts that need no build and no plan.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Change, diff};
 
 use crate::small;

@@ -1,5 +1,4 @@
 //! The example apps have no findings and match their README.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, path::PathBuf};
 
 use app_config::{

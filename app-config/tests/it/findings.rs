@@ -1,5 +1,4 @@
 //! Findings have a location and a remedy, and are all reported together.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeMap;
 
 use app_config::{

@@ -4,7 +4,6 @@
 //! before each file. Then the test mutates them for `FUZZ_SECONDS`: cut, spliced, repeated, with
 //! keys and values of the format in wrong places and random bytes. A directory that breaks the
 //! reader is stored as `found-…`.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},

@@ -3,7 +3,6 @@
 //! Known hard cases in `tests/fuzz/templates` run first. Then come texts made from the grammar,
 //! cut, spliced, repeated and with random bytes, for `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). A
 //! text that breaks the engine is stored as `found-…`.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     env, fs, panic,
     path::{Path, PathBuf},

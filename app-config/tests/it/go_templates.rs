@@ -2,7 +2,6 @@
 //!
 //! The stored cases need no Go. `scripts/differential` builds the Go program and compares thousands
 //! of new cases. With `UPDATE_GOLDEN=1` it also updates the stored cases.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 use std::{
     collections::BTreeMap, env, fs, io::Write, path::PathBuf, process, process::Stdio, thread,
 };

@@ -1,5 +1,4 @@
 //! Modules in the app directory: variables, outputs, and HCL that cannot be parsed.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, File, Severity, Tree, survey};
 
 /// Findings of an app with two local modules, of which `web` reads `db`, with changed files.

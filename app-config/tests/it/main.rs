@@ -1,4 +1,5 @@
 //! Tests of the reader on whole directories, templates and the corpus.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod cases;
 mod corpus_bundles;

@@ -1,5 +1,4 @@
 //! Directories with unusual contents that the corpus does not cover.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, File, Reading, Tree, graph, inspect, survey};
 
 fn directory(files: &[(&str, &str)]) -> Tree {

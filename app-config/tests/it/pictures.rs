@@ -1,5 +1,4 @@
 //! Goldens of the findings of a directory with mistakes, as text, JSON and SARIF.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{fs, path::Path};
 
 use app_config::{

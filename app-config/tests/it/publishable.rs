@@ -1,6 +1,5 @@
 //! Problems that prevent a deploy, or would publish a value by mistake, are found before a sync,
 //! with their location.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::collections::BTreeMap;
 
 use app_config::{Change, diff, graph, read, resolve_inputs, survey};

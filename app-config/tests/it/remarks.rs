@@ -1,5 +1,4 @@
 //! Warnings, and the limits of the reader.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{read, remote_path, survey};
 
 use crate::small;

@@ -1,5 +1,4 @@
 //! Regression tests for problems that an adversarial review of the checks found, one test each.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, graph, survey};
 
 use crate::small;

@@ -1,6 +1,5 @@
 //! JSON Schema of every file kind: generated from `format/`, stored in `schemas/app-config/`, and
 //! checked against the reader and real directories.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{collections::BTreeMap, fs, path::Path};
 
 use app_config::{File, Tree, schema, survey};

@@ -1,5 +1,4 @@
 //! Every value has a span, and its findings use it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Origin, Span, Tree, survey};
 
 use crate::small;

@@ -1,5 +1,4 @@
 //! Supporting parts are checked, too: their templates, the names in them, and their fixed values.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::read;
 
 use crate::small;

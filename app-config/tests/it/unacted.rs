@@ -1,6 +1,5 @@
 //! Settings that this release reads but does not act on are reported with a count and the first
 //! line.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use app_config::{Diagnostic, read};
 
 use crate::small;

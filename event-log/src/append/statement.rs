@@ -202,7 +202,7 @@ mod tests {
         let stale = StaleStreams::default();
         let mut batch =
             Batch::number(&head(), &[], &stale, DateTime::UNIX_EPOCH, Duration::from_secs(1));
-        let stream = |id: u64| StreamId::new("job", &id.to_string());
+        let stream = |id: u64| StreamId::new("job", id.to_string());
         let text = String::new;
         for id in 0..rows {
             batch.stream_guards.push(StreamGuard { stream: stream(id), expected: 1 });

@@ -1,5 +1,4 @@
 //! Tests of appends and rejected commits.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::time::Duration;

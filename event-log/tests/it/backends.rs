@@ -1,6 +1,5 @@
 //! Backends that are terminated at a defined point: during the statement, before its commit, and
 //! before the response to the commit.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::time::Duration;

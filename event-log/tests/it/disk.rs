@@ -1,6 +1,5 @@
 //! A full disk: rejected events were not written, acknowledged ones remain, and appends continue
 //! when there is space again. Mounting a small file system needs root.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{fs, path::Path, process::Command, time::Duration};

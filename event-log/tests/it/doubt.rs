@@ -1,5 +1,4 @@
 //! Connections that break during an append: every result stays correct.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{

@@ -1,5 +1,4 @@
 //! Stock postgres-es reads the event table without any code of this project.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use cqrs_es::{

@@ -1,4 +1,5 @@
 //! Tests of the log on real Postgres.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod append;
 mod archives;

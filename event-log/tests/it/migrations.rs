@@ -1,5 +1,4 @@
 //! Migrations of tables that another version of the program made.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use event_log::{
     migrate::{MigrateError, check_format, has_application_role, migrate},

@@ -1,6 +1,5 @@
 //! Events of an older program are upcast when they are read, from the first event or after a
 //! snapshot.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use bincode::{Decode, Encode};

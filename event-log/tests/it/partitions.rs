@@ -1,5 +1,4 @@
 //! Partitions of the log. Appends never wait for one.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use event_log::{

@@ -1,5 +1,4 @@
 //! Proofs of the log, and detection of tampering.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use ed25519_dalek::SigningKey;

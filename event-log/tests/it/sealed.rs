@@ -1,5 +1,4 @@
 //! Encryption of personal data fields on a real Postgres.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,5 +1,4 @@
 //! Two servers on one database.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{sync::Arc, time::Duration};

@@ -1,5 +1,4 @@
 //! A snapshot equals the state that the events produce. Every invalid snapshot is ignored.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{fs, path::Path};

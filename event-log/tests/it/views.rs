@@ -1,5 +1,4 @@
 //! An inline projection always matches the log.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{

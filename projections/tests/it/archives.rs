@@ -1,5 +1,4 @@
 //! Projections that are built from archives match those that are built from rows.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{collections::BTreeMap, time::Duration};

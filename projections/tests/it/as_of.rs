@@ -1,6 +1,5 @@
 //! As-of queries return the earlier rows, for all rows and for one. A query for one row reads only
 //! its stream.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -3,7 +3,6 @@
 //! intact.
 //!
 //! `PROPTEST_CASES=200` runs more of them.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! State of an install after every end of a run: a function of its components, its open runs and its last run.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;

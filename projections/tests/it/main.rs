@@ -1,4 +1,5 @@
 //! Tests of projections on real Postgres.
+#![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
 mod archives;
 mod as_of;

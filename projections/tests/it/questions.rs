@@ -1,5 +1,4 @@
 //! Queries of the projections, on histories that the aggregates allow.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Rebuilds of several projections with several workers, killed at any point, and rollbacks.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! After concurrent writes, restarts and kills, every row matches the log.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a helper of a test may fail the test")]
 use crate::support;
 
 use std::{

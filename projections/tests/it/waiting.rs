@@ -1,5 +1,4 @@
 //! Every waiting job and step states a reason.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 use std::collections::{BTreeMap, BTreeSet};
 
 use domain::{

@@ -1,5 +1,4 @@
 //! Tests that a bundle proves its subject and that every change in it is detected.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
 

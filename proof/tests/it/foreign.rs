@@ -1,6 +1,5 @@
 //! Verification by independent code: `signed_note` and `tlog_tiles`, ports of the Go checksum
 //! database's `note` and `tlog`.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
 

@@ -1,5 +1,4 @@
 //! Tests that a range proves its events and that every change in its first line is detected.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
 

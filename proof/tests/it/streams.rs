@@ -1,5 +1,4 @@
 //! Proof of each stream in a bundle of several streams.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use crate::log;
 

@@ -1,5 +1,4 @@
 //! Properties of trees of any size.
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use std::collections::BTreeMap;
 

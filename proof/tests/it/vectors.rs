@@ -1,6 +1,5 @@
 //! Tests of the fixed encodings, against vectors from an independent implementation of the
 //! specification (`vectors/make.py`).
-#![allow(clippy::unwrap_used, reason = "a helper of a test may fail the test")]
 
 use ed25519_dalek::{SigningKey, VerifyingKey};
 use proof::{

@@ -1,6 +1,5 @@
 //! Pull and push against an HTTP server that fails. Only bytes that match their digest are stored,
 //! and the job token goes to the registry only.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::{
     collections::VecDeque,

@@ -1,7 +1,6 @@
 //! One scenario for every plugin that plans and applies, because an approval must mean the same
 //! with each plugin. `conformance/scenario.rs` has the scenario. The other files test what is
 //! specific to one plugin.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod actions;
 mod external;

@@ -1,6 +1,5 @@
 //! Tests of the connections that a runner makes through a proxy, and of those that it makes
 //! directly.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     io::{ErrorKind, Read as _, Write as _},
     net::{TcpListener, TcpStream},

@@ -1,5 +1,4 @@
 //! Tests of the shim as a real process: its files, the environment of its child, and its end.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{
     fs,
     io::Write as _,
