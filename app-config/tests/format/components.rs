@@ -26,7 +26,7 @@ pub struct Common {
     dependencies: Option<Vec<String>>,
     display_name: Option<String>,
     description: Option<String>,
-    /// How often a failed deploy is tried again by itself.
+    /// Maximum number of automatic retries of a failed deploy, 0 to 10. Default: 0.
     max_auto_retries: Option<i64>,
     /// A duration such as `30m`.
     timeout: Option<String>,
