@@ -41,7 +41,7 @@ pub fn large() -> OpenApiRouter<App> {
 
 /// Publish a bundle as the next config version of an app
 ///
-/// The body is the zstd of the bundle's archive. The same bundle again changes nothing and says so.
+/// The body is the bundle's archive, compressed with zstd. An unchanged bundle publishes nothing.
 #[utoipa::path(
     post, path = "/v1/apps/{app}/sync", tag = "apps",
     params(("app" = String, Path, description = "The app's name"), SyncQuery),
@@ -124,7 +124,7 @@ pub(super) fn diagnostic(found: &app_config::Diagnostic) -> Diagnostic {
     }
 }
 
-/// All apps, in the order in which they came
+/// List apps, oldest first
 #[utoipa::path(
     get, path = "/v1/apps", tag = "apps", params(Listing),
     responses((status = 200, body = Page<Shown>)),
@@ -136,7 +136,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     Ok(Json(Page { items: shown(&app, &rows).await?, next }))
 }
 
-/// One app
+/// Get an app
 #[utoipa::path(
     get, path = "/v1/apps/{app}", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id")),
@@ -162,7 +162,7 @@ async fn shown(app: &App, rows: &[views::apps::Row]) -> Result<Vec<Shown>, sqlx:
     Ok(rows.iter().map(shown).collect())
 }
 
-/// The config versions of an app, the newest first
+/// List the config versions of an app, newest first
 #[utoipa::path(
     get, path = "/v1/apps/{app}/versions", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), Listing),
@@ -183,7 +183,7 @@ pub async fn versions(
     Ok(Json(Page { items, next }))
 }
 
-/// One config version, with everything that its directory says
+/// Get a config version with its config
 #[utoipa::path(
     get, path = "/v1/apps/{app}/versions/{version}", tag = "apps",
     params(
@@ -215,7 +215,7 @@ pub async fn version(
     Ok(Json(ConfigVersionDetail { version, config }))
 }
 
-/// What differs between two config versions, and what the later one reaches in installs
+/// Compare two config versions, with the impact of the later one on installs
 #[utoipa::path(
     get, path = "/v1/apps/{app}/diff", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),

@@ -41,9 +41,9 @@ use crate::{
 /// How many events one page of an export holds in memory.
 const PAGE: u32 = 1000;
 
-/// Some events, oldest first
+/// List events, oldest first
 ///
-/// Go on with `after` = `searched` until that is `head`.
+/// Continue with `after` = `scanned_through` until it equals `head`.
 #[utoipa::path(
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
@@ -60,7 +60,7 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
     Ok(Json(Events { items, scanned_through, head: wanted.until }))
 }
 
-/// All events up to now, one per line, with what computing their leaves again takes
+/// Export all events, one per line, with the data that recomputes their leaves
 #[utoipa::path(
     get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -96,7 +96,7 @@ fn broken(problem: Problem) -> std::io::Error {
     std::io::Error::other(problem.detail)
 }
 
-/// A signed checkpoint of now
+/// Get a current signed checkpoint
 #[utoipa::path(
     get, path = "/v1/audit/checkpoint", tag = "audit",
     responses((status = 200, body = Checkpoint)),
@@ -120,7 +120,7 @@ fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     }
 }
 
-/// A proof that an event is in the log, or that an older log is the beginning of today's
+/// Get an inclusion proof of an event, or a consistency proof with an earlier log
 #[utoipa::path(
     get, path = "/v1/audit/proofs", tag = "audit", params(ProofQuery),
     responses((status = 200, body = Proof)),
@@ -155,7 +155,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     Ok(Json(proof))
 }
 
-/// The state of one thing as of a position or a moment
+/// Get the state of a stream at a position or time
 #[utoipa::path(
     get, path = "/v1/audit/state", tag = "audit", params(AsOfQuery),
     responses((status = 200, body = AsOf)),

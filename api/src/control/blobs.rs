@@ -8,7 +8,7 @@ use domain::digest::Digest;
 
 use crate::{extract::Path, problem::Problem, state::App};
 
-/// The bytes of a blob
+/// Get a blob
 #[utoipa::path(
     get, path = "/v1/blobs/{digest}", tag = "audit",
     params(("digest" = String, Path, description = "`sha256:` and 64 hexadecimal digits")),

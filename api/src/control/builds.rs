@@ -16,7 +16,7 @@ use crate::{
     usecases::rebuild,
 };
 
-/// Builds, the newest first
+/// List builds, newest first
 #[utoipa::path(
     get, path = "/v1/builds", tag = "builds", params(BuildsQuery),
     responses((status = 200, body = Page<Build>)),
@@ -39,7 +39,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<BuildsQuery>) -> A
     Ok(Json(Page { items, next }))
 }
 
-/// One build
+/// Get a build
 #[utoipa::path(
     get, path = "/v1/builds/{build}", tag = "builds",
     params(("build" = String, Path, description = "The build's id")),
@@ -51,9 +51,9 @@ pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> Answer<
     Ok(Json(show::build(&mut Lookup::new(&app), &row).await?))
 }
 
-/// Build again what failed in the newest config version
+/// Retry the failed builds of the newest config version
 ///
-/// The same bundle becomes the next config version, with new builds where the old ones failed.
+/// Publishes the same bundle as the next config version, with new builds for the failed ones.
 #[utoipa::path(
     post, path = "/v1/builds/{build}/retry", tag = "builds",
     params(("build" = String, Path, description = "A build that failed")),

@@ -23,10 +23,10 @@ pub(super) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Proxies cut connections on which nothing moves.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What happens, as it happens
+/// Stream new events
 ///
-/// Each event's id is a position; `Last-Event-ID` goes on after it. An `end` event whose data is a code says
-/// that the token is heard no more.
+/// The id of each event is its position; `Last-Event-ID` continues after it. An `end` event ends the stream; its data
+/// is the problem code that rejects the token.
 #[utoipa::path(
     get, path = "/v1/changes", tag = "audit",
     params(

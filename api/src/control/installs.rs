@@ -34,7 +34,7 @@ use crate::{
     usecases::{apps, installs, runs},
 };
 
-/// Installs, in the order in which they were made
+/// List installs, oldest first
 #[utoipa::path(
     get, path = "/v1/installs", tag = "installs", params(InstallsQuery),
     responses((status = 200, body = Page<Install>)),
@@ -58,9 +58,9 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
-/// Make an install
+/// Create an install
 ///
-/// The answer holds the one command that the customer runs. Its token is shown only now.
+/// The response has the command that the customer runs. Only this response contains the enrolment token.
 #[utoipa::path(
     post, path = "/v1/installs", tag = "installs", request_body = CreateInstall,
     responses((status = 200, body = InstallCreated)),
@@ -103,7 +103,7 @@ pub async fn create(
     Ok(Json(InstallCreated { id, name, app: of, config_version, enrolment, position }))
 }
 
-/// One install
+/// Get an install
 #[utoipa::path(
     get, path = "/v1/installs/{install}", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -122,7 +122,7 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> Answer<In
 
 /// Change inputs, stack outputs, config version or approval of an install
 ///
-/// What the change reaches is planned by a run; no run: nothing is reached.
+/// A run plans the affected components. Without a run in the response there are no changes.
 #[utoipa::path(
     patch, path = "/v1/installs/{install}", tag = "installs", request_body = UpdateInstall,
     params(("install" = String, Path, description = "The install's name or id")),
@@ -184,7 +184,7 @@ pub async fn update(
     Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
-/// What templates see of an install, now or then
+/// Get the state that templates of an install read, now or at an earlier time
 #[utoipa::path(
     get, path = "/v1/installs/{install}/state", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id"), StateQuery),
@@ -214,8 +214,8 @@ pub async fn state(
 
 /// Accept a state of a component
 ///
-/// The runner refuses a state that is older than the newest one, or has another lineage. After this it takes the state that is
-/// named here, and what follows it.
+/// Runners refuse a state that is older than the newest one or has another lineage. This accepts the named state and
+/// its successors.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/components/{component}/accepted-state", tag = "installs",
     request_body = AcceptState,
@@ -238,9 +238,9 @@ pub async fn accept_state(
     Ok(Json(done(&accepted)))
 }
 
-/// A new enrolment token for the install's runner
+/// Create an enrolment token for the runner of an install
 ///
-/// An install whose runner is still heard is refused with 409: it has to be revoked first.
+/// 409 while the install has a runner that is not revoked: revoke it first.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/enrolment-tokens", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id")),
@@ -257,10 +257,10 @@ pub async fn enrol(
     Ok(Json(EnrolmentIssued { enrolment, position: done.position }))
 }
 
-/// Ask for an operation on an install
+/// Start a run on an install
 ///
-/// A run that another one excludes is refused with 409, naming it. A deprovision of an install of which
-/// nothing is left needs no run: the answer has none.
+/// 409 `run_in_progress` names a run that must finish first. A deprovision of an install without deployed components
+/// needs no run: the response has none.
 #[utoipa::path(
     post, path = "/v1/installs/{install}/runs", tag = "installs", request_body = RequestRun,
     params(("install" = String, Path, description = "The install's name or id")),

@@ -21,7 +21,7 @@ use crate::{
     usecases::jobs,
 };
 
-/// Jobs, the newest first
+/// List jobs, newest first
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "jobs", params(JobsQuery),
     responses((status = 200, body = Page<Job>)),
@@ -51,7 +51,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Ans
     Ok(Json(Page { items, next }))
 }
 
-/// One job, with its attempts and what it waits for
+/// Get a job with its attempts and the reason it waits
 #[utoipa::path(
     get, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "The job's id")),
@@ -62,9 +62,9 @@ pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> Answer<Job>
     Ok(Json(show::job(&mut Lookup::new(&app), &row).await?))
 }
 
-/// Ask a job to stop
+/// Cancel a job
 ///
-/// It is cancelled when its runner says so.
+/// The job is cancelled once its runner confirms.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),
@@ -80,7 +80,7 @@ pub async fn cancel(
     Ok(Json(done(&jobs::cancel(&app, &call, job, reason, ask.force).await?)))
 }
 
-/// Say what became of an execution of which nobody can say
+/// Resolve the unknown outcome of an execution
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/resolve", tag = "jobs", request_body = Resolve,
     params(("job" = String, Path, description = "The job's id")),

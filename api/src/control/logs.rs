@@ -23,11 +23,11 @@ use crate::{
 /// How much of a log is in memory at once.
 const CHUNK: u64 = 1 << 20;
 
-/// The log of one attempt
+/// Get the log of an attempt
 ///
-/// As NDJSON: all of it, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: every record as it comes, until an `end` event, whose data is `sealed`, or the code by which the token is
-/// heard no more; `Last-Event-ID` goes on after a record. The bytes are the same for everybody at every time.
+/// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As `text/event-stream`: every record
+/// as it arrives, until an `end` event, whose data is `finalized` or the problem code that rejects the token;
+/// `Last-Event-ID` continues after a record. The bytes of a log never change.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(

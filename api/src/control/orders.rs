@@ -34,10 +34,10 @@ macro_rules! orders {
 }
 
 orders! {
-    disable "/v1/runners/{runner}/disable" Disable "Give a runner no more work until it is enabled";
-    enable "/v1/runners/{runner}/enable" Enable "Give a runner work again";
-    drain "/v1/runners/{runner}/drain" Drain "Let a runner finish what it has and take no more";
-    resume "/v1/runners/{runner}/resume" Resume "Let a runner take work again after a drain";
-    rekey "/v1/runners/{runner}/rekey" Rekey "Have a runner make itself a new identity key";
-    revoke "/v1/runners/{runner}/revoke" Revoke "Never hear a runner again";
+    disable "/v1/runners/{runner}/disable" Disable "Disable a runner; its jobs continue";
+    enable "/v1/runners/{runner}/enable" Enable "Enable a runner";
+    drain "/v1/runners/{runner}/drain" Drain "Drain a runner: its jobs finish, it accepts no new ones";
+    resume "/v1/runners/{runner}/resume" Resume "Resume a drained runner";
+    rekey "/v1/runners/{runner}/rekey" Rekey "Rotate the identity key of a runner";
+    revoke "/v1/runners/{runner}/revoke" Revoke "Revoke a runner permanently";
 }

@@ -33,7 +33,7 @@ use crate::{
 /// What stands for every projection.
 const ALL: &str = "all";
 
-/// All projections and how far they are
+/// List projections with position and lag
 #[utoipa::path(
     get, path = "/v1/projections", tag = "projections",
     responses((status = 200, body = Page<Projection>)),
@@ -79,7 +79,7 @@ async fn followed(app: &App) -> Result<Projection, Problem> {
     })
 }
 
-/// Make a projection again while the server runs
+/// Rebuild a projection
 #[utoipa::path(
     post, path = "/v1/projections/{name}/rebuild", tag = "projections",
     params(
@@ -126,7 +126,7 @@ pub async fn rebuild(
     }))
 }
 
-/// Go back to the rows that were in use before the last rebuild, brought up to date
+/// Roll back the last rebuild of a projection; the former rows are updated first
 #[utoipa::path(
     post, path = "/v1/projections/{name}/rollback", tag = "projections",
     params(("name" = String, Path, description = "The projection's name")),
@@ -147,7 +147,7 @@ pub async fn rollback(
     }))
 }
 
-/// Hold every row of a projection against the log
+/// Compare every row of a projection with the log
 #[utoipa::path(
     post, path = "/v1/projections/{name}/verify", tag = "projections",
     params(("name" = String, Path, description = "The projection's name")),

@@ -25,7 +25,7 @@ use crate::{
     usecases::enrolments,
 };
 
-/// Runners, in the order in which they enrolled
+/// List runners, oldest first
 #[utoipa::path(
     get, path = "/v1/runners", tag = "runners", params(Listing),
     responses((status = 200, body = Page<Runner>)),
@@ -42,7 +42,7 @@ pub async fn list(State(app): State<App>, Query(part): Query<Listing>) -> Answer
     Ok(Json(Page { items, next }))
 }
 
-/// One runner
+/// Get a runner
 #[utoipa::path(
     get, path = "/v1/runners/{runner}", tag = "runners",
     params(("runner" = String, Path, description = "The runner's id")),
@@ -55,9 +55,9 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> Answe
     shown.map(Json).ok_or_else(missing)
 }
 
-/// The newest signed heads of a runner's journal
+/// Get the newest signed journal heads of a runner
 ///
-/// For its customer: `stead-runner journal verify --head` sees by it whether the journal's end is missing.
+/// The customer checks with `stead-runner journal verify --head` that the end of the journal is complete.
 #[utoipa::path(
     get, path = "/v1/runners/{runner}/journal-heads", tag = "runners",
     params(("runner" = String, Path, description = "The runner's id")),
@@ -73,7 +73,7 @@ pub async fn journal_heads(
     Ok(Json(JournalHeads { heads: journal::kept(&app, runner).await? }))
 }
 
-/// An enrolment token for one more build runner
+/// Create an enrolment token for a build runner
 #[utoipa::path(
     post, path = "/v1/runners/enrolment-tokens", tag = "runners",
     responses((status = 200, body = EnrolmentIssued)),
@@ -84,7 +84,7 @@ pub async fn enrol(State(app): State<App>, Ask { call, .. }: Ask) -> Answer<Enro
     Ok(Json(EnrolmentIssued { enrolment, position: issued.position }))
 }
 
-/// Let nobody in with an enrolment token that was made
+/// Revoke an enrolment token
 #[utoipa::path(
     post, path = "/v1/enrolment-tokens/{token}/revoke", tag = "runners", request_body = ReasonBody,
     params(("token" = String, Path, description = "The token's id, not the token")),

@@ -26,7 +26,7 @@ use crate::{
     usecases::runs,
 };
 
-/// Runs, the newest first
+/// List runs, newest first
 #[utoipa::path(
     get, path = "/v1/runs", tag = "runs", params(RunsQuery),
     responses((status = 200, body = Page<RunSummary>)),
@@ -51,7 +51,7 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
-/// One run, with its steps and what each waits for
+/// Get a run with its steps
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "runs",
     params(("run" = String, Path, description = "The run's id")),
@@ -63,7 +63,7 @@ pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> Answer<Run>
     shown.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
-/// The redacted summary of a step's newest plan
+/// Get the redacted summary of the newest plan of a step
 #[utoipa::path(
     get, path = "/v1/runs/{run}/steps/{step}/plan", tag = "runs",
     params(
@@ -84,7 +84,7 @@ pub async fn plan(
     serde_json::from_slice(&bytes).map(Json).map_err(Problem::internal)
 }
 
-/// Say yes to a plan, by its digest
+/// Approve a plan by its digest
 #[utoipa::path(
     post, path = "/v1/runs/{run}/approve", tag = "runs", request_body = ApproveRun,
     params(("run" = String, Path, description = "The run's id")),
@@ -101,7 +101,7 @@ pub async fn approve(
     Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
 }
 
-/// Say no to a plan, by its digest
+/// Deny a plan by its digest
 #[utoipa::path(
     post, path = "/v1/runs/{run}/deny", tag = "runs", request_body = DenyRun,
     params(("run" = String, Path, description = "The run's id")),
@@ -118,7 +118,7 @@ pub async fn deny(
     Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
 }
 
-/// Stop a run
+/// Cancel a run
 #[utoipa::path(
     post, path = "/v1/runs/{run}/cancel", tag = "runs", request_body = Cancel,
     params(("run" = String, Path, description = "The run's id")),
@@ -134,7 +134,7 @@ pub async fn cancel(
     Ok(Json(done(&runs::cancel(&app, &call, run, reason, ask.force).await?)))
 }
 
-/// Do again what failed: in the run while it goes on, else as a new one
+/// Retry failed steps: in the run while it is active, otherwise as a new run
 #[utoipa::path(
     post, path = "/v1/runs/{run}/retry", tag = "runs", request_body = ReasonBody,
     params(("run" = String, Path, description = "The run's id")),

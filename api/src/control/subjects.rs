@@ -16,7 +16,7 @@ use crate::{
     usecases::subjects,
 };
 
-/// What is kept of a subject
+/// Get the erasure state of a data subject
 #[utoipa::path(
     get, path = "/v1/subjects/{subject}", tag = "subjects",
     params(("subject" = String, Path, description = "The id of an install or a principal")),
@@ -53,10 +53,10 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Ans
     Ok(Json(shown))
 }
 
-/// Make everything that is kept of a subject unreadable, for ever
+/// Shred the data of a data subject permanently
 ///
-/// Refused while it is in use: an install that is not deprovisioned, a principal that still logs in. Of a subject that is
-/// shredded already the copies are erased again.
+/// 409 for an install that is not deprovisioned and for a principal with an active token. Shredding again erases
+/// copies that a restore brought back.
 #[utoipa::path(
     post, path = "/v1/subjects/{subject}/shred", tag = "subjects", request_body = ReasonBody,
     params(("subject" = String, Path, description = "The id of an install or a principal")),

@@ -24,7 +24,7 @@ use crate::{
     usecases::access,
 };
 
-/// All tokens, in the order in which they were made
+/// List tokens, oldest first
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "access", params(Listing),
     responses((status = 200, body = Page<Token>)),
@@ -62,9 +62,9 @@ fn token<'r>(row: &tokens::Row, roles: impl Iterator<Item = &'r Role>, now: Time
     }
 }
 
-/// Make a principal with one role, and a token for it
+/// Create a principal with one role and a token
 ///
-/// The token is shown only now.
+/// Only this response contains the token.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "access", request_body = CreateToken,
     responses((status = 200, body = TokenCreated)),
@@ -97,7 +97,7 @@ fn role(asked: wire::Role) -> Role {
     }
 }
 
-/// Let a principal do more
+/// Grant a role to a principal
 #[utoipa::path(
     put, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
     params(
@@ -114,9 +114,9 @@ pub async fn grant_role(
     Ok(Json(done(&access::grant(&app, &call, principal, role(named)).await?)))
 }
 
-/// Let a principal do less, at once
+/// Revoke a role from a principal
 ///
-/// The last owner that is heard is refused with 409.
+/// 409 for the last owner with an active token.
 #[utoipa::path(
     delete, path = "/v1/principals/{principal}/roles/{role}", tag = "access",
     params(
@@ -133,9 +133,9 @@ pub async fn revoke_role(
     Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
 }
 
-/// Call a principal something else, or nothing but its id
+/// Set or delete the display name of a principal
 ///
-/// No event: the log knows principals by id only.
+/// Writes no event: the log has the ids of principals only.
 #[utoipa::path(
     put, path = "/v1/principals/{principal}/name", tag = "access", request_body = RenamePrincipal,
     params(("principal" = String, Path, description = "The principal's id")),
@@ -151,9 +151,9 @@ pub async fn name(
     Ok(Json(Done { position: app.log().position(), changed }))
 }
 
-/// Make a token useless, at once
+/// Revoke a token immediately
 ///
-/// The last one by which an owner is heard is refused with 409.
+/// 409 for the last active token of an owner.
 #[utoipa::path(
     delete, path = "/v1/tokens/{token}", tag = "access",
     params(("token" = String, Path, description = "The token's id, not the token")),

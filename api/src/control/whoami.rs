@@ -8,7 +8,7 @@ use crate::{
     state::App,
 };
 
-/// Who the token belongs to, and how far the log is
+/// Get the principal of the token and the position of the log
 #[utoipa::path(get, path = "/v1/whoami", tag = "access", responses((status = 200, body = Whoami)))]
 pub async fn whoami(State(app): State<App>, who: Who) -> Answer<Whoami> {
     let log = app.engine.log();

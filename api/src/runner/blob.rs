@@ -23,7 +23,7 @@ use crate::{
 /// The longest blob of a report.
 pub const MAX_BYTES: usize = 8 * 1024 * 1024;
 
-/// Keep bytes of an execution under their digest. Keeping them twice is keeping them once.
+/// Store a blob of an execution under its digest. Idempotent.
 #[utoipa::path(put, path = "/runner/v1/blobs/{sha256}", tag = "work",
     params(("sha256" = String, Path), ("Execution" = String, Header)),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),

@@ -19,7 +19,7 @@ use crate::{
     state::App,
 };
 
-/// Take an offered job. Repeating the call with the same claim id gives the same answer.
+/// Claim an offered job. The same claim id gets the same response again.
 #[utoipa::path(put, path = "/runner/v1/jobs/{job}/claim", tag = "work", request_body = Claim,
     params(("job" = String, Path)),
     responses((status = 200, body = Claimed), (status = "4XX", body = schemas::problem::Problem)))]

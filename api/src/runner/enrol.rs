@@ -29,7 +29,7 @@ use crate::{
     usecases::{enrolments, stack},
 };
 
-/// Enrol a runner with a single-use token. The same token and key again give the same answer.
+/// Enrol a runner with a single-use token. The same token and key get the same response again.
 #[utoipa::path(post, path = "/runner/v1/enrol", tag = "identity", request_body = Enrol,
     responses((status = 200, body = Enrolled), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn enrol(

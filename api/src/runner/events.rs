@@ -33,7 +33,7 @@ use crate::{
     usecases::steps::shortened,
 };
 
-/// Hear a report. Repeating it changes nothing.
+/// Send a report of an execution. Idempotent.
 #[utoipa::path(post, path = "/runner/v1/jobs/{job}/events", tag = "work", request_body = Report,
     params(("job" = String, Path)),
     responses((status = 200, body = ReportResponse), (status = 202, body = ReportResponse),

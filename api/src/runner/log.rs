@@ -25,7 +25,7 @@ use crate::{
 /// How often a runner sends while somebody reads along.
 const FOLLOWED_MS: u64 = 250;
 
-/// Add to a log.
+/// Append to the log of an execution.
 #[utoipa::path(patch, path = "/runner/v1/jobs/{job}/log", tag = "work",
     params(("job" = String, Path), ("Execution" = String, Header),
         ("Content-Range" = String, Header), ("Repr-Digest" = String, Header)),

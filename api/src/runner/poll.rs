@@ -28,7 +28,7 @@ pub struct Wait {
     wait: Option<u64>,
 }
 
-/// Wait for something to do.
+/// Long poll for directives.
 #[utoipa::path(post, path = "/runner/v1/poll", tag = "session", params(Wait), request_body = Poll,
     responses((status = 200, body = PollResponse), (status = 204),
         (status = "4XX", body = schemas::problem::Problem)))]

@@ -12,8 +12,8 @@ use crate::{
     state::App,
 };
 
-/// Replace the identity key. What the former key signs is good for nothing from then on. The same new key again
-/// gives the same answer: a runner that lost it asks again with both keys that it may have.
+/// Rotate the identity key. Signatures of the former key are rejected from then on. The same new key
+/// gets the same response again: a runner that lost the response retries with both keys.
 #[utoipa::path(post, path = "/runner/v1/rekey", tag = "identity", request_body = RekeyRequest,
     responses((status = 200, body = Rekeyed), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn rekey(

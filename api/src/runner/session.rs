@@ -44,7 +44,7 @@ struct Row {
     another: bool,
 }
 
-/// Begin a life. Says what to do with each execution of the life before. Asking again gives the same session.
+/// Open a session. The response tells how to continue each execution of the former session. Idempotent.
 #[utoipa::path(post, path = "/runner/v1/sessions", tag = "session", request_body = OpenSession,
     responses((status = 200, body = SessionOpened), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn open(
@@ -92,7 +92,7 @@ pub async fn open(
     }))
 }
 
-/// End a life in order: the runner is `stopped` at once, and nothing is offered to it any more.
+/// Close a session: the runner is `stopped` immediately and gets no more offers.
 #[utoipa::path(delete, path = "/runner/v1/sessions/{session}", tag = "session",
     params(("session" = String, Path)),
     responses((status = 204), (status = "4XX", body = schemas::problem::Problem)))]

@@ -14,7 +14,7 @@ use crate::{
     state::App,
 };
 
-/// Prove who calls by a signature; get an access token for the session that it names.
+/// Get an access token for a session, with a signed assertion.
 #[utoipa::path(post, path = "/runner/v1/token", tag = "identity", request_body = TokenRequest,
     responses((status = 200, body = TokenResponse), (status = "4XX", body = schemas::problem::Problem)))]
 pub async fn token(

@@ -39,9 +39,9 @@ const ENTRIES: u32 = 1000;
 /// Events of a history that are so close to each other are read together.
 const SPAN: u64 = 1000;
 
-/// A bundle that proves an event, a stream, or an install with its runs, jobs and builds, to whoever has no server
+/// Get a proof bundle of an event, a stream, or an install with its runs, jobs and builds
 ///
-/// What is in it, and what it proves: docs/audit.md.
+/// docs/audit.md describes its content and what it proves.
 #[utoipa::path(
     get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
     responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),

@@ -31,7 +31,7 @@ const PAGE: u32 = 2_000;
 /// How many events that cannot be read are told of.
 const TOLD: usize = 100;
 
-/// Look at everything that is stored, with today's code
+/// Check the log and the projections of this server
 ///
 /// Leaves, chain, tree, stream versions and head; what runners signed; published checkpoints; every event as the rules
 /// read it; every row of every projection. Nothing is written. One at a time on each server: it reads everything.

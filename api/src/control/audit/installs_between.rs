@@ -57,9 +57,9 @@ impl Ranges {
     }
 }
 
-/// What changed between two points in every install: the fields that differ, and by run who asked, who approved, what ran
+/// Compare every install at two points: changed fields, and by run its requests, approvals and jobs
 ///
-/// Has each install of which, or of a run of which, an event was recorded in between.
+/// Lists each install with an event of its own or of one of its runs in between.
 #[utoipa::path(
     get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
     responses((status = 200, body = InstallsDiff)),

@@ -25,7 +25,7 @@ use crate::{
     state::App,
 };
 
-/// Every event of a part of the log, one per line, and before them what proves that none is missing
+/// Export a range of the log, one event per line, with proofs that none is missing
 ///
 /// The first line has the signed checkpoint and the proofs; the others are as in an export. docs/audit.md has both.
 #[utoipa::path(

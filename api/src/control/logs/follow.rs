@@ -81,7 +81,7 @@ pub async fn follow(
                 }
             }
             if sealed {
-                yield Ok(Event::default().event("end").data("sealed"));
+                yield Ok(Event::default().event("end").data("finalized"));
                 break;
             }
             tokio::select! {

@@ -35,7 +35,7 @@ pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<Telling, 
     }))
 }
 
-/// Drop the table that a rebuild as of a position made
+/// Drop an as-of table of a projection
 #[utoipa::path(
     delete, path = "/v1/projections/{name}/as-of/{position}", tag = "projections",
     params(

@@ -26,10 +26,10 @@ const EVERY: Duration = Duration::from_millis(250);
 /// The longest key.
 const KEY_BYTES: usize = 200;
 
-/// The rows of a projection as of a position or a moment, as server-sent events
+/// Stream the rows of a projection at a position or time
 ///
-/// They are made by the fold that makes the projection itself, from the log: of one key from its stream alone. Messages
-/// with progress, then with rows in the order of their keys, then the last one. Whoever goes away ends it.
+/// Computed from the log. Sends server-sent events: progress, then rows in the order of their keys, then the last
+/// message. Closing the connection stops the computation.
 #[utoipa::path(
     get, path = "/v1/projections/{name}/rows", tag = "projections",
     params(("name" = String, Path, description = "The projection's name"), RowsQuery),

@@ -87,7 +87,7 @@ async fn follow(
                 pin_mut!(events);
                 while let Some(Ok(event)) = events.next().await {
                     match (event.event.as_str(), event.data.as_str()) {
-                        ("end", "sealed") => return Ok(()),
+                        ("end", "finalized") => return Ok(()),
                         // The token is heard no more: the next call says so.
                         ("end", _) => break,
                         (_, record) => printer.record(record)?,
