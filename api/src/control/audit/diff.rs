@@ -26,10 +26,10 @@ use crate::{
 /// Maximum number of listed fields.
 const MAX_FIELDS: usize = 2_000;
 
-/// What changed between two points: the fields that differ, and by run who asked, who approved, what ran
+/// Compare a stream at two points: changed fields, and by run its requests, approvals and jobs
 ///
-/// Of an install or a run: what happened meanwhile by run. Of another thing: its events. What is after
-/// `complete_through` is not listed; go on with `from_position` = `complete_through`.
+/// Events of an install or a run are grouped by run; other streams list their events. Events after `complete_through`
+/// are not listed: continue with `from_position` = `complete_through`.
 #[utoipa::path(
     get, path = "/v1/audit/diff", tag = "audit", params(StreamDiffQuery),
     responses((status = 200, body = StreamDiff)),
