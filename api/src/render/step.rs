@@ -128,10 +128,6 @@ impl StepContext {
         })
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each argument is a separate part of one manifest"
-    )]
     async fn work(
         &self,
         app: &App,
