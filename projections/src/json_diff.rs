@@ -97,8 +97,10 @@ mod tests {
 
     #[test]
     fn what_is_on_one_side_only_is_told_field_by_field() {
-        let api = json!({"components": {"api": {"version": 1, "needs": ["db"], "outputs": {}}}});
-        let told_new = ["components.api.needs null [\"db\"]", "components.api.outputs null {}"];
+        let api =
+            json!({"components": {"api": {"version": 1, "depends_on": ["db"], "outputs": {}}}});
+        let told_new =
+            ["components.api.depends_on null [\"db\"]", "components.api.outputs null {}"];
         assert_eq!(told(json!({}), api.clone())[..2], told_new);
         assert_eq!(told(api, Value::Null).len(), 3);
     }
@@ -107,8 +109,11 @@ mod tests {
     fn lists_of_things_are_told_by_place_and_plain_ones_whole() {
         let steps = |state: &str| json!({"steps": [{"state": "a"}, {"state": state}]});
         assert_eq!(told(steps("b"), steps("c")), ["steps[1].state \"b\" \"c\""]);
-        let needs = |needs: &[&str]| json!({ "needs": needs });
-        assert_eq!(told(needs(&["b"]), needs(&["a", "b"])), ["needs [\"b\"] [\"a\",\"b\"]"]);
+        let depends_on = |names: &[&str]| json!({ "depends_on": names });
+        assert_eq!(
+            told(depends_on(&["b"]), depends_on(&["a", "b"])),
+            ["depends_on [\"b\"] [\"a\",\"b\"]"]
+        );
     }
 
     #[test]

@@ -255,7 +255,7 @@ async fn the_last_256_openings_are_remembered_and_no_more() {
     let taken = world.opening(&agent, session, ("boot", "j"));
     world.open_with(&taken, json!([])).await.ok();
     let later = "update runner_session set session = 'ses_1', \
-                 recent_sessions = array(select 'ses_' || n from generate_series(1, 254) n) || openings";
+                 recent_sessions = array(select 'ses_' || n from generate_series(1, 254) n) || recent_sessions";
     sqlx::query(later).execute(&world.app.pool).await.unwrap();
     // when one more is opened, then the first is still known to be superseded
     world.open(&mut agent, "j", json!([])).await;

@@ -68,7 +68,7 @@ fn bundle() -> Bundle {
                 &run(),
                 "run.requested",
                 json!({
-                    "type": "requested", "install": format!("ins_{ULID}"), "kind": "provision", "cause": {"type": "asked"},
+                    "type": "requested", "install": format!("ins_{ULID}"), "kind": "provision", "cause": {"type": "requested"},
                     "by": by, "config_version": 1,
                 }),
             ),
