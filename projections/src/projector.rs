@@ -172,7 +172,7 @@ pub async fn prepare(source: impl Into<Source>) -> Result<(), rebuild::RebuildEr
 #[cfg(feature = "planted")]
 #[allow(clippy::panic, reason = "this is the injected fault")]
 fn injected_fault() {
-    if event_log::fault_injection::has(event_log::fault_injection::Bug::PanicInProjector) {
+    if event_log::fault_injection::has(event_log::fault_injection::Fault::PanicInProjector) {
         panic!("injected fault");
     }
 }
@@ -281,7 +281,7 @@ impl Projector {
         #[cfg(feature = "planted")]
         let to = to
             + u64::from(event_log::fault_injection::has(
-                event_log::fault_injection::Bug::ConsumerOffByOne,
+                event_log::fault_injection::Fault::ConsumerOffByOne,
             ));
         sqlx::query(
             "update log_consumer set position = $1 where name = any($2) and shard = $3 \

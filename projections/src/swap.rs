@@ -69,7 +69,7 @@ async fn once(
     making: &mut ShadowBuild,
 ) -> Result<Option<u64>, LogError> {
     #[cfg(feature = "planted")]
-    if event_log::fault_injection::has(event_log::fault_injection::Bug::HeadBeforeTables) {
+    if event_log::fault_injection::has(event_log::fault_injection::Fault::HeadBeforeTables) {
         sqlx::Executor::execute(&mut *connection, "select 1 from log_head for update").await?;
     }
     let lock = format!(

@@ -10,26 +10,26 @@ use std::sync::{
 /// Environment variable that activates a fault for the whole process.
 pub const VARIABLE: &str = "STEAD_PLANTED";
 
-macro_rules! bugs {
+macro_rules! faults {
     ($($name:ident = $number:literal $word:literal, $what:literal;)*) => {
         /// Fault that a test can inject.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Bug {
+        pub enum Fault {
             $(#[doc = $what] $name = $number,)*
         }
-        impl Bug {
+        impl Fault {
             /// All faults.
-            pub const ALL: &[Bug] = &[$(Bug::$name,)*];
+            pub const ALL: &[Fault] = &[$(Fault::$name,)*];
             /// Returns the name for [`VARIABLE`].
             pub fn word(self) -> &'static str {
-                match self { $(Bug::$name => $word,)* }
+                match self { $(Fault::$name => $word,)* }
             }
         }
     };
 }
 
-bugs! {
+faults! {
     AnswerBeforeCommit = 1 "answer_before_commit", "Sends responses before the database statement.";
     RetryInDoubt = 2 "retry_in_doubt", "Sends an in-doubt batch again without a check whether it was committed.";
     GuardWithoutAbsent = 3 "guard_without_absent", "Accepts any expected version for a stream that does not exist.";
@@ -46,18 +46,18 @@ const NONE: u8 = 0;
 static PLANTED: AtomicU8 = AtomicU8::new(NONE);
 
 /// Returns whether the fault is active.
-pub fn has(bug: Bug) -> bool {
-    static OF_THE_PROCESS: OnceLock<Option<Bug>> = OnceLock::new();
+pub fn has(bug: Fault) -> bool {
+    static OF_THE_PROCESS: OnceLock<Option<Fault>> = OnceLock::new();
     let of_the_process = *OF_THE_PROCESS.get_or_init(|| {
         let word = std::env::var(VARIABLE).ok()?;
-        Bug::ALL.iter().copied().find(|bug| bug.word() == word)
+        Fault::ALL.iter().copied().find(|bug| bug.word() == word)
     });
     of_the_process == Some(bug) || PLANTED.load(Ordering::SeqCst) == bug as u8
 }
 
 /// Activates a fault in the whole process until the returned value is dropped.
 #[must_use]
-pub fn plant(bug: Bug) -> ActiveFault {
+pub fn plant(bug: Fault) -> ActiveFault {
     PLANTED.store(bug as u8, Ordering::SeqCst);
     ActiveFault(())
 }

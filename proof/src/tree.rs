@@ -42,7 +42,7 @@ pub enum TreeError {
 /// Returns the hash of an entry.
 pub fn leaf_hash(entry: &[u8]) -> Hash {
     #[cfg(feature = "planted")]
-    if crate::fault_injection::has(crate::fault_injection::Bug::UnprefixedLeaf) {
+    if crate::fault_injection::has(crate::fault_injection::Fault::UnprefixedLeaf) {
         return sha256(entry);
     }
     sha256_of(&[&[0x00], entry])

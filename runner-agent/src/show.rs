@@ -1,6 +1,7 @@
 //! Output of the commands for the customer. They need no server.
 mod approval_screen;
-mod journal_table;
+mod journal;
+
 pub(crate) mod status;
 
 use std::{
@@ -15,7 +16,7 @@ use crate::{
     approval,
     cli::Output,
     data::Data,
-    disable, enrol, journal,
+    disable, enrol,
     supervisor::recover,
     witness::{StoredEvidence, Witness},
 };
@@ -47,7 +48,8 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     for line in status::disk(data)? {
         writeln!(out, "{line}")?;
     }
-    let known = recover::fold(journal::read(&data.path("journal.ndjson")).unwrap_or_default());
+    let known =
+        recover::fold(crate::journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     let waiting: Vec<_> =
         approval::pending(data)?.into_iter().map(|question| Some(question.execution)).collect();
     writeln!(out, "jobs      {}", known.len())?;
@@ -75,9 +77,9 @@ pub(crate) fn journal(
     job: Option<JobId>,
     last: Option<usize>,
 ) -> anyhow::Result<ExitCode> {
-    let lines = journal_table::of(journal::read_all(data)?, job, last);
+    let lines = journal::of(crate::journal::read_all(data)?, job, last);
     print(&match output {
-        Output::Table => journal_table::table(&lines),
+        Output::Table => journal::table(&lines),
         Output::Json => lines.into_iter().map(|told| told.line.text + "\n").collect::<String>(),
     })
 }

@@ -169,7 +169,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
     // Our runners sign every report.
     assert!(verified["signed_reports"].as_u64().unwrap() > 5, "{verified}");
-    assert_eq!(verified["unsigned_ends"], 0, "{verified}");
+    assert_eq!(verified["unsigned_results"], 0, "{verified}");
     let kept = runner.data().join("checkpoint");
     let verified = server.ask(&["audit", "verify", "--against", kept.to_str().unwrap()]);
     assert!(verified["unchanged_since"].as_u64().unwrap() > 0, "{verified}");

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use domain::actor::Actor;
 use event_log::{
     AppendError, Appended, Commit, EventLog, Meta, NewEvent, Options, StreamId, Write,
-    fault_injection::{Bug, has, plant},
+    fault_injection::{Fault, has, plant},
     testing::{
         Database, fresh_database,
-        proxy::{Fault, Proxy},
+        proxy::{Fault as ProxyFault, Proxy},
     },
 };
 use projections::Projections;
@@ -22,7 +22,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 /// Checks that the oracle reports nothing for this load, and reports a finding with this prefix
 /// once the fault is active.
 async fn found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
-    bug: Bug,
+    bug: Fault,
     load: fn() -> F,
     what: &str,
 ) {
@@ -88,7 +88,7 @@ async fn two_servers() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_before_the_commit_is_found() {
-    found(Bug::AnswerBeforeCommit, two_servers, "acknowledged").await;
+    found(Fault::AnswerBeforeCommit, two_servers, "acknowledged").await;
 }
 
 /// Runs a server whose connections to the database lose their results.
@@ -100,7 +100,7 @@ async fn lost_answers() -> (Database, Vec<CallerWrite>) {
     for number in 1..6 {
         // The connection prepares the statement before its result is lost.
         heard.push(queue(&log, number * 2, 0).await);
-        proxy.arm(Fault::ReplyLost);
+        proxy.arm(ProxyFault::ReplyLost);
         heard.push(queue(&log, number * 2 + 1, 0).await);
     }
     (database, heard)
@@ -108,7 +108,7 @@ async fn lost_answers() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_that_settled_no_doubt_is_found() {
-    found(Bug::RetryInDoubt, lost_answers, "never acknowledged").await;
+    found(Fault::RetryInDoubt, lost_answers, "never acknowledged").await;
 }
 
 /// Runs a server that appends at a version of a stream that does not exist.
@@ -123,7 +123,7 @@ async fn absent_streams() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_guard_without_the_absent_stream_is_found() {
-    found(Bug::GuardWithoutAbsent, absent_streams, "does not verify").await;
+    found(Fault::GuardWithoutAbsent, absent_streams, "does not verify").await;
 }
 
 /// Swaps projections while two servers write them.
@@ -150,7 +150,7 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
     let deadlocks =
         async || sqlx::query_scalar::<_, i64>(deadlocks).fetch_one(&database.pool).await.unwrap();
     let swap = async {
-        let (is_planted, began) = (has(Bug::HeadBeforeTables), Instant::now());
+        let (is_planted, began) = (has(Fault::HeadBeforeTables), Instant::now());
         let mut swaps = 0;
         // An append begins between the two locks only at random.
         while swaps < 10
@@ -168,7 +168,7 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_swap_that_locks_the_head_first_is_found() {
-    found(Bug::HeadBeforeTables, swaps, "deadlocks").await;
+    found(Fault::HeadBeforeTables, swaps, "deadlocks").await;
 }
 
 /// Runs a projection that follows the log, a few events at a time.
@@ -186,10 +186,10 @@ async fn a_view_that_follows() -> (Database, Vec<CallerWrite>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_consumer_that_is_one_too_far_is_found() {
-    found(Bug::ConsumerOffByOne, a_view_that_follows, "jobs: ").await;
+    found(Fault::ConsumerOffByOne, a_view_that_follows, "jobs: ").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leaf_without_its_prefix_is_found() {
-    found(Bug::UnprefixedLeaf, two_servers, "RFC 6962").await;
+    found(Fault::UnprefixedLeaf, two_servers, "RFC 6962").await;
 }

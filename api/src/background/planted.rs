@@ -1,5 +1,5 @@
 //! Faults that tests inject: see [`proof::fault_injection`].
-use proof::fault_injection::{Bug, has};
+use proof::fault_injection::{Fault, has};
 
 use crate::{dispatch::TimeoutCommand, state::App};
 
@@ -7,7 +7,7 @@ use crate::{dispatch::TimeoutCommand, state::App};
 /// active.
 pub(super) async fn reap_by_update(app: &App, due: &TimeoutCommand) -> bool {
     let TimeoutCommand::Job { job, .. } = due else { return false };
-    if !has(Bug::ReaperByUpdate) {
+    if !has(Fault::ReaperByUpdate) {
         return false;
     }
     let update = "update projection_job_queue set waiting = false where key = $1";
@@ -28,7 +28,7 @@ pub(super) async fn with_panic(name: &str, task: impl Future<Output = ()>) {
 
 #[allow(clippy::panic, reason = "this is the injected fault")]
 async fn fault() {
-    while !has(Bug::PanicInTask) {
+    while !has(Fault::PanicInTask) {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     panic!("injected fault");
@@ -40,7 +40,7 @@ mod tests {
     use std::time::Duration;
 
     use domain::job::{JobCommand, JobKind};
-    use proof::fault_injection::{Bug, plant};
+    use proof::fault_injection::{Fault, plant};
     use tests::oracle;
     use ulid::Ulid;
 
@@ -65,7 +65,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn oracle_finds_rows_changed_without_events() {
         assert_eq!(after_waits_that_were_too_long().await, [] as [String; 0]);
-        let _planted = plant(Bug::ReaperByUpdate);
+        let _planted = plant(Fault::ReaperByUpdate);
         let found = after_waits_that_were_too_long().await;
         assert!(found.iter().any(|what| what.starts_with("job_queue: ")), "{found:?}");
     }

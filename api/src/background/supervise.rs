@@ -152,7 +152,7 @@ mod pentest {
     use std::time::Duration;
 
     use cli::client::{Client, Target};
-    use proof::fault_injection::{Bug, plant};
+    use proof::fault_injection::{Fault, plant};
     use schemas::control::tokens::{CreateToken, Role};
     use serde_json::Value;
 
@@ -173,7 +173,7 @@ mod pentest {
     async fn readyz_names_a_task_that_panics_and_the_task_starts_again() {
         let started = Started::new().await;
         until_ready(&started, 200).await;
-        let planted = plant(Bug::PanicInTask);
+        let planted = plant(Fault::PanicInTask);
         let problem = until_ready(&started, 503).await;
         assert_eq!(
             (&problem["code"], &problem["tasks"][0]),
@@ -189,7 +189,7 @@ mod pentest {
     #[tokio::test]
     async fn a_task_that_keeps_panicking_ends_the_process() {
         let started = Started::new().await;
-        let _planted = plant(Bug::PanicInTask);
+        let _planted = plant(Fault::PanicInTask);
         let failed = tokio::time::timeout(Duration::from_secs(60), started.server.failed());
         assert_eq!(failed.await.unwrap(), "timers");
         started.server.stop().await;
@@ -198,7 +198,7 @@ mod pentest {
     #[tokio::test]
     async fn a_panic_of_the_appender_ends_the_process() {
         let started = Started::new().await;
-        let _planted = plant(Bug::PanicInAppender);
+        let _planted = plant(Fault::PanicInAppender);
         let server = started.server.ready.control.clone();
         let target = Target { server, token: Some(started.owner_token()), ca: None };
         let ask = CreateToken { role: Role::Viewer, name: None, expires_in_s: None };
@@ -214,7 +214,7 @@ mod pentest {
     #[tokio::test]
     async fn a_panic_of_the_projections_is_named_and_they_go_on() {
         let started = Started::new().await;
-        let planted = plant(Bug::PanicInProjector);
+        let planted = plant(Fault::PanicInProjector);
         assert_eq!(until_ready(&started, 503).await["tasks"][0], "projections");
         drop(planted);
         until_ready(&started, 200).await;

@@ -130,7 +130,7 @@ pub async fn revoke_role(
     Path((principal, named)): Path<(PrincipalId, wire::Role)>,
     ChangeRequest { call, .. }: ChangeRequest,
 ) -> ApiResult<ChangeResult> {
-    Ok(Json(done(&access::take_back(&app, &call, principal, role(named)).await?)))
+    Ok(Json(done(&access::revoke_role(&app, &call, principal, role(named)).await?)))
 }
 
 /// Set or remove the name of a principal

@@ -138,7 +138,7 @@ pub async fn grant(
 
 /// Revokes a role from a principal, effective from the next request. Rejects this for the only
 /// owner.
-pub async fn take_back(
+pub async fn revoke_role(
     app: &App,
     call: &Call,
     principal: PrincipalId,
@@ -146,7 +146,7 @@ pub async fn take_back(
 ) -> Result<Done<()>, Problem> {
     let owners = app.principals.owners();
     let told = app.engine.transact(call, move |unit| {
-        let (owners, take_back) = (owners.clone(), AccessCommand::RevokeRole { role });
+        let (owners, revoke_role) = (owners.clone(), AccessCommand::RevokeRole { role });
         async move {
             let now = unit.now();
             let owns = role == Role::Owner && unit.load::<Access>(principal).await?.is_owner(now);
@@ -155,7 +155,7 @@ pub async fn take_back(
                               create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
-            unit.handle::<Access>(principal, take_back).await.map(drop)
+            unit.handle::<Access>(principal, revoke_role).await.map(drop)
         }
         .boxed()
     });

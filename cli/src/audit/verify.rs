@@ -162,8 +162,8 @@ async fn check(
     let said = json!({
         "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
         "unchanged_since": kept.as_ref().map(|k| k.size),
-        "signed_reports": tally.signed, "unsigned_ends": tally.unsigned,
-        "first_unsigned_end": tally.first_unsigned,
+        "signed_reports": tally.signed, "unsigned_results": tally.unsigned,
+        "first_unsigned_result": tally.first_unsigned,
     });
     print_result(&screen, &said, &text)
 }

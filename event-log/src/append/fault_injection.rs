@@ -1,5 +1,5 @@
 //! Faults of the appender that a test activates: see [`proof::planted`].
-use proof::fault_injection::{Bug, has};
+use proof::fault_injection::{Fault, has};
 use tokio::sync::oneshot;
 
 use super::{batch::Batch, queue::PendingCommit, versions::StaleStreams};
@@ -11,7 +11,7 @@ pub(super) fn acknowledge_before_commit(
     commits: &mut [PendingCommit],
     stale: &StaleStreams,
 ) {
-    if !has(Bug::AnswerBeforeCommit) {
+    if !has(Fault::AnswerBeforeCommit) {
         return;
     }
     let (commit_no, recorded_at) = (batch.head.commit_no, batch.head.recorded_at);
@@ -26,12 +26,12 @@ pub(super) fn acknowledge_before_commit(
 /// Panics before a batch is written.
 #[allow(clippy::panic, reason = "this is the injected fault")]
 pub(super) fn panic_before_write() {
-    if has(Bug::PanicInAppender) {
+    if has(Fault::PanicInAppender) {
         panic!("injected fault");
     }
 }
 
 /// Whether an in-doubt batch is sent again without a check.
 pub(super) fn retries_in_doubt() -> bool {
-    has(Bug::RetryInDoubt)
+    has(Fault::RetryInDoubt)
 }

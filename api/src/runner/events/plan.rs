@@ -78,7 +78,7 @@ async fn check_signature(
     if is_signed(&current, of, plan) {
         return Ok(());
     }
-    if is_signed_by(&current.former, &said(of, plan), &plan.signature) {
+    if is_signed_by(&current.former, &plan_statement(of, plan), &plan.signature) {
         return Err(keys::is_former(runner, "plan"));
     }
     Err(invalid("signature is not this runner's: sign the plan with its identity key"))
@@ -86,10 +86,10 @@ async fn check_signature(
 
 /// Returns true if the runner's current key signed this plan.
 pub(super) fn is_signed(keys: &IdentityKeys, of: (JobId, ExecutionId), plan: &PlanReport) -> bool {
-    is_signed_by(&keys.current, &said(of, plan), &plan.signature)
+    is_signed_by(&keys.current, &plan_statement(of, plan), &plan.signature)
 }
 
-fn said((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> Vec<u8> {
+fn plan_statement((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> Vec<u8> {
     proof::plan::statement(&plan.digest.bytes(), &job.to_string(), &execution.to_string())
 }
 

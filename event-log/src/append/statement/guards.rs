@@ -36,7 +36,7 @@ pub(super) fn push(sql: &mut StatementBuilder, guards: &[StreamGuard], new_strea
 /// Join that keeps streams without a row: they have version 0.
 fn join() -> &'static str {
     #[cfg(feature = "planted")]
-    if proof::fault_injection::has(proof::fault_injection::Bug::GuardWithoutAbsent) {
+    if proof::fault_injection::has(proof::fault_injection::Fault::GuardWithoutAbsent) {
         return "join";
     }
     "left join"
