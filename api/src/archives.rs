@@ -16,16 +16,16 @@ use crate::background::dead_letters;
 /// Archived partition of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ArchiveInfo {
-    /// First position.
+    /// First position of the partition.
     pub first: u64,
-    /// Last position.
+    /// Last position of the partition.
     pub last: u64,
     /// Creation time of the archive.
     #[serde(with = "schemas::moment")]
     pub made_at: Timestamp,
     /// True if the database still has the rows.
     pub has_rows: bool,
-    /// Size of its files in bytes, or `None` if they are missing.
+    /// Size of the archive's files in bytes, or `None` if they are missing.
     pub bytes: Option<u64>,
 }
 
@@ -41,16 +41,16 @@ pub struct CreatedArchives {
 /// Range of positions with the size of its archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// First position.
+    /// First position of the range.
     pub first: u64,
-    /// Last position.
+    /// Last position of the range.
     pub last: u64,
     /// Size of the files in bytes.
     pub bytes: u64,
 }
 
-/// Lists the consumers of the log with their positions. Events before all of them are read only by
-/// queries of the past.
+/// Lists the consumers of the log with their positions. Only as-of queries read events before all
+/// of these positions.
 async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     let mut connection = pool.acquire().await?;
     let views = projections::list(&mut connection).await?;
@@ -67,7 +67,7 @@ async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
 /// Archives every closed partition that has no archive yet, up to an optional position.
 ///
 /// # Errors
-/// [`ArchiveError`]; archives that were created before it remain.
+/// [`ArchiveError`]; archives that were created before the error remain.
 pub async fn create(
     owner: &PgPool,
     archives: &Archives,
@@ -133,7 +133,7 @@ fn set_owner(archives: &Archives, of: &Partition) -> Result<(), ArchiveError> {
 /// Drops the rows of every archive that ends at or before a position, in the order of the log.
 ///
 /// # Errors
-/// [`ArchiveError`]; rows that were dropped before it are gone, and their archives remain.
+/// [`ArchiveError`]; rows that were dropped before the error stay deleted. Their archives remain.
 pub async fn discard(
     owner: &PgPool,
     archives: &Archives,

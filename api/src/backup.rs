@@ -12,8 +12,7 @@
 //! ```
 //!
 //! Not included: the server name, which must be unique; the directory of the build runner, which
-//! has
-//! witnessed a longer log, so another runner is enrolled; and the in-memory state of servers.
+//! has witnessed a longer log, so another runner is enrolled; and the in-memory state of servers.
 mod create;
 mod files;
 mod manifest;
@@ -83,13 +82,13 @@ pub enum BackupError {
         "cannot restore: the backup is from {what} {made_by}, this is {ours}; restore it with that version"
     )]
     Newer { what: &'static str, made_by: String, ours: String },
-    /// A pre-release version made it.
+    /// A pre-release version created the backup.
     #[error(
         "cannot restore the backup: it was written by a pre-release version (format {found}, this program reads \
          {known}); restore it with that version"
     )]
     PreRelease { found: u32, known: u32 },
-    /// The database contains tables.
+    /// The database to restore into is not empty.
     #[error("the database is not empty: it contains {found}; restore into a new database")]
     NotEmpty { found: String },
     /// The restored log differs from the backup.

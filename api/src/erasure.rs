@@ -6,10 +6,8 @@
 //! ```
 //!
 //! The log is read once for the copies of all subjects, and once by the rebuild. If an archive
-//! cannot be
-//! read, the erasure of subjects that it may name stays incomplete. The rows of installs that are
-//! newer
-//! than the archive are rebuilt stream by stream.
+//! cannot be read, the erasure of subjects that it may name stays incomplete. The rows of installs
+//! that are newer than the archive are rebuilt stream by stream.
 //!
 //! The copies come from the log and never from a projection, which may lag. From the fence on, the
 //! database rejects writes of other servers that are based on earlier reads. No server's clock
@@ -48,7 +46,7 @@ pub struct Outcome {
 /// Erases the copies of these subjects together. Their keys are already deleted.
 ///
 /// # Errors
-/// The part that failed; the caller must retry.
+/// The problem of the step that failed. The caller must retry.
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
@@ -88,8 +86,8 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     }
 }
 
-/// Completes the erasure of installs that were created after the missing archives, which cannot
-/// name them. All others stay incomplete.
+/// Completes the erasure of installs that were created after the missing archives. These archives
+/// cannot reference copies of such installs. The erasure of all other subjects stays incomplete.
 async fn erase_newer(
     app: &App,
     mut copies: Copies,
@@ -130,14 +128,16 @@ async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<Ins
     Ok(younger.iter().filter_map(|id| id.parse().ok()).collect())
 }
 
-/// Message about unreadable archives and the subjects of which they may name copies.
+/// Returns a message about unreadable archives, and about the subjects whose copies they may
+/// reference.
 fn unknown(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
     format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
 }
 
 /// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
-/// that was stored before its end is retained, because it may also belong to another install.
+/// that was stored before the end of the archive is retained, because it may also belong to another
+/// install.
 async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     let digests = copies.digests(None);
     let Some(last) = copies.missing_until() else { return Ok(digests) };
@@ -222,7 +222,7 @@ async fn remaining(
     Ok(found)
 }
 
-/// Numbers of copies of one install's data, or of all, by kind.
+/// Number of remaining copies of one install's data, or of all installs if `of` is `None`, by kind.
 async fn numbers(
     app: &App,
     copies: &Copies,
@@ -268,8 +268,8 @@ async fn clear_dead_letter_reasons(app: &App, copies: &Copies) -> Result<(), Pro
     Ok(())
 }
 
-/// Positions of dead letters of these installs that still have a reason, if their events are
-/// readable.
+/// Returns position and install of each dead letter of these installs whose reason is not erased.
+/// Skips dead letters whose events are in an unreadable archive.
 async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)>, Problem> {
     let parked = "select position from log_dead_letter where reason <> $1";
     let parked: Vec<i64> = sqlx::query_scalar(parked).bind(ERASED).fetch_all(&app.pool).await?;

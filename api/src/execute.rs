@@ -18,7 +18,7 @@ use crate::{
     state::Clock,
 };
 
-/// Attempts at a use case whose streams change concurrently.
+/// Maximum number of attempts at a use case whose streams change concurrently.
 const MAX_ATTEMPTS: usize = 3;
 
 /// Entry point of all commands.
@@ -70,7 +70,7 @@ impl Engine {
         &self.log
     }
 
-    /// Current time.
+    /// Current time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }

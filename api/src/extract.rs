@@ -66,8 +66,8 @@ impl<S: Send + Sync> FromRequestParts<S> for LastEvent {
     }
 }
 
-/// Request whose response is not stored. It accepts no idempotency key, because repeating it runs
-/// it again.
+/// Request whose response is not stored. The request accepts no idempotency key, because a repeated
+/// request runs again.
 pub struct NoIdempotencyKey;
 
 impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {

@@ -8,11 +8,9 @@
 //! | checkpoints | tree heads of the log |
 //!
 //! The enrol command gives a runner the fingerprint of the manifest key. The runner learns the
-//! other
-//! keys from the list that this key signs. A replaced key stays in the list until it expires.
-//! Former
-//! manifest keys also sign the list, so a runner that knows only a former key can trust the new
-//! one.
+//! other keys from the list that this key signs. A replaced key stays in the list until it
+//! expires. Former manifest keys also sign the list, so a runner that knows only a former key can
+//! trust the new one.
 mod rotate;
 mod set;
 mod store;
@@ -74,7 +72,7 @@ impl Keys {
         Arc::clone(&self.set.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Reloads the keys. Returns them if an operator replaced one.
+    /// Reloads the keys. Returns the new set if an operator replaced a key.
     ///
     /// # Errors
     /// [`KeyError`]: the current keys stay in use.

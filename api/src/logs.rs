@@ -5,8 +5,7 @@
 //!                   └─fresh bytes─▶ committer ─one INSERT per group─▶ job_log ─▶ 202
 //! ```
 //! A chunk is acknowledged once it is durable. The event log contains only the length and digest
-//! of
-//! the finalized stream.
+//! of the finalized stream.
 mod codec;
 mod committer;
 pub mod days;

@@ -34,7 +34,7 @@ pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; char
 /// Upper bounds of the buckets in seconds.
 const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 60.0];
 
-/// Gauge of seconds.
+/// Gauge with a value in seconds.
 type Seconds = gauge::Gauge<f64, AtomicU64>;
 
 /// Gauge without a sample until it is first set, so that an unknown value is not exposed as 0.
@@ -42,7 +42,7 @@ type Seconds = gauge::Gauge<f64, AtomicU64>;
 pub struct Gauge(Arc<OnceLock<AtomicU64>>);
 
 impl Gauge {
-    /// Sets the value.
+    /// Sets the value. The gauge then has a sample.
     pub fn set(&self, value: u64) {
         self.0.get_or_init(AtomicU64::default).store(value, Ordering::Relaxed);
     }
@@ -104,7 +104,8 @@ struct ResponseLabels {
 
 macro_rules! metrics {
     ($($field:ident: $kind:ty = $name:literal, $help:literal;)*) => {
-        /// Metrics of this process. Cheap enough for every request; not for every row.
+        /// Metrics of this process. An update is cheap enough for every request, but not for every
+        /// row.
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,

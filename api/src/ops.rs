@@ -72,7 +72,7 @@ async fn metrics_text(State(app): State<App>) -> impl IntoResponse {
     metrics.projections_position.set(app.projections.position());
     metrics.log_read_age.set(app.principals.age(app.log()).as_secs_f64());
     metrics.callers_unreadable.set(app.principals.unreadable() as u64);
-    // Without the database the former values stay, while the log's own position advances.
+    // If the database is unavailable, these gauges keep their previous values.
     if let Ok(policies) = dead_letters::progress(&app.pool).await {
         metrics.policies_position.set(policies.position);
         metrics.policies_dead_letters.set(policies.dead_letters);

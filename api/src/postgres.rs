@@ -9,8 +9,7 @@
 //! ```
 //!
 //! A start finds the binaries and creates the cluster once. It adopts a Postgres that a killed
-//! server
-//! left running, or stops one that is unresponsive. Then it waits until Postgres accepts
+//! server left running, or stops one that is unresponsive. Then it waits until Postgres accepts
 //! connections.
 mod account;
 mod binaries;
@@ -39,7 +38,7 @@ pub use self::{
     tools::{Access, Tools},
 };
 
-/// Schema of the server's tables.
+/// Connection parameter that selects the schema of the server's tables.
 const SEARCH_PATH: [(&str, &str); 1] = [("search_path", event_log::connect::SCHEMA)];
 
 /// Private Postgres that runs for this process.
@@ -60,7 +59,7 @@ pub enum EmbeddedError {
     /// The version of a binary cannot be determined.
     #[error("cannot read the version of {binary}: unexpected output: {said}")]
     NoVersion { binary: String, said: String },
-    /// The version is too old.
+    /// The installed Postgres is older than the oldest supported version.
     #[error("{binary} is Postgres {found}; install version 14 or newer")]
     TooOld { binary: String, found: u32 },
     /// Another major version created the cluster.
@@ -88,15 +87,15 @@ pub enum EmbeddedError {
     /// Postgres ended before it accepted a connection.
     #[error("Postgres ended while starting; last lines of {log}: {tail}")]
     Ended { log: String, tail: String },
-    /// Postgres does not accept connections.
+    /// Postgres did not accept connections within the timeout.
     #[error("Postgres did not accept connections within {seconds} s; see {log}")]
     Slow { seconds: u64, log: String },
-    /// Postgres does not stop.
+    /// Postgres did not stop when the server requested it.
     #[error(
         "cannot stop process {pid}, the Postgres of this data directory; kill it and start again"
     )]
     Stuck { pid: i32 },
-    /// Postgres rejected the setup.
+    /// A database operation failed, for example the creation of the roles.
     #[error("cannot set up Postgres: {0}")]
     Setup(#[from] sqlx::Error),
     /// There are no client programs of that version.
@@ -123,7 +122,7 @@ pub enum EmbeddedError {
     Io { what: String, reason: io::Error },
 }
 
-/// Adds its subject to an I/O error.
+/// Returns a function that adds the affected file or process to an I/O error.
 fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> EmbeddedError {
     let what = what.to_string();
     move |reason| EmbeddedError::Io { what, reason }

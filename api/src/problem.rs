@@ -1,7 +1,7 @@
 //! Problems of both APIs: one closed list of codes, one shape (RFC 9457).
 //!
-//! A handler returns `Answer<T>`; an error below it becomes a [`Problem`] by `?`. Internal errors (the
-//! database, a broken file) are logged and never sent.
+//! A handler returns `ApiResult<T>`. The operator `?` converts an error of the called code to a
+//! [`Problem`]. Internal errors (the database, a broken file) are logged and never sent.
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -116,7 +116,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem.
+    /// Creates a problem without field errors, members and headers.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let (errors, members, headers) = (Vec::new(), Vec::new(), Vec::new());
         Problem { code, detail: detail.into(), errors, members, headers }
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Programs depend on these: a released code keeps its status and its meaning.
+    /// Programs depend on the codes: a released code keeps its status and its meaning.
     #[test]
     fn codes_match_the_golden_file() {
         let line =

@@ -1,5 +1,5 @@
 //! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
-//! other code renders.
+//! other code renders manifests.
 pub mod build;
 pub mod config;
 pub mod desired;

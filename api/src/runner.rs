@@ -9,8 +9,7 @@
 //! | [`events`], [`log`], [`blob`] | reports, log chunks and uploads of an execution |
 //!
 //! Every call is idempotent. A runner can access only jobs of its own install. Calls of an
-//! execution
-//! that no longer holds its job are rejected with 412.
+//! execution that no longer holds its job are rejected with 412.
 use axum::extract::DefaultBodyLimit;
 use utoipa_axum::{router::OpenApiRouter, routes};
 

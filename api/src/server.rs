@@ -49,7 +49,7 @@ const MAX_UNTESTED_IDLE: Duration = Duration::from_secs(1);
 
 /// Running server.
 pub struct Server {
-    /// Parts of the server.
+    /// Shared state of the handlers and loops.
     pub app: App,
     /// Addresses and login instructions.
     pub ready: Ready,
@@ -105,7 +105,7 @@ impl Server {
         let keys = Keys::open(&options.data.join("keys"), clock())?;
         let ring = wrapping::ring(&options.data.join("keys"), clock())?;
         let registry = Registry::open(&options.data, options.max_blob_bytes)?;
-        // A pool would retry and then report only a timeout.
+        // Opens one connection without the pool, which would retry and then report only a timeout.
         options.database.connect().await?.close().await?;
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)

@@ -56,7 +56,7 @@ pub struct Inner {
     pub logs: LogStore,
     /// Registry of the vendor's artifacts.
     pub registry: Registry,
-    /// Cache of manifests.
+    /// Cache of job manifests by digest.
     pub manifests: Manifests,
     /// Configuration from the start options.
     pub config: Config,
@@ -110,8 +110,8 @@ impl App {
         App(Arc::new(inner))
     }
 
-    /// Connections for creating tables. Without a configured owner, those of the server, whose role
-    /// may have the right.
+    /// Connections for creating tables: those of the owner if configured, or else those of the
+    /// server. The server's role may also have the right.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
     }

@@ -1,8 +1,9 @@
-//! Benchmarks templates and directories against targets. Templates run next to Go's own engine in
-//! the same benchmark run: every template of the corpus or, without it, the stored cases of
-//! `tests/go`. They are parsed and rendered each time, first over states that are prepared once, as
-//! in Go, and then over states that are prepared each time. The largest directory and the templates
-//! that are designed to run long follow. Exits with 1 if a target is missed.
+//! Benchmarks templates and app directories against targets. Exits with 1 if a target is missed.
+//!
+//! The templates are those of the corpus or, without it, the stored cases of `tests/go`. Go's own
+//! engine renders them in the same run. Stead parses and renders each template in two modes: over a
+//! state that is prepared once, as in Go, or prepared for each template. Then follow the largest
+//! directory and the stored templates of the fuzz test.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -94,7 +95,7 @@ fn largest() -> Option<(usize, Duration)> {
     Some((tree.len(), took))
 }
 
-/// Stored template that takes longest with the server's limits.
+/// Returns the stored template of the fuzz test with the longest render time, and that time.
 fn bomb(go: &Path) -> (String, Duration) {
     let json = support::json(&go.join("state.json"));
     let state = State::new(&json);

@@ -31,15 +31,15 @@ pub enum Change {
 pub enum ChangeReason {
     /// The module directory has different bytes.
     Source,
-    /// A key of its file changed. An absent value means that the key did not exist.
+    /// A key in the part's file changed. An absent value means that the key did not exist.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
     /// A key with a long text changed. The text itself is not shown.
     Text { key: String },
-    /// A file that it names has different bytes.
+    /// A file that the part names has different bytes.
     File { path: String },
-    /// Its plugin is a different executable.
+    /// The plugin of the part is a different executable.
     Plugin { name: String },
-    /// The default of an input that it reads changed.
+    /// The default of an input that the part reads changed.
     InputDefault { input: String, before: Option<String>, after: Option<String> },
     /// The environment that the runner gives every job changed.
     RunnerEnv,
@@ -51,8 +51,8 @@ pub struct PartChange {
     pub name: String,
     pub change: Change,
     pub why: Vec<ChangeReason>,
-    /// True if its digest changed, which requires a build. A changed default alone requires only a
-    /// plan.
+    /// True if the digest of the part changed, which requires a build. A changed default alone
+    /// requires only a plan.
     pub rebuild: bool,
 }
 
@@ -288,7 +288,7 @@ fn settings(key: &str, old: &Value, new: &Value, why: &mut Vec<ChangeReason>) {
     why.push(ChangeReason::Setting { key: key.to_string(), before, after });
 }
 
-/// True for scripts, manifests and policies: these are too long to show in a list.
+/// True for a text of several lines or over 200 bytes, which is too long to show in a list.
 fn is_long(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.len() > 200 || text.trim_end().contains('\n'))
 }

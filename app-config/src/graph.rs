@@ -25,7 +25,7 @@ pub fn layers(edges: &Edges) -> Result<Vec<Vec<String>>, Vec<Vec<String>>> {
     Ok(layers)
 }
 
-/// Returns the nodes whose dependencies have all been removed.
+/// Returns the nodes without a remaining dependency.
 fn ready(left: &Edges) -> Vec<String> {
     let free = left.iter().filter(|(_, below)| !below.iter().any(|name| left.contains_key(name)));
     free.map(|(name, _)| name.clone()).collect()
@@ -50,8 +50,8 @@ fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     cycles
 }
 
-/// Finds a cycle. Every node that is left depends on another one that is left, so any path ends in
-/// a cycle.
+/// Finds a cycle. Every remaining node depends on another remaining node, so any path ends in a
+/// cycle.
 fn cycle(left: &Edges) -> Vec<String> {
     let mut path: Vec<String> = left.keys().take(1).cloned().collect();
     loop {

@@ -146,7 +146,7 @@ pub struct Module {
     /// Location; see [`crate::AppConfig::span`].
     #[serde(skip)]
     pub at: Origin,
-    /// [`TERRAFORM_MODULE`], the name of a plugin, or a kind of a later release.
+    /// [`TERRAFORM_MODULE`], or the name of a plugin, which the bundle may lack.
     pub kind: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terraform_version: Option<String>,
@@ -162,10 +162,10 @@ pub struct Module {
     pub options: Options,
     /// The whole file as written, as JSON, for a plugin and for the diff.
     pub settings: Value,
-    /// All texts that may be templates, including those of the files it names.
+    /// All texts that may be templates, including those of the files in `files`.
     #[serde(skip)]
     pub texts: Vec<Text>,
-    /// Digests of the content files it names, by path.
+    /// Digests of the files that content keys name, by path.
     pub files: BTreeMap<String, Digest>,
     /// Digest of the module directory. Absent if the bundle does not have it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! Checks local Terraform modules against the config: the variables that it sets and the outputs
-//! that it reads. Nothing is evaluated here; the build runs `terraform validate`.
+//! Checks local Terraform modules against the variables that the config sets and the outputs that
+//! templates read. Nothing is evaluated here; the build runs `terraform validate`.
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{parser::parse_body, structure::Body};
@@ -26,7 +26,7 @@ pub struct Local {
 /// Variables and outputs of a module.
 #[derive(Debug, Default)]
 struct Interface {
-    /// True if the variable has a default, by name.
+    /// Variables by name. The value is true if the variable has a default.
     variables: BTreeMap<String, bool>,
     outputs: BTreeSet<String>,
 }
@@ -114,7 +114,8 @@ impl Interface {
         }
     }
 
-    /// JSON has one object by name, or a list of such objects.
+    /// Adds the variables and outputs of a JSON file. Each block is one object by name, or a list
+    /// of such objects.
     fn add_json(&mut self, value: &Value) {
         let named = |key: &str| -> Vec<(String, Value)> {
             let items = match value.get(key) {
@@ -131,7 +132,7 @@ impl Interface {
         self.outputs.extend(named("output").into_iter().map(|(name, _)| name));
     }
 
-    /// An override file may give a variable its default.
+    /// Records a variable. An override file may add the default of a recorded variable.
     fn variable(&mut self, name: &str, has_default: bool) {
         *self.variables.entry(name.to_string()).or_default() |= has_default;
     }

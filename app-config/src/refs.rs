@@ -19,7 +19,8 @@ mod deploy_order;
 /// Values that texts read from an install's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Reads {
-    /// Outputs that are read, by component. An empty set means another kind of read.
+    /// Outputs that templates read, by component. Empty if templates read other fields of the
+    /// component.
     pub components: BTreeMap<String, BTreeSet<String>>,
     /// True if a template iterates over all components.
     pub all_components: bool,
@@ -35,7 +36,7 @@ pub struct Reads {
     /// do not count.
     #[serde(skip)]
     pub needed_components: BTreeSet<String>,
-    /// Inputs that a template requires.
+    /// Inputs that a template requires. Excludes those read only through `dig` or `index`.
     #[serde(skip)]
     pub needed_inputs: BTreeSet<String>,
     /// Outputs that a template requires, with their component.
@@ -272,8 +273,8 @@ impl Graph {
         self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
     }
 
-    /// Names of the components without which this one cannot be deployed. Excludes a component that
-    /// its templates read only through `dig` or `index`.
+    /// Names of the components without which this component cannot be deployed. Excludes components
+    /// that its templates read only through `dig` or `index`.
     pub fn required(&self, component: &Component) -> BTreeSet<String> {
         let node = self.components.get(&component.name);
         let mut required: BTreeSet<String> = component.dependencies.iter().cloned().collect();

@@ -104,7 +104,7 @@ impl Fault {
 /// result.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Maximum number of steps: nodes, calls, and copied or compared bytes by the dozen.
+    /// Maximum number of steps. A node, a call, and 32 copied or compared bytes cost one step each.
     pub steps: u64,
     /// Maximum size of a rendered text, in bytes.
     pub bytes: usize,
@@ -168,7 +168,7 @@ impl Template {
         }
     }
 
-    /// Renders it over a state whose top-level key is `nuon`.
+    /// Renders the template over a state whose top-level key is `nuon`.
     ///
     /// # Errors
     /// If a key is missing, a value has the wrong type, or a limit is exceeded.
@@ -176,7 +176,7 @@ impl Template {
         self.render_within(&State::new(state), Limits::default()).0
     }
 
-    /// Renders it over a prepared state. Returns the text and the number of steps.
+    /// Renders the template over a prepared state. Returns the text and the number of steps.
     ///
     /// # Errors
     /// As [`Template::render`].

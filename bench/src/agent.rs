@@ -121,7 +121,7 @@ impl Agent {
         let Some(answer) = self.send(Method::POST, &path, &poll).await? else {
             return Ok(Vec::new());
         };
-        // No sleep without a delay: a timer is a millisecond late.
+        // Skips a delay of zero, because each sleep lasts at least a millisecond.
         if let Some(delay @ 1..) = answer["next"]["delay_ms"].as_u64() {
             tokio::time::sleep(Duration::from_millis(delay)).await;
         }
@@ -134,12 +134,13 @@ impl Agent {
         Ok(jobs)
     }
 
-    /// Frees slots.
+    /// Increases the number of free slots that the next poll reports.
     pub fn free(&mut self, slots: usize) {
         self.free += u32::try_from(slots).unwrap();
     }
 
-    /// Claims a job with manifest, grant and proofs. `None` if another runner has it.
+    /// Claims a job and checks that the response has the manifest and a grant. `None` if another
+    /// runner has the job.
     pub async fn claim(&mut self, job: JobId) -> Option<ExecutionId> {
         let claim = json!({
             "session_id": self.session, "generation": self.generation,
@@ -182,7 +183,7 @@ impl Agent {
         self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
     }
 
-    /// Sends a chunk of the log that begins at `start`.
+    /// Sends a chunk of the log. `start` is the offset of its first byte in the log.
     pub async fn log(&mut self, job: JobId, execution: ExecutionId, start: u64, chunk: &Chunk) {
         let last = start + chunk.length - 1;
         loop {
@@ -228,7 +229,7 @@ impl Agent {
             let ask = self.ask(method.clone(), path).header(CONTENT_TYPE, "application/json");
             let answer = self.wire.send(ask.body(Full::new(body.clone())).unwrap()).await?;
             match answer.status {
-                // Another runner was first, or has already finished the job.
+                // No work, a job that another runner claimed, or a job that has already finished.
                 StatusCode::NO_CONTENT | StatusCode::CONFLICT | StatusCode::GONE => {
                     return Ok(None);
                 }
@@ -239,7 +240,7 @@ impl Agent {
     }
 }
 
-/// True if the server asked to retry later. Waits before it returns.
+/// Waits for a random delay if the server asked to retry later. Returns `true` in this case.
 async fn must_wait(answer: &HttpResponse) -> bool {
     let busy = [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
     if !busy.contains(&answer.status) {

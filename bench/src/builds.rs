@@ -59,7 +59,7 @@ impl Builds {
         self.newest.len()
     }
 
-    /// Retries the build of each app with concurrent callers; all builds have failed. Returns the
+    /// Retries the failed build of each app with this number of concurrent callers. Returns the
     /// time of each call.
     pub async fn retry(&mut self, callers: usize) -> Vec<Duration> {
         let all = Arc::new(std::mem::take(&mut self.newest));

@@ -6,13 +6,13 @@ use tempfile::TempDir;
 /// Options that all benchmarks have.
 #[derive(Debug, Clone, Copy)]
 pub struct BenchOptions {
-    /// Runs so briefly that the figures mean little.
+    /// True for a short run, which gives only rough figures.
     pub quick: bool,
     /// Prints JSON instead of a table.
     pub json: bool,
-    /// Number of turns of each contender.
+    /// Number of turns of each measured system.
     pub rounds: u64,
-    /// Length of a turn that is limited by time.
+    /// Duration of a turn that has no fixed amount of work.
     pub period: Duration,
 }
 
@@ -103,7 +103,7 @@ impl WorkDir {
         WorkDir(directory)
     }
 
-    /// Creates a new directory in it.
+    /// Creates a new directory in the temporary directory.
     pub fn of(&self, name: &str) -> PathBuf {
         let path = self.0.path().join(name);
         fs::create_dir(&path).unwrap();

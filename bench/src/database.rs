@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Database {
     pub cluster: Cluster,
-    /// Connection of the benchmark itself, which is not counted.
+    /// Pool of the benchmark itself. Its statements are not counted if `exact`.
     root: PgPool,
     /// Separate database for baseline queries to Postgres without Stead.
     anchor: PgPool,
@@ -81,7 +81,7 @@ impl Database {
         &self.anchor
     }
 
-    /// Pool for queries of table contents, which are not counted.
+    /// Pool for queries of table contents; see [`Database::statements`] for the counted roles.
     pub fn root(&self) -> &PgPool {
         &self.root
     }
@@ -99,7 +99,7 @@ impl Database {
         }
     }
 
-    /// Unit that is counted.
+    /// Unit of the counts: SQL statements, or transactions without pg_stat_statements.
     pub fn unit(&self) -> &'static str {
         if self.exact { "SQL statements" } else { "transactions" }
     }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! alone     `stead serve` as a separate process without runners: statements, memory, processor time
-//! parked    the same with all runners waiting
+//! parked    the same with a long poll of each runner open
 //! storm     a second server, in this process, queues one job per runner; each job is claimed once
-//! restart   the first server is killed and started again; ends when all runners wait there again
+//! restart   the first server is killed and started again; ends when each runner has an open long poll there
 //! ```
 //!
 //! Runners call from addresses all over 127/8, because each address has only 28,000 ports. This
@@ -70,7 +70,7 @@ async fn run(ask: Ask) {
     // runner.
     drop(Agent::enrol(&serving.runner, &tokens.pop().unwrap()).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
-    eprintln!("  counting without runners");
+    eprintln!("  counting statements and processor time without runners");
     let alone = window(&database, &serving, ask).await;
 
     eprintln!("  enrolling");
@@ -128,7 +128,8 @@ fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::new(127, 1, u8::try_from(third).unwrap(), u8::try_from(fourth).unwrap())
 }
 
-/// Lets all runners wait for work and do it. Reports each claim.
+/// Starts all runners, which poll, claim jobs and finish them. The receiver gets the time of each
+/// claim.
 fn at_work(agents: Vec<Agent>) -> (JoinSet<()>, UnboundedReceiver<(JobId, Instant)>) {
     let (claims, claimed) = mpsc::unbounded_channel();
     let mut fleet = JoinSet::new();

@@ -1,10 +1,10 @@
-//! A test campaign: an install is changed again and again while its processes are killed one
-//! after the other.
+//! A test campaign: a driver changes an install repeatedly while the campaign kills the processes of Stead.
 //!
 //! ```text
 //! driver   set-inputs · publish and upgrade · rollback, each as soon as the previous run has ended
 //! killer   SIGKILL to the server, the runner, both, the build runner or Postgres; then starts them again
-//! ledger   afterwards: every effect in the log happened exactly once, and no other effect happened
+//! ledger   after the last kill: compares the log with the file to which modules append each effect;
+//!          every effect in the log happened exactly once, and no other effect happened
 //! ```
 pub(crate) mod driver;
 pub(crate) mod ledger;

@@ -22,9 +22,9 @@ pub mod fleet;
 pub mod http;
 /// Jobs from the queue to their end, compared with job queues.
 pub mod jobs;
-/// Random kills with SIGKILL, and the ledger of side effects afterwards.
+/// Random kills with SIGKILL, and a check that each effect happened exactly once.
 pub mod kills;
-/// Claims and parked runners.
+/// Time of a claim, and cost of a runner with an open long poll.
 pub mod load;
 /// Throughput of durable log bytes.
 pub mod logs;

@@ -1,4 +1,4 @@
-//! Time of a claim and cost of a parked runner, on a complete server over HTTP.
+//! Time of a claim and cost of a runner with an open long poll, on a complete server over HTTP.
 //!
 //! ```text
 //! postgres   a private cluster as `stead up` creates it: fsync, synchronous commit
@@ -20,7 +20,7 @@ use crate::{
 pub struct Ask {
     /// Number of claims.
     samples: usize,
-    /// Number of parked runners.
+    /// Number of runners with an open long poll.
     runners: usize,
     /// Time in seconds for which statements are counted.
     window_s: u64,

@@ -170,7 +170,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
 /// Stores signed heads of the log and checks that the log stays consistent with them.
 struct Examiner {
     source: Source,
-    /// Signed heads from a server.
+    /// Signed heads from a server: number of events, and root.
     kept: Vec<(u64, Hash)>,
 }
 

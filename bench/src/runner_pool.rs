@@ -16,12 +16,13 @@ use crate::{agent::Agent, api_client::ApiClient, chunk::Chunk, wire::Wire};
 /// Timeout of a long poll in seconds, for a runner that must stop soon after the last job.
 const WAIT_S: u32 = 1;
 
-/// Number of concurrent jobs. There are more runners, because each one has a rate limit.
+/// Maximum number of concurrent jobs. A pool may have more runners, because each runner has a rate
+/// limit.
 const AT_ONCE: usize = 64;
 
 pub struct RunnerPool(Vec<Agent>);
 
-/// Result of a crew's work.
+/// Work of a [`RunnerPool`].
 pub struct Worked {
     /// Time from each job's claim to its acknowledged end.
     pub calls: Vec<Duration>,
@@ -54,12 +55,12 @@ impl RunnerPool {
         RunnerPool(agents.buffer_unordered(16).collect().await)
     }
 
-    /// Returns the runners one by one.
+    /// Returns all runners.
     pub fn agents(self) -> Vec<Agent> {
         self.0
     }
 
-    /// Works until this number of jobs is done.
+    /// Works until the runners have finished this number of jobs.
     pub async fn work(&mut self, jobs: usize, doing: &Doing) -> Worked {
         let (done, turns) = (Arc::new(AtomicUsize::new(0)), Arc::new(Semaphore::new(AT_ONCE)));
         let mut working = JoinSet::new();

@@ -60,7 +60,7 @@ impl ServerProcess {
         stead.arg(data).arg("--ready-file").arg(&ready);
         stead.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = stead.spawn().unwrap();
-        // Created at once, so that any failure below stops the process.
+        // Created before the server is ready: if a later step fails, the drop stops the process.
         let mut serving = ServerProcess {
             child,
             runner: String::new(),
@@ -112,13 +112,13 @@ impl ServerProcess {
         [&self.control, &self.runner].map(|url| url.split("://").nth(1).unwrap().parse().unwrap())
     }
 
-    /// Kills the process, like a loss of power.
+    /// Sends SIGKILL to the process, and waits until it has ended.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         let _ended = self.child.wait();
     }
 
-    /// Number of parked polls, from the server's metrics.
+    /// Number of open long polls, from the server's metrics.
     pub async fn parked(&self) -> u64 {
         let ask = hyper::Request::get("/metrics").body(Default::default()).unwrap();
         let answer = Wire::to(&self.control).send(ask).await.unwrap().ok();

@@ -45,7 +45,7 @@ Examples:
   stead apps diff ./shop                  the directory against the newest version
   stead apps diff ./shop --against 3      the directory against version 3
   stead apps diff shop --from 1 --to 2    two published versions
-The impact on each install follows the changes.")]
+After the changes, the command prints the impact on each install.")]
     Diff {
         #[command(flatten)]
         source: Source,

@@ -95,8 +95,9 @@ Examples:
   stead audit prove acme --since kept-checkpoint.txt --out acme.json      an install with its runs, jobs and builds
   stead audit prove acme --with-names --with-reasons --out acme.json      with names and reasons
   stead audit prove run/run_01JD… --hashes-only --out run.json    any stream, without the content of its events
-install/acme is the install's own stream only. Entries of other streams after it prove that a stream is complete. They show stream,
-type and time of each event, never its content; --other-entries none leaves them out. docs/audit.md has the format and what it proves.")]
+install/acme selects only the install's own stream. By default, the bundle of a stream also has an entry for every position after
+the last event of the stream. These entries prove that the stream did not continue. They show stream, type and time of each event,
+but not its content. --other-entries none omits them. docs/audit.md describes the format and the guarantees.")]
     Prove(prove::Prove),
     /// Check a proof bundle or an export offline, with a key only; prints the history of an install
     #[command(after_help = "\

@@ -1,6 +1,6 @@
 //! Runs the build runner as a child process of `stead up`. It is the same program as in a customer
-//! account, enrolled in the same way. It is restarted when it exits, and stopped with the server.
-//! Its shims, and so its builds, outlive it.
+//! account, enrolled in the same way. `stead up` restarts the build runner when it exits, and stops
+//! it with the server. Its shims, and so its builds, outlive it.
 use std::{
     fs::{self, OpenOptions},
     io,
@@ -28,10 +28,10 @@ use tracing::{info, warn};
 
 use crate::serve::{LogFormat, sibling_program};
 
-/// First wait before a restart, doubled until the process stays up.
+/// First back-off before a restart. Each restart doubles it until the process stays up.
 const BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
-/// Uptime after which the wait before a restart is reset.
+/// Uptime after which the back-off is reset.
 const STAYED_UP: Duration = Duration::from_secs(60);
 /// Timeout for the build runner to close its session.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,7 +51,7 @@ struct Supervisor {
     data: PathBuf,
     /// The server's certificate chain, if the runner listener uses TLS.
     certificate: Option<PathBuf>,
-    /// Format of its log lines.
+    /// Format of the build runner's log lines.
     format: LogFormat,
     stop: CancellationToken,
 }

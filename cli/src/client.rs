@@ -78,7 +78,7 @@ pub enum ClientError {
     Undecodable {
         /// Address of the server.
         server: String,
-        /// The HTTP status.
+        /// HTTP status of the response.
         status: u16,
         /// Reason that the response cannot be read.
         reason: String,
@@ -247,7 +247,8 @@ impl Client {
         }
     }
 
-    /// Sends a request, and sends it again where that is safe and can help.
+    /// Sends a request. Repeats it after a 503 or a lost response, with at most `TRIES` attempts in
+    /// total.
     async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
         for _ in 1..TRIES {

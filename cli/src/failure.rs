@@ -40,7 +40,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Exit code.
+    /// Exit code of the command, as `EXIT_CODES` describes it.
     pub(crate) fn code(&self) -> u8 {
         match self {
             Failure::Outcome(_) => 1,

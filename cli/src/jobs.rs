@@ -46,7 +46,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Skip the grace period
+        /// Shorten the grace period to 5 seconds
         #[arg(long)]
         force: bool,
     },

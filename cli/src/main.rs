@@ -30,8 +30,8 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Ten thousand runners that connect at once need several times the memory of ten thousand that
-/// wait. glibc never returns it, because each page keeps a few live objects. jemalloc returns it
-/// within seconds, in a background thread.
+/// wait. glibc never returns this memory, because each page keeps a few live objects. jemalloc
+/// returns it within seconds, in a background thread.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

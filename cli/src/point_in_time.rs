@@ -25,7 +25,7 @@ pub(crate) enum PointInTime {
 pub(crate) struct Moment(pub(crate) DateTime<Utc>);
 
 impl PointInTime {
-    /// Returns the values for a query.
+    /// Returns the position or the time, for the parameters of a query.
     pub(crate) fn parts(self) -> (Option<u64>, Option<DateTime<Utc>>) {
         match self {
             PointInTime::Position(position) => (Some(position), None),

@@ -75,19 +75,20 @@ impl Screen {
         }
     }
 
-    /// Prints a remark to standard error, in table output only.
+    /// Prints a remark to standard error. Prints nothing with `--quiet` or in formats other than
+    /// the table.
     pub(crate) fn remark(&self, text: &str) {
         if self.output == Output::Table && !self.quiet {
             eprintln!("{text}");
         }
     }
 
-    /// Whether progress and remarks are suppressed.
+    /// Returns `true` if the user disabled progress and remarks.
     pub(crate) fn is_quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Whether colours are wanted.
+    /// Returns `true` if the output is colored.
     pub(crate) fn has_color(&self) -> bool {
         self.color
     }

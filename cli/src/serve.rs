@@ -249,8 +249,8 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
     Ok(std::path::absolute(found)?)
 }
 
-/// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that a stopped start
-/// cleans up too.
+/// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that an interrupted start
+/// also cleans up.
 pub(crate) struct StopSignals {
     term: Signal,
     int: Signal,
@@ -263,7 +263,7 @@ impl StopSignals {
         Ok(StopSignals { term, int })
     }
 
-    /// Waits for a stop signal. A second one exits immediately with code 130.
+    /// Waits for a stop signal. A second signal ends the process immediately with code 130.
     pub(crate) async fn received(mut self) {
         self.either().await;
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! `stead apps init`, `validate` and `inspect` as somebody types them: no server, no token.
+//! `stead apps init`, `validate` and `inspect` on the command line, without a server or a token.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
 use std::{
     fs,
@@ -20,7 +20,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {said}"))
 }
 
-/// The corpus of real app directories; without it a test says so and passes, under CI it fails.
+/// Directory of the corpus of real app directories. Without it, a test is skipped, or fails in CI.
 fn corpus() -> Option<PathBuf> {
     let set = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     if set.is_none() {
@@ -43,7 +43,7 @@ fn what_init_writes_is_well_formed_and_not_overwritten() {
     assert!(valid.status.success());
     let again = stead(&["apps", "init", app]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("already exists"));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn real_directories_are_inspected_and_validated_by_the_program_too() {
         let known = facts["diagnostics"].as_array().unwrap();
         let remote = known.iter().any(|finding| finding["code"] == "remote_ref");
         let valid = stead(&["apps", "validate", app, "--output", "json"]);
-        // What is elsewhere is said, and refused only where it would be used.
+        // Validation reports remote content as a finding, and does not fail.
         assert_eq!(valid.status.code(), Some(0), "{:#}", json(&valid));
         let said = json(&valid)["diagnostics"].as_array().unwrap().clone();
         assert_eq!(said.iter().any(|one| one["code"] == "remote_content"), remote, "{name}");

@@ -11,9 +11,10 @@ use crate::digest::Digest;
 pub struct Artifact {
     /// `<app>/<component>`, as in `/v2/<repository>/manifests/<digest>`.
     pub repository: String,
-    /// Digest of its OCI manifest.
+    /// Digest of the OCI manifest of the artifact.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Bytes of its OCI manifest and of the blobs that this one names. The server measures them itself.
+    /// Total size of the OCI manifest and of the blobs that it references, in bytes. The server
+    /// measures the size itself.
     pub size_bytes: u64,
 }

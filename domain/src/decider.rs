@@ -47,8 +47,8 @@ pub trait Decider:
     /// Applies an event. Must neither fail nor panic, because the event is already stored.
     fn evolve(&mut self, event: Self::Event);
 
-    /// Returns the install that the aggregate belongs to, once it is known. Only an install derives
-    /// it from its own id.
+    /// Returns the install that the aggregate belongs to, if the state contains it. Only an install
+    /// derives this id from its own aggregate id.
     fn customer(&self, _id: &str) -> Option<InstallId> {
         None
     }

@@ -12,7 +12,7 @@ pub const ERASED: &str = "[erased]";
 /// Personal data field of an event, and the data subject that owns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PersonalField {
-    /// Path from the payload inwards; `*` matches every key.
+    /// Path of the field in the payload, outermost key first. `*` matches every key.
     pub path: &'static [&'static str],
     /// Data subject whose key encrypts the field.
     pub owner: FieldOwner,

@@ -47,7 +47,7 @@ impl Decider for Install {
             return Err(InstallError::NotFound);
         }
         match command {
-            // Handled above: only this command applies to an install that does not exist.
+            // The code above handles `Create`, the only command for an install that does not exist.
             InstallCommand::Create { .. } => Ok(vec![]),
             InstallCommand::ChangeInputs { mut set, mut unset, by, reason } => {
                 set.retain(|name, value| self.inputs.get(name) != Some(value));
@@ -63,7 +63,8 @@ impl Decider for Install {
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
             InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(event_if(
-                // Turning it off also revokes the approval of the first provision in advance.
+                // Disabling automatic approval also revokes the advance approval of the first
+                // provision.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
                 InstallEvent::AutoApproveChanged { auto_approve, by, reason },

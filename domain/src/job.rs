@@ -1,7 +1,7 @@
 //! A job is one unit of work for one runner.
 //!
 //! ```text
-//! unborn ─queue─▶ queued ─claim─▶ claimed ─started─▶ running ─finished─▶ succeeded | failed | cancelled
+//! (none) ─queue─▶ queued ─claim─▶ claimed ─started─▶ running ─finished─▶ succeeded | failed | cancelled
 //!                  ▲ ▲ │             └──────┬──────────┘                             ▲
 //!                  │ │ └─ expire ─▶ failed  │ declare lost                           │
 //!                  │ └── attempts left ─────┤ pure, or claimed and never spawned     │
@@ -9,10 +9,13 @@
 //!                  │                        └─ mutating, unsafe ─▶ outcome unknown   │
 //!                  └────────────────────────────── retry ───────────┴─ resolve | finished
 //! ```
-//! Pure work is safe to repeat. Other work is started again only when it provably never spawned,
-//! or somebody decides so; for unsafe work, a principal. An execution that is over finalizes its log.
-//! Leases live in the server's memory: a job hears of their edges only, disconnected, back, lost.
-//! Reports are numbered by the runner, so that each is heard once and in order, whatever is re-sent.
+//! Pure work is safe to repeat. Other work starts again only if it provably never spawned, or if an
+//! actor other than a runner resolves the unknown outcome as a retry. For unsafe work, this actor
+//! must be a principal.
+//!
+//! The log of an execution is finalized after the execution ends. The server holds leases in memory,
+//! so the events of a job record only their transitions: disconnected, reattached, lost. The runner
+//! numbers its reports. The job records each report once and in order, even if the runner repeats it.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,

@@ -19,7 +19,8 @@ pub use event::NameEvent;
 pub struct Name {
     /// Id of the current owner.
     pub owner: Option<String>,
-    /// Id of the last owner, to find it by its former name.
+    /// Id of the last owner, to find the object by its former name. `None` while the name has an
+    /// owner.
     pub last_owner: Option<String>,
 }
 

@@ -130,8 +130,9 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
 
 type Member = (String, Value);
 
-/// Decodes one member. The caller has claimed the whole container, so this releases the member's
-/// share; the decoder then counts the bytes that it reads.
+/// Decodes one member. The caller has already claimed the bytes of all members. This function
+/// releases the share of this member, because the decoder counts the bytes again while it reads
+/// them.
 fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError> {
     from.unclaim_bytes_read(size_of::<Member>());
     Ok((String::decode(from)?, decode(from, depth)?))

@@ -1,8 +1,8 @@
 //! A runner is one agent with an identity and a purpose.
 //!
-//! It gets jobs unless it is revoked, drains, or is disabled by a side. Vendor and customer each
-//! have their own switch and cannot change the other's. Polls and sessions are not events;
-//! disconnects and reconnects are.
+//! A runner gets jobs unless it is revoked, drains, or is disabled by a side. Vendor and customer
+//! disable and enable it separately: neither can change the decision of the other. Polls and
+//! sessions are not events; disconnects and reconnects are.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,

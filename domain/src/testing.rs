@@ -94,7 +94,8 @@ pub fn walk<D: Decider, W>(
     walked
 }
 
-/// Formats a table with the result of every input in every state. `refusal` shortens an error.
+/// Formats a table with the result of every input in every state. `refusal` returns a short text
+/// for an error.
 pub fn table<D: Decider, W>(
     states: &[(&str, D)],
     words: &[(&str, W)],
@@ -124,7 +125,7 @@ pub fn table<D: Decider, W>(
 }
 
 /// Compares the transition table of a small aggregate with its golden. The table shows the result
-/// of every command after each history; it shows an error as its message.
+/// of every command after each history. For an error, it shows the message.
 #[track_caller]
 pub fn transitions<D: Decider>(
     histories: Vec<(&str, Vec<D::Event>)>,

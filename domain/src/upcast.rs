@@ -89,7 +89,8 @@ fn convert<E: Event>(
     Ok(())
 }
 
-/// A payload of an unknown version may decode, and mean something else.
+/// Returns the event if its type and version are current. A payload of an unknown version may
+/// deserialize, but with another meaning.
 fn current<E: Event>(event: E, event_type: &str, version: &str) -> Result<E, UpcastError> {
     if event.name() == event_type && event.version() == version {
         return Ok(event);

@@ -55,7 +55,7 @@ fn median(mut once: impl FnMut()) -> f64 {
     took[ROUNDS / 2]
 }
 
-/// Returns events that deploy the components repeatedly, one after the other, with outputs.
+/// Returns events that deploy each component in turn, repeatedly, with outputs.
 fn story(events: u64) -> Vec<InstallEvent> {
     let example = |name: &str| -> Value {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events").join(name);

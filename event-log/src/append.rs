@@ -44,7 +44,8 @@ pub(crate) use queue::{PendingCommit, Queue};
 pub(crate) use statement::StatementCache;
 pub(crate) use versions::Versions;
 
-/// Longest time without a read of the head while commits that write nothing keep the appender busy.
+/// Maximum time without a read of the head while batches that only check guards keep the appender
+/// busy.
 const MAX_UNREAD: Duration = Duration::from_secs(1);
 
 /// The single writer of this process.
@@ -68,7 +69,7 @@ pub(crate) struct Appender {
     pub tree: Arc<TreeCache>,
     /// Keys of data subjects.
     pub keys: KeyRing,
-    /// Whether the head must be read before the next statement.
+    /// `true` if the appender must read the head before the next statement.
     pub is_outdated: bool,
     /// Pipelined batch, if one was prepared while the last batch was in flight.
     pub next: Option<PreparedBatch>,
@@ -100,7 +101,8 @@ impl Appender {
         }
     }
 
-    /// Reads the head if that is overdue. A batch that writes reads it; one that only checks guards does not.
+    /// Reads the head if the last read is older than [`MAX_UNREAD`]. A batch that writes also reads
+    /// the head. A batch that only checks guards does not.
     async fn poll_head_if_due(&mut self) {
         let is_due = self.publisher.read_at.borrow().elapsed() >= MAX_UNREAD;
         // The next batch opens a new connection if there is none.
@@ -138,7 +140,7 @@ impl Appender {
         }
     }
 
-    /// Publishes and acknowledges what is durable.
+    /// Publishes the durable events and acknowledges their commits.
     fn acknowledge(&mut self) {
         self.acks.send(&self.head, &self.tree, &self.publisher);
     }

@@ -34,7 +34,7 @@ pub use create::{FRAME, Step, create};
 pub use discard::{discard, verify};
 pub use manifest::{EVENTS, FORMAT, INDEX, MANIFEST, Manifest, Measured, directory};
 
-/// Errors of archives.
+/// Reasons why an archive cannot be created, read or verified, or why its rows cannot be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The range is not closed, or a reader still needs its rows.
@@ -45,7 +45,7 @@ pub enum ArchiveError {
         /// Reason, with the required action.
         why: String,
     },
-    /// The files are corrupt, or not those of an archive.
+    /// The files are corrupt, or they are not those of an archive.
     #[error(
         "the archive {path} is corrupt: {why}; keep it for analysis and restore it from a backup"
     )]
@@ -54,13 +54,13 @@ pub enum ArchiveError {
         path: String,
         why: String,
     },
-    /// Another version wrote it.
+    /// Another version of the program wrote the archive.
     #[error(
         "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
          that wrote it"
     )]
     Format {
-        /// Path of its manifest.
+        /// Path of the archive's manifest.
         path: String,
         /// Format in the manifest.
         found: String,

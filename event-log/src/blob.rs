@@ -1,15 +1,15 @@
 //! Blobs: bytes by digest, such as manifests, grants, bundles and large payloads. A blob is written
-//! before the event that names it.
+//! before the event that references it.
 use domain::digest::Digest;
 use sqlx::{PgExecutor, PgPool, Row};
 
 use crate::Clock;
 
-/// Errors of blobs.
+/// Reasons why a blob cannot be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
-    /// The database does not answer.
-    #[error("the database does not answer: {0}")]
+    /// A database operation failed.
+    #[error("cannot access blobs in the database: {0}")]
     Database(#[from] sqlx::Error),
     /// The bytes do not match their digest.
     #[error("the bytes of {0} do not match the digest")]
@@ -22,7 +22,7 @@ pub enum BlobError {
 /// Computes the digest of bytes.
 ///
 /// # Errors
-/// None in practice; the text of the digest is checked like any other.
+/// None in practice: a computed digest always has a valid format.
 pub fn digest(bytes: &[u8]) -> Result<Digest, domain::digest::DigestError> {
     proof::digest_text(&proof::sha256(bytes)).parse()
 }
@@ -47,8 +47,8 @@ pub async fn put(pool: &PgPool, bytes: &[u8]) -> Result<Digest, BlobError> {
     Ok(digest)
 }
 
-/// Stores bytes about a subject for an event that is appended afterwards; the commit of that event makes them durable.
-/// Stores nothing about a shredded subject, which gets no such event.
+/// Stores bytes about a subject for an event that is appended afterwards. The commit of that
+/// event makes the bytes durable. If the subject's key was shredded, stores nothing.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -119,13 +119,13 @@ pub async fn get(
     }
 }
 
-/// Condition that no upload of an execution other than `$2` became blob `b`. The report of such an
-/// upload may not be appended yet.
+/// Condition that no upload of an execution other than `$2` became blob `b`. The report that
+/// references such an upload may not be in the log yet.
 const NO_OTHERS: &str = "not exists (select from blob_upload u \
      where u.digest = b.digest and u.bytes is null and u.execution <> all($2))";
 
-/// Deletes blobs of executions whose data is erased. A blob that another execution also
-/// uploaded is kept.
+/// Deletes blobs of executions whose data is erased. Keeps a blob that another execution also
+/// uploaded.
 ///
 /// # Errors
 /// If the role does not own the table, or concurrent uploads hold it for 2 s.
@@ -147,7 +147,7 @@ pub async fn erase(
 /// Number of blobs that [`erase`] would delete.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn not_erased(
     executor: impl PgExecutor<'_>,
     digests: &[String],

@@ -8,8 +8,9 @@ use std::{
 
 use crate::StreamId;
 
-/// One half is for states that were requested again after they were stored, the other half for the
-/// rest. So ten thousand aggregates that are created and never read again displace no state in use.
+/// Cache in two halves: one for states that were requested again after they were stored, the other
+/// for the rest. So ten thousand aggregates that are created and never read again displace no state
+/// in use.
 pub(crate) struct Cache {
     /// Capacity of each of the four generations.
     capacity: usize,

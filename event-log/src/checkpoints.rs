@@ -15,7 +15,7 @@ pub const KEY_GRACE: TimeDelta = TimeDelta::seconds(60);
 /// Maximum number of checkpoints that are read at once.
 const PAGE: i64 = 100;
 
-/// Key that signs checkpoints, with its end.
+/// Key that signs checkpoints, with the end of its validity.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointKey {
     /// Public key.
@@ -31,7 +31,7 @@ pub struct CheckpointKey {
 /// Checkpoint key as the database lists it.
 #[derive(Debug, Clone, Copy)]
 pub struct CheckpointKeyRecord {
-    /// The key and its end.
+    /// The key, with the end of its validity.
     pub key: CheckpointKey,
     /// Time from which the key is valid.
     pub from: Timestamp,
@@ -234,8 +234,8 @@ impl EventLog {
         }
     }
 
-    /// Leaves or nodes are missing. Returns an error with the first of these checkpoints that has
-    /// no root.
+    /// Returns an error for the first of these checkpoints whose root cannot be computed, because
+    /// leaves or nodes are missing.
     async fn first_without_root(&self, sizes: &[u64]) -> Result<LogError, LogError> {
         let what = "events or nodes before it are missing".to_owned();
         for position in sizes {

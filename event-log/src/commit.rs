@@ -60,11 +60,11 @@ pub struct Write {
 pub struct IdempotencyKey {
     /// Principal that owns the key. Two principals may use equal keys.
     pub principal: String,
-    /// The key.
+    /// Key of the request. The same principal must not use it for another request.
     pub key: String,
     /// SHA-256 of the request. Another request with the same key is rejected.
     pub request_hash: [u8; 32],
-    /// Response for a repeated request.
+    /// Response that the log stores with the key and returns for a repeated request, if any.
     pub answer: Option<Value>,
 }
 
@@ -74,7 +74,7 @@ pub struct IdempotencyKey {
 pub struct ConsumerGuard {
     /// Name of the consumer.
     pub name: String,
-    /// Version of the consumer.
+    /// Version of the consumer. Each version has its own position.
     pub version: i32,
     /// Shard of the consumer; 0 if it has no shards.
     pub shard: i32,
@@ -102,11 +102,11 @@ pub struct Commit {
     pub writes: Vec<Write>,
     /// Metadata of the events.
     pub meta: Meta,
-    /// Idempotency key.
+    /// Idempotency key; `None` if a repeated command need not be recognized.
     pub key: Option<IdempotencyKey>,
-    /// Guards on consumers.
+    /// Consumers that must have the expected position and owner.
     pub consumers: Vec<ConsumerGuard>,
-    /// Guards on sessions.
+    /// Sessions that this server must own.
     pub sessions: Vec<SessionGuard>,
 }
 
@@ -125,7 +125,7 @@ pub struct Appended {
     pub first: u64,
     /// Position of the last event.
     pub last: u64,
-    /// Number of the batch.
+    /// Number of the batch that wrote the commit.
     pub commit_no: u64,
     /// Time of the record.
     pub recorded_at: Timestamp,

@@ -22,7 +22,7 @@ pub fn options(url: &str) -> Result<PgConnectOptions, sqlx::Error> {
 /// Opens a pool of at most this many connections. The [`crate::EventLog`] uses one more.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn connect(url: &str, connections: u32) -> Result<PgPool, sqlx::Error> {
     PgPoolOptions::new().max_connections(connections).connect_with(options(url)?).await
 }

@@ -1,6 +1,6 @@
 //! Positions of consumers. A projection moves its position in its own transaction. The commits of a
-//! policy are guarded by the position ([`crate::ConsumerGuard`]). The loop of the policies moves it
-//! after every event up to there was processed.
+//! policy are guarded by the position ([`crate::ConsumerGuard`]). The policy loop moves the
+//! position after it has processed every event up to the new position.
 use std::time::Duration;
 
 use sqlx::{PgExecutor, PgPool, Row};
@@ -15,9 +15,9 @@ use crate::{
 pub struct ConsumerLease {
     /// Name of the consumer.
     pub name: String,
-    /// Version of the consumer.
+    /// Version of the consumer. Each version has its own position.
     pub version: i32,
-    /// Shard of the consumer.
+    /// Shard of the consumer; 0 if it has no shards.
     pub shard: i32,
     /// Position up to which every event was processed.
     pub position: u64,
@@ -29,7 +29,7 @@ pub struct ConsumerLease {
 /// expired. Creates it if it does not exist. Returns `None` if another owner has it.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn acquire(
     pool: &PgPool,
     clock: &Clock,
@@ -64,7 +64,7 @@ pub async fn acquire(
 /// Returns the position of a consumer, or `None` if it does not exist.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn position(
     executor: impl PgExecutor<'_>,
     (name, version, shard): (&str, i32, i32),
@@ -84,7 +84,7 @@ pub async fn position(
 /// false if position or owner have changed; the caller must roll back.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn advance(
     executor: impl PgExecutor<'_>,
     held: &ConsumerLease,

@@ -167,7 +167,7 @@ impl KeyRing {
     /// Loads the keys that decrypt these payloads.
     ///
     /// # Errors
-    /// If the database does not answer.
+    /// If a database operation fails.
     pub async fn decryption_keys<'p>(
         &self,
         connection: &mut PgConnection,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{StreamId, migrate::FIRST_RELEASED};
 
-/// Reasons why a commit was not written. Nothing of it was.
+/// Reasons why a commit was not written. No part of such a commit is in the log.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
     /// Version conflict: these streams have changed since they were read. The caller must read them
@@ -38,7 +38,7 @@ pub enum AppendError {
     #[error("{}", mismatch(.known, .found))]
     Layout { known: i32, found: i32 },
     /// An event or a commit exceeds a limit.
-    #[error("{what} of {size} exceeds the limit of {limit}")]
+    #[error("cannot append: {what} is {size}, but the limit is {limit}; send less")]
     TooLarge { what: &'static str, size: usize, limit: usize },
     /// The commit is inconsistent.
     #[error("invalid commit: {0}")]
@@ -49,7 +49,7 @@ pub enum AppendError {
     /// The writer of the log has ended, because the program is stopping.
     #[error("cannot append: the log is closed")]
     Closed,
-    /// The database does not answer, or rejected this commit.
+    /// A database operation failed, or the database rejected this commit.
     #[error("the database rejected the commit: {0}")]
     Database(Arc<sqlx::Error>),
 }
@@ -63,13 +63,13 @@ impl From<sqlx::Error> for AppendError {
 /// Reasons why the log cannot be opened or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The database does not answer.
+    /// A database operation failed.
     #[error("the database does not answer: {0}")]
     Database(#[from] sqlx::Error),
     /// The tables do not exist yet.
     #[error("the database has no log yet; run `stead migrate`")]
     NoLog,
-    /// The database's encoding would not keep texts byte for byte.
+    /// The encoding of the database does not preserve texts byte for byte.
     #[error("unsupported database encoding {0}: create the database with UTF8")]
     Encoding(String),
     /// The log has another format.
@@ -78,7 +78,7 @@ pub enum LogError {
     /// A stored event is corrupt, or another program wrote it.
     #[error("position {position}: {what}")]
     Damaged { position: u64, what: String },
-    /// Only an archive has the events, and it cannot be read.
+    /// Only an archive has the events, and the program cannot read the archive.
     #[error(
         "positions {first} to {last} are only in the archive {path}, which cannot be read: {why}; put it back from a backup, or name its directory with --archives"
     )]

@@ -33,7 +33,7 @@ pub mod stored;
 pub mod stream;
 
 mod append;
-/// Closed ranges in files, and reads from them.
+/// Archives: closed ranges of the log in files.
 pub mod archive;
 mod checkpoints;
 /// Encryption of personal data fields.
@@ -45,7 +45,7 @@ mod nodes;
 mod proofs;
 /// Reads of events.
 pub mod read;
-/// Rows, archives and keys together.
+/// Everything that a read of the log needs: rows, archives and keys.
 pub mod source;
 mod tree_cache;
 /// Verification of the whole log.
@@ -55,13 +55,13 @@ mod cache;
 mod load;
 pub mod snapshot;
 
-/// Bytes by digest.
+/// Blobs: bytes that are stored by digest.
 pub mod blob;
 /// Positions and leases of consumers.
 pub mod consumer;
 /// Adapter to `cqrs-es`.
 pub mod cqrs;
-/// Uploads of runners that no report has named yet.
+/// Runner uploads that no accepted report references yet.
 pub mod upload;
 
 /// A private Postgres, and a new database for each test.

@@ -80,9 +80,9 @@ impl EventLog {
         (self.shared.cache.clear_count(), position)
     }
 
-    /// Returns the state of an aggregate as this process knows it. It may lag behind the writes
-    /// of another server, so a decision on it must be guarded by its version ([`Loaded::write`]),
-    /// even if it changes nothing.
+    /// Returns the state of an aggregate as this process knows it. The state may lag behind the
+    /// writes of another server. A decision on it must therefore be guarded by its version
+    /// ([`Loaded::write`]), even if the decision changes nothing.
     ///
     /// # Errors
     /// [`LogError`].

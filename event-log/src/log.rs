@@ -1,4 +1,4 @@
-//! The event log as an application uses it.
+//! The event log: opening, appends, and the position that this process knows.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -99,7 +99,7 @@ pub(crate) struct Shared {
 
 /// Number of slots above which a commit waits if the queue is full.
 const SMALL: u32 = 1;
-/// Maximum number of such waiting commits, and their timeout.
+/// Maximum number of large commits that wait for slots, and their timeout.
 const LARGE_MOST: usize = 16;
 const LARGE_WAIT: Duration = Duration::from_secs(5);
 /// Retry delay of a caller that finds the queue full.
@@ -128,10 +128,12 @@ impl Shared {
 }
 
 impl EventLog {
-    /// Open the log and start its writer, which ends when the last clone is gone and everything is answered.
+    /// Opens the log and starts its writer. The writer ends after the last clone is dropped and
+    /// every waiting commit has its response.
     ///
     /// # Errors
-    /// [`LogError`]: no log, another format, a database that does not answer or does not keep texts as they are.
+    /// [`LogError`]: no log, another format, a failed database operation, or a database encoding
+    /// that does not preserve texts byte for byte.
     pub async fn open(pool: PgPool, options: Options) -> Result<EventLog, LogError> {
         let connect = (*pool.connect_options()).clone();
         let mut connection = connection(&connect, options.query_timeout).await?;
@@ -222,10 +224,11 @@ impl EventLog {
         answered.await.map_err(|_| AppendError::Closed)?
     }
 
-    /// Checks that the log still has this program's format, as the database says now.
+    /// Checks in the database that the log still has this program's format.
     ///
     /// # Errors
-    /// [`LogError::Format`] if another version has migrated it: this program writes nothing any more.
+    /// [`LogError::Format`] if another version has migrated the log. This program can then no
+    /// longer write to the log.
     pub async fn check_layout(&self) -> Result<(), LogError> {
         let row = sqlx::query("select format from log_head").fetch_one(self.pool()).await?;
         let (known, found) = (self.shared.format, row.try_get(0)?);
@@ -235,7 +238,7 @@ impl EventLog {
     /// Returns the position of the last event in the database.
     ///
     /// # Errors
-    /// If the database does not answer.
+    /// If a database operation fails.
     pub async fn current_position(&self) -> Result<u64, LogError> {
         let position = sqlx::query("select position from log_head").fetch_one(self.pool()).await?;
         Ok(number(position.try_get(0)?))
@@ -268,9 +271,9 @@ impl EventLog {
         while positions.changed().await.is_ok() {}
     }
 
-    /// Time at which this process last read the head: [`EventLog::position`] is at least the head
-    /// at that time. It stops advancing while the database does not answer. Read it before the
-    /// position.
+    /// Returns the time at which this process last read the head. [`EventLog::position`] is at
+    /// least the head at that time. The time stops advancing while the database is not reachable.
+    /// Read the time before the position.
     pub fn read_at(&self) -> Instant {
         self.shared.read_at.as_ref().map_or_else(Instant::now, |at| *at.borrow())
     }

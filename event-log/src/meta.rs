@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meta {
-    /// Actor of the commit.
+    /// Actor that caused the commit.
     pub actor: Actor,
-    /// Id of the command.
+    /// Id of the command that caused the commit.
     pub command_id: String,
     /// Event or command that caused this commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

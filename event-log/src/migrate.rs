@@ -11,10 +11,11 @@ mod next;
 
 include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
 
-/// Format of the tables and events that this program reads and writes. Raised only with a migration beside which an
-/// older program must not write.
+/// Format of the tables and events that this program reads and writes. A migration increments it if
+/// older programs must not write to the migrated tables.
 pub const FORMAT: i32 = 3;
-/// Format of the first release. Lower ones are of pre-release versions, and no migration converts them.
+/// Format of the first release. Logs of a lower format are from pre-release versions, and no
+/// migration converts them.
 pub(crate) const FIRST_RELEASED: i32 = 3;
 
 /// Returns [`FORMAT`], or the next one in a test of a rolling update.
@@ -57,7 +58,7 @@ const GRANTS: &str = "
 /// Reasons why the tables cannot be migrated.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    /// The database does not answer, or rejected a migration.
+    /// A database operation failed, or the database rejected a migration.
     #[error("migration failed: {0}")]
     Database(#[from] sqlx::Error),
     /// A migration file was changed after it ran.
@@ -91,7 +92,7 @@ pub async fn migrate(pool: &PgPool) -> Result<Vec<String>, MigrateError> {
 /// Checks that the log of this database, if there is one, has the format that this program reads.
 ///
 /// # Errors
-/// [`LogError::Format`], or the database does not answer.
+/// [`LogError::Format`], or a database operation fails.
 pub async fn check_format(connection: &mut PgConnection) -> Result<(), LogError> {
     check_format_is(connection, format()).await
 }
@@ -174,7 +175,7 @@ async fn once(pool: &PgPool, files: &[File]) -> Result<Vec<String>, MigrateError
 /// the owner, which can change events.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn has_application_role(connection: impl PgExecutor<'_>) -> Result<bool, sqlx::Error> {
     let role = sqlx::query("select 1 from pg_roles where rolname = $1").bind(APPLICATION_ROLE);
     Ok(role.fetch_optional(connection).await?.is_some())

@@ -1,8 +1,9 @@
-//! The partitions of `log_event`: ranges of positions, made ahead by whoever owns the tables.
+//! Partitions of `log_event`: ranges of positions. The role that owns the tables creates them in
+//! advance.
 //!
-//! An append needs none of them: what comes for a position without a range goes into `log_event_default`. When ranges are
-//! made again, the rest as it is becomes the range that is missing, and another, empty one takes its place: no row is
-//! ever moved.
+//! An append needs no partition: events outside every range go to `log_event_default`. If the
+//! default partition has rows, `create_missing` attaches it as the missing range, so no row is
+//! moved. A new, empty default partition takes its place.
 use sqlx::{Connection as _, Executor as _, PgConnection, PgPool, Row};
 
 use crate::{
@@ -20,7 +21,7 @@ pub const AHEAD: u64 = 1;
 /// Number of empty partitions that `stead migrate` creates. The servers may have no privilege to
 /// create more.
 pub const FAR_AHEAD: u64 = 4;
-/// Maximum time in milliseconds that appends are delayed.
+/// Lock timeout in milliseconds. Appends queue behind the lock request for at most this time.
 const LOCK_MS: u32 = 2_000;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.
@@ -40,7 +41,7 @@ pub struct Partition {
 /// Returns the partitions in order.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx::Error> {
     // Bounds are parsed from the text that Postgres prints: FOR VALUES FROM ('1') TO ('257').
     let sql = "select c.relname::text as name, \
@@ -66,8 +67,8 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<Partition>, sqlx:
 /// the created partitions.
 ///
 /// # Errors
-/// If the database refuses: only the owner may create tables. It is needed only if a
-/// partition is missing.
+/// If a database operation fails. Only the owner of the tables may create partitions, but a
+/// call that finds none missing does not need this privilege.
 pub async fn create_missing(
     owner: &PgPool,
     size: u64,
@@ -83,7 +84,8 @@ pub async fn create_missing(
         // The transaction begins after the first check. Two transactions that had both read the
         // table would deadlock when they lock it.
         let mut tx = connection.begin().await?;
-        // If this server stalls, readers of the log wait no longer than this.
+        // Bounds the wait of readers and appends while this server waits for the lock, or stalls
+        // while it holds the lock.
         tx.execute(&*format!(
             "set local lock_timeout = '{LOCK_MS}ms'; \
              set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'"

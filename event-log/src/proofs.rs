@@ -1,4 +1,4 @@
-//! Proofs of the log.
+//! Inclusion and consistency proofs, roots and heads of the log.
 use std::collections::{BTreeSet, HashMap};
 
 use domain::decider::Timestamp;

@@ -46,7 +46,7 @@ pub(crate) async fn read_range(
 /// it in the column `floor`.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn floor_of(connection: &mut PgConnection, rows: &[PgRow]) -> Result<u64, sqlx::Error> {
     match rows.first() {
         Some(row) => Ok(number(row.try_get("floor")?)),
@@ -86,8 +86,8 @@ impl EventLog {
         Ok(events)
     }
 
-    /// Returns the events of one aggregate type and those of one event type of another, in order,
-    /// with one query. Leaves out events that only archives have.
+    /// Returns the events of one aggregate type, together with one event type of another aggregate
+    /// type, in order and with one query. Leaves out events that only archives have.
     ///
     /// # Errors
     /// [`LogError`].

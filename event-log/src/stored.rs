@@ -23,7 +23,7 @@ pub(crate) const COLUMNS: &str = "position, event_id, aggregate_type, aggregate_
     event_type, event_version, payload::text as payload, metadata::text as metadata, salt, leaf, \
     chain, commit_no, recorded_at";
 
-/// A stored event.
+/// An event as the log stores it, with its hashes and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
     /// Index in the whole log, from 1, without gaps.

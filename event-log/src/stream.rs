@@ -6,7 +6,7 @@ use std::fmt;
 pub struct StreamId {
     /// Aggregate type: `Decider::NAME`.
     pub aggregate_type: String,
-    /// Aggregate id.
+    /// Id of the aggregate, unique within its type.
     pub aggregate_id: String,
 }
 

@@ -23,7 +23,7 @@ use std::io;
 /// Reasons why a test has no database.
 #[derive(Debug, thiserror::Error)]
 pub enum TestingError {
-    /// A file or a program failed.
+    /// A file operation failed, or a program could not be started.
     #[error("{what}: {error}")]
     Io { what: String, error: io::Error },
     /// Postgres is not installed.
@@ -38,7 +38,7 @@ pub enum TestingError {
     /// A program of Postgres failed.
     #[error("{program} failed: {output}")]
     Failed { program: String, output: String },
-    /// The database does not respond.
+    /// A database operation failed.
     #[error("the database does not respond: {0}")]
     Database(#[from] sqlx::Error),
     /// The tables could not be created.

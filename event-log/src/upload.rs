@@ -1,12 +1,12 @@
-//! Bytes that a runner uploads before the report that names them.
+//! Bytes that a runner uploads before the report that references them.
 //!
 //! ```text
 //! PUT ─▶ blob_upload ── accepted report ─▶ blob
 //!            └─────── a day later ───────▶ deleted
 //! ```
 //! Uploads are separate from `blob`, whose rows no server deletes. So the collector of
-//! uploads cannot delete bytes that an event names. If the collector deleted an upload first,
-//! the report is rejected and the runner uploads again.
+//! uploads cannot delete bytes that an event references. If the collector deletes an upload
+//! before its report arrives, the server rejects the report and the runner uploads again.
 use chrono::TimeDelta;
 use domain::digest::Digest;
 use sqlx::{PgConnection, PgPool};
@@ -19,7 +19,7 @@ use crate::{
 mod charge;
 pub use charge::{Limit, Quota, Room, charge, room};
 
-/// Time for which an upload counts towards its quotas and can be named.
+/// Time during which an upload counts towards its quotas and a report can reference it.
 const KEPT: TimeDelta = TimeDelta::hours(24);
 /// Maximum number of uploads that one statement deletes.
 const AT_ONCE: i64 = 200;
@@ -27,7 +27,7 @@ const AT_ONCE: i64 = 200;
 /// Reasons why an upload was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStored {
-    /// It would exceed a quota.
+    /// The upload would exceed a quota.
     Exceeds(Limit),
     /// The data of the execution was erased.
     Erased,
@@ -91,8 +91,8 @@ async fn put_in(
                  where digest = $1 and execution = $2 and bytes is null";
             (format!("{again} and {NOT_ERASED}"), false)
         }
-        // One statement: either an erasure of the execution waits for it, or it sees the mark of
-        // the erasure.
+        // A single statement: either an erasure of the execution waits for this statement, or the
+        // statement sees that the execution is marked as erased.
         Room::Left { .. } => {
             let new = "insert into blob_upload (digest, execution, bytes, created_at, runner, size) \
                  select $1::text, $2::text, $3::bytea, $4::timestamptz, $5::text, $6::int8";
@@ -139,8 +139,8 @@ pub async fn read(
     }
 }
 
-/// Moves an upload to `blob`, before the event that names it. An execution has one such
-/// upload: the summary of its plan. Returns true if the bytes are in `blob`.
+/// Moves an upload to `blob`, before the event that references it is appended. An execution
+/// has one such upload: the summary of its plan. Returns true if the bytes are in `blob`.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -170,11 +170,12 @@ pub async fn keep(
     Ok(sqlx::query_scalar(is_there).bind(named.to_string()).fetch_one(pool).await?)
 }
 
-/// Deletes uploads that are older than a day, in batches. Returns the number that no report
-/// has named. Skips runners that are uploading; the next call deletes theirs.
+/// Deletes uploads that are older than a day, in batches. Returns the number of deleted
+/// uploads that no report referenced. Skips runners that are uploading; the next call deletes
+/// their uploads.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
     let before = clock.now() - KEPT;
     let runners = "select distinct runner from blob_upload where created_at < $1";
@@ -202,10 +203,10 @@ pub async fn collect(pool: &PgPool, clock: &Clock) -> Result<u64, sqlx::Error> {
     Ok(collected)
 }
 
-/// Returns the size of uploads that no report has named yet, in bytes.
+/// Returns the size in bytes of the uploads that no report references yet.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
     let sum = "select coalesce(sum(size), 0)::int8 from blob_upload where bytes is not null";
     let bytes: i64 = sqlx::query_scalar(sum).fetch_one(pool).await?;
@@ -215,7 +216,7 @@ pub async fn waiting(pool: &PgPool) -> Result<u64, sqlx::Error> {
 /// Deletes the uploads of these executions, after they were marked as erased.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn erase(pool: &PgPool, executions: &[String]) -> Result<(), sqlx::Error> {
     let runners = "select distinct runner from blob_upload where execution = any($1)";
     let runners: Vec<String> = sqlx::query_scalar(runners).bind(executions).fetch_all(pool).await?;

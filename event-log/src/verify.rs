@@ -48,7 +48,7 @@ pub struct Difference {
     pub what: String,
 }
 
-/// Errors of a verification.
+/// Reasons why a verification fails.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The log fails verification.
@@ -80,9 +80,9 @@ impl From<sqlx::Error> for VerifyError {
 /// per processor core.
 ///
 /// Detects events that were changed, removed, added or swapped, unless all hashes were
-/// recomputed. To detect that, compare [`Verified::root`] with a checkpoint that was kept
-/// elsewhere. In addition, [`Verified::reported`] lists forged reports, because only a runner
-/// can sign its reports.
+/// recomputed. To detect recomputed hashes, compare [`Verified::root`] with a checkpoint that
+/// another party stored. In addition, [`Verified::reported`] lists forged reports, because
+/// only a runner can sign its reports.
 ///
 /// # Errors
 /// [`VerifyError::Differs`] with the first difference.
@@ -179,7 +179,8 @@ pub async fn verify_in(
     if whole.chain != head.chain {
         return Err(differs("the head has another chain link").into());
     }
-    // Concurrent appends are possible, but the head of the same snapshot includes them.
+    // A concurrent append may have written events meanwhile, but the head of the same snapshot
+    // includes them.
     let beyond =
         "select min(e.position) from log_event e, log_head h where e.position > h.position";
     let beyond: Option<i64> = sqlx::query_scalar(beyond).fetch_one(pool).await?;

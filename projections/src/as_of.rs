@@ -40,9 +40,9 @@ pub struct AsOfQuery {
 
 /// Rows that the query builds.
 enum AsOfScope {
-    /// Every row. The events up to this position are applied.
+    /// Every row. The query applies the events up to this position.
     All { at: u64 },
-    /// One row. The events of its stream up to this sequence are applied.
+    /// A single row. The query applies the events of its stream up to this sequence.
     Key { key: String, kind: usize, sequence: u64 },
 }
 

@@ -25,10 +25,10 @@ pub(crate) fn table(live: &str, position: u64) -> String {
     format!("{live}_at_{position}")
 }
 
-/// Creates the table.
+/// Creates a table with the rows of a projection as of a position.
 ///
 /// # Errors
-/// [`RebuildError`]; then the table does not exist.
+/// [`RebuildError`]. The call then leaves no new table.
 pub async fn create(
     source: impl Into<Source>,
     name: &str,
@@ -45,7 +45,7 @@ pub async fn create(
 /// Returns the positions for which a projection has such a table.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn positions(connection: &mut PgConnection, name: &str) -> Result<Vec<u64>, sqlx::Error> {
     let Some(view) = view(name) else { return Ok(vec![]) };
     let prefix = format!("{}_at_", view.table());
@@ -58,7 +58,7 @@ pub async fn positions(connection: &mut PgConnection, name: &str) -> Result<Vec<
     Ok(positions)
 }
 
-/// Drops the table. Returns false if it did not exist.
+/// Drops the table of a projection as of a position. Returns false if it did not exist.
 ///
 /// # Errors
 /// [`RebuildError`].

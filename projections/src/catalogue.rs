@@ -27,7 +27,7 @@ pub(crate) const PREVIOUS: i32 = -1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     pub name: &'static str,
-    /// Mode in which it follows the log.
+    /// Mode in which the projection follows the log.
     pub class: Class,
     /// Version of the live rows.
     pub version: i32,
@@ -51,7 +51,7 @@ pub fn inline_projections() -> Vec<Arc<dyn InlineProjection>> {
 /// Returns the position of every projection.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub fn list(connection: &mut PgConnection) -> BoxFuture<'_, Result<Vec<Status>, sqlx::Error>> {
     Box::pin(statuses(connection))
 }

@@ -10,7 +10,8 @@ use crate::{
     swap::is_locked,
 };
 
-/// Maximum time that a drop of one table delays its readers.
+/// Lock timeout of a drop. Readers of the table queue behind the lock request for at most this
+/// time.
 const LOCK: &str = "set local lock_timeout = '2s'";
 
 /// Rebuilds every projection and drops all earlier rows. A caller can repeat it after a
@@ -95,7 +96,7 @@ async fn dropped(
 /// Vacuums these tables, to remove deleted rows from disk as far as the database can.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn vacuum(owner: &PgPool, tables: &str) -> Result<(), sqlx::Error> {
     let sql = format!("vacuum {tables}");
     sqlx::Executor::execute(owner, &*sql).await.map(drop)

@@ -268,7 +268,7 @@ pub struct RawEvent<'a> {
     pub version: &'a str,
     /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
     pub payload: &'a str,
-    /// JSON.
+    /// JSON map of texts, which has the actor.
     pub metadata: &'a str,
 }
 

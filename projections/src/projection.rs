@@ -12,14 +12,14 @@ use crate::RecordedEvent;
 /// A row derives from one stream only. An append can therefore update it inline, a process can
 /// cache it, and a rebuild can process the streams in any order.
 pub trait Projection: Sized + Send + Sync + 'static {
-    /// What people call it. Its table is `projection_<name>`.
+    /// Name in the API and in output. The table is `projection_<name>`.
     const NAME: &'static str;
     /// Version of the rows. If their shape or meaning changes, raise it: the next start rebuilds
     /// the rows.
     const VERSION: i32;
-    /// Mode in which it follows the log.
+    /// Mode in which the projection follows the log.
     const CLASS: Class;
-    /// Kinds of aggregates whose events it reads.
+    /// Kinds of aggregates whose events the projection reads.
     const AGGREGATES: &'static [&'static str];
     /// The columns other than `key` and `data`, in the order of [`Projection::cells`].
     const COLUMNS: &'static [(&'static str, Type)];

@@ -52,7 +52,7 @@ const LOOK: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("projections are at position {at}, not yet at {wanted}; try again")]
 pub struct ProjectionLag {
-    /// Position that they have reached.
+    /// Position that the projections have reached.
     pub at: u64,
     /// Position that the caller requires.
     pub wanted: u64,
@@ -105,7 +105,7 @@ impl Projections {
         *self.reached.borrow()
     }
 
-    /// Receiver of the changes of that position.
+    /// Receiver of the changes of [`Projections::position`].
     pub fn positions(&self) -> watch::Receiver<u64> {
         self.reached.clone()
     }
@@ -113,7 +113,7 @@ impl Projections {
     /// Waits until all projections include a position.
     ///
     /// # Errors
-    /// [`Behind`] after the timeout.
+    /// [`ProjectionLag`] after the timeout.
     pub async fn wait_for(&self, position: u64, timeout: Duration) -> Result<(), ProjectionLag> {
         let mut reached = self.reached.clone();
         if *reached.borrow() < position {

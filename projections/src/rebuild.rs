@@ -38,7 +38,7 @@ pub enum RebuildError {
     /// No projection has this name.
     #[error("unknown projection {0}; `stead projections list` shows all")]
     Unknown(String),
-    /// The log cannot be read, or the database does not answer.
+    /// A read of the log or a database operation failed.
     #[error(transparent)]
     Log(LogError),
     /// Only the owner of the tables may replace one.
@@ -98,7 +98,7 @@ impl From<LogError> for RebuildError {
 /// Progress of a rebuild or a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Events are applied.
+    /// The rebuild or verification applies events.
     Replaying {
         /// Number of events processed, including those of other aggregates.
         events: u64,
@@ -107,7 +107,7 @@ pub enum Progress {
     },
     /// The shadow table replaces the live table.
     Swapping,
-    /// Rows are compared.
+    /// The verification compares rows.
     Comparing,
 }
 
@@ -122,8 +122,8 @@ pub struct Rebuilt {
     pub position: u64,
 }
 
-/// Rebuilds a projection with one worker. Concurrent rebuilds of it share the work, and the
-/// last to finish finds it done.
+/// Rebuilds a projection with one worker. Concurrent rebuilds of the same projection share the
+/// work. The rebuild that finishes last finds that the tables are already swapped.
 ///
 /// # Errors
 /// [`RebuildError`].

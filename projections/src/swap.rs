@@ -1,8 +1,8 @@
 //! Swap of a shadow table with the live table.
 //!
 //! The swap locks the tables before the head. An append that waits for the head already holds locks
-//! on these tables, so the opposite order ends in a deadlock that kills the append. The lock has a
-//! timeout, because a lock that waits for a long reader stops every append.
+//! on these tables. The opposite order would therefore end in a deadlock that aborts the append.
+//! The lock has a timeout, because a lock request that waits for a long reader stops every append.
 use std::time::Duration;
 
 use event_log::LogError;
@@ -14,7 +14,8 @@ use crate::{
     rebuild::{AppliedPage, RebuildError, ShadowBuild, live_position},
 };
 
-/// Maximum time in milliseconds that one attempt stops appends.
+/// Lock timeout in milliseconds of one attempt. Appends queue behind the lock request for at most
+/// this time.
 const LOCK_MS: u32 = 40;
 /// Timeout in milliseconds after which the database ends an idle swap, for example after a lost
 /// connection.

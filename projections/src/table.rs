@@ -135,7 +135,8 @@ pub(crate) fn bind(
     }
 }
 
-/// The rows for which a condition holds: what comes after `from projection_x`.
+/// Selects rows of a projection. `rest` is the SQL after `from projection_<name>`, with the
+/// conditions.
 pub(crate) async fn select<'q, P: Projection>(
     executor: impl PgExecutor<'_>,
     rest: &str,
@@ -218,7 +219,7 @@ pub(crate) async fn get<P: Projection>(
 /// related objects.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn many<P: Projection>(
     executor: impl PgExecutor<'_>,
     keys: Vec<String>,

@@ -82,7 +82,7 @@ pub struct EarlierRows {
 /// error that the rebuild corrected.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn copies(
     connection: &mut PgConnection,
     name: &str,

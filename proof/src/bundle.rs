@@ -10,8 +10,9 @@
 //!                     events
 //! ```
 //!
-//! An event's salt is included only with its payload and metadata. It opens both hashes, so its holder can
-//! test guesses of the content. An event without content has the two hashes and is proven as well.
+//! An event's salt is included only with its payload and metadata. A holder of the salt can test
+//! guesses of the payload and of the metadata against their hashes. For an event without content, the
+//! bundle has the two hashes and proves the event as well.
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
@@ -57,7 +58,7 @@ pub struct Bundle {
     pub format: String,
     /// Subject of the bundle.
     pub subject: Subject,
-    /// Verifier key of the checkpoint. It names the signer and is not itself a reason to trust it.
+    /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
     /// C2SP signed note that all proofs lead to.
     pub checkpoint: String,
@@ -69,7 +70,8 @@ pub struct Bundle {
     pub annotations: Option<Annotations>,
     /// Events, by position.
     pub events: Vec<Event>,
-    /// Other entries of the log from a position on. They show that the stream has no event there.
+    /// Entries of other streams from a position on. They prove that the bundle contains every event
+    /// of the subject from this position on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<Others>,
 }

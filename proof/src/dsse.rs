@@ -20,7 +20,7 @@ pub struct Envelope {
 /// Signature of an [`Envelope`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EnvelopeSignature {
-    /// [`key_id`] of the key. It is only a hint: every given key is tried.
+    /// [`key_id`] of the key. It is only a hint: the verification tries every trusted key.
     pub keyid: String,
     /// Ed25519 signature in base64.
     pub sig: String,

@@ -77,7 +77,7 @@ impl FromStr for VerifierKey {
 }
 
 impl TrustedKey {
-    /// Returns whether this identifies `key`.
+    /// Returns whether this trusted key identifies `key`.
     pub fn is(&self, key: &VerifierKey) -> bool {
         match self {
             TrustedKey::Verifier(believed) => believed == key,
@@ -86,7 +86,8 @@ impl TrustedKey {
         }
     }
 
-    /// Returns the key to verify checkpoints of this log. A fingerprint has no key.
+    /// Returns the key to verify checkpoints of this log. Returns `None` for a fingerprint, and for
+    /// a verifier key of another log.
     pub fn key_for(&self, name: &str) -> Option<VerifyingKey> {
         match self {
             TrustedKey::Verifier(believed) => (believed.name == name).then_some(believed.key),

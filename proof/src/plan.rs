@@ -40,8 +40,8 @@ pub fn digest_of(file: &Hash, summary: &Hash, manifest: &Hash, tool: &str) -> Ha
 }
 
 /// Returns the statement that a runner signs about a plan, the payload of a DSSE envelope of type
-/// [`STATEMENT`]. The same key signs other documents too: the type and the ids prevent the reuse of
-/// a signature for one of them.
+/// [`STATEMENT`]. The same key also signs other documents. The type and the ids prevent the reuse
+/// of a signature for another document.
 pub fn statement(plan: &Hash, job: &str, execution: &str) -> Vec<u8> {
     // Ids and digests need no escapes, so this is already RFC 8785 JSON.
     let digest = digest_text(plan);

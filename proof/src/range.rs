@@ -28,7 +28,7 @@ pub struct Head {
     pub from: u64,
     /// Last position.
     pub to: u64,
-    /// Verifier key of the checkpoint. It names the signer and is not itself a reason to trust it.
+    /// Verifier key of the checkpoint. It names the signer, but does not make the signer trusted.
     pub signer: String,
     /// C2SP signed note that all proofs lead to.
     pub checkpoint: String,

@@ -69,7 +69,7 @@ struct Claimed {
     runner: String,
 }
 
-/// Execution that is over.
+/// Payload of an event that ends an execution without a result.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct EndedExecution {
     execution: String,

@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(500);
 pub struct ApprovalRequest {
     /// Execution that the decision names.
     pub execution: ExecutionId,
-    /// Verified manifest. The shim gets the same one.
+    /// Verified manifest, which the shim receives unchanged.
     pub manifest: Manifest,
     /// Digest of the manifest.
     pub digest: Digest,

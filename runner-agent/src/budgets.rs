@@ -54,7 +54,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Measures a data directory.
+    /// Measures the disk use of a data directory.
     pub fn of(data: &Data) -> anyhow::Result<Self> {
         let files = journal::files(data)?;
         let length = |path: &std::path::PathBuf| Ok(std::fs::metadata(path)?.len());

@@ -1,10 +1,10 @@
-//! Control group of one execution. Everything that its shim starts begins in it, whatever its
-//! session.
+//! Control group of one execution. Every process that the shim starts begins in the group, whatever
+//! its session.
 //!
-//! The shim enters the group before it starts anything and leaves the group before it kills it. If
-//! the shim itself is killed, the agent finds the group through the job's directory. Version 2 is
-//! used if it is writable, otherwise the freezer of version 1. If neither is writable, there is no
-//! group and only the process tree is used.
+//! The shim enters the group before it starts anything, and leaves the group before it kills the
+//! members. If the shim itself is killed, the agent finds the group through the job's directory.
+//! The shim uses version 2 if it is writable, otherwise the freezer of version 1. If neither is
+//! writable, there is no group, and the process tree alone identifies the processes.
 use std::{
     collections::BTreeSet,
     fs, io,

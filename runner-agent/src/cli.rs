@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of `stead-runner`.
 mod journal;
 mod state;
 
@@ -96,7 +96,7 @@ pub(crate) struct Run {
     /// Fingerprint of the server's manifest key; required at the first start
     #[arg(long, value_name = "FINGERPRINT")]
     pub(crate) server_key: Option<String>,
-    /// Enrolment token. Every user of the host can read it here: prefer --token-file
+    /// Enrolment token. Every user of the host can read the command line: prefer --token-file
     #[arg(long, env = "STEAD_ENROLMENT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,
     /// File with the enrolment token; `-` reads one line from standard input
@@ -285,7 +285,7 @@ fn hand_in() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command.
+/// Runs the command and returns its exit code.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     // A bare name has no parent directory to open. Recorded paths must stay valid after a change of
     // directory.

@@ -41,7 +41,7 @@ const TOTAL: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the server rejected the request: {problem}")]
 pub struct ServerRejection {
-    /// The HTTP status.
+    /// HTTP status of the response.
     pub status: u16,
     /// Problem in the response.
     pub problem: Problem,
@@ -194,7 +194,7 @@ impl Client {
         self.send_with(ask, &mut Backoff::new(ask.cap)).await
     }
 
-    /// Does the same with an existing back-off.
+    /// Sends the request as [`Client::send`] does, with an existing back-off.
     async fn send_with<T: Response>(
         &self,
         ask: &ApiRequest,
@@ -203,8 +203,8 @@ impl Client {
         self.send_until_conclusive(|| Ok(ask.clone()), backoff).await
     }
 
-    /// Does the same for a request with a signature that expires in a minute: each attempt builds
-    /// it again.
+    /// Sends a request with a signature that expires in a minute. Each attempt builds and signs the
+    /// request again.
     pub async fn send_signed<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<ApiRequest>,
@@ -237,7 +237,8 @@ impl Client {
                     }
                     // The token is of a former session, but requests of an execution outlive
                     // sessions. Either this runner is opening a new session, or another agent uses
-                    // its identity. In the second case the next poll says so and this process ends.
+                    // its identity. In the second case the server rejects the next poll, and this
+                    // process exits.
                     response::Classified::Refused(refused)
                         if refused.is_of_a_former_session() && ask.outlives() =>
                     {

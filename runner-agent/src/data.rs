@@ -1,11 +1,11 @@
-//! Data directory: all files of the runner, readable by its owner only.
+//! Data directory: the files of the runner, readable by its owner only.
 //!
 //! ```text
 //! runner.json        identity, server, log                          keys/identity[.next] keys/sealing
 //! server-keys.json   trusted keys of the server                     checkpoint   newest verified head
 //! journal.ndjson     claims, starts, results, refusals              disabled     disable file
 //! agent.json         process of the running agent                   disabled.reserve  blocks for that file
-//! budgets.json       disk budgets
+//! budgets.json       disk budgets                                   policy.json  choice of the policy
 //! journal.head       signed head of the journal                     evidence/    heads of rejected logs
 //! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
 //! state/ plans/ artifacts/                                          data of the install
@@ -82,8 +82,8 @@ impl Data {
         }
     }
 
-    /// Removes files of ended executions. The newest stay, within a maximum number and `budget`
-    /// bytes. Those of `kept` always stay. Returns the number of removed bytes.
+    /// Removes files of ended executions, oldest first, beyond a maximum number or `budget` bytes.
+    /// The files of the executions in `kept` always stay. Returns the number of removed bytes.
     pub fn prune(&self, budget: u64, kept: &BTreeSet<ExecutionId>) -> io::Result<u64> {
         let kept: BTreeSet<_> = kept.iter().map(ToString::to_string).collect();
         let mut over: Vec<(SystemTime, PathBuf)> = fs::read_dir(self.path("jobs"))?
@@ -153,7 +153,7 @@ impl JobDir {
     pub fn reports(&self) -> PathBuf {
         self.0.join("reports.ndjson")
     }
-    /// Cancel order for the shim.
+    /// Cancel request for the shim.
     pub fn cancel(&self) -> PathBuf {
         self.0.join("cancel.json")
     }
@@ -165,11 +165,11 @@ impl JobDir {
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
     }
-    /// Approval request.
+    /// File with the pending approval request of the job.
     pub fn approval_request(&self) -> PathBuf {
         self.0.join("question.json")
     }
-    /// Approval decision.
+    /// File with the decision on the approval request.
     pub fn approval_decision(&self) -> PathBuf {
         self.0.join("answer.json")
     }
@@ -257,8 +257,8 @@ pub fn append(path: &Path) -> io::Result<File> {
     if other_owner(path)?.is_some() && fs::symlink_metadata(path).is_err() {
         let draft = draft(path);
         drop(fresh(&draft)?);
-        // Another process may have created the file, which is fine. Otherwise it is created below
-        // and belongs to root.
+        // The link fails if another process has created the file. If there is still no file, the
+        // code below creates it, owned by root.
         let _best_effort = fs::hard_link(&draft, path);
         remove(&draft)?;
     }
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(data.prune(2 * each, &[executions[0]].into()).unwrap(), each);
         let is_left = |execution: &ExecutionId| data.job(*execution).root().exists();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, true, true]);
-        // An entry that cannot be removed does not keep the others.
+        // An entry that cannot be removed does not prevent the removal of the others.
         fs::write(data.path("jobs/stray"), "not a directory").unwrap();
         data.prune(0, &[executions[0]].into()).unwrap_err();
         assert_eq!(executions.iter().map(is_left).collect::<Vec<_>>(), [true, false, false, false]);

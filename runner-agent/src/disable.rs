@@ -35,8 +35,8 @@ fn path(data: &Data) -> PathBuf {
     data.path("disabled")
 }
 
-/// Returns the contents of the file, if the runner is disabled. A file that cannot be read disables
-/// the runner, because its existence is no accident.
+/// Returns the contents of the file, if the runner is disabled. A file that exists and cannot be
+/// read also disables the runner.
 pub fn disabled(data: &Data) -> Option<DisableFile> {
     match data::read_json(&path(data)) {
         Ok(off) => off,
@@ -56,7 +56,8 @@ pub fn keep_reserve(data: &Data) -> io::Result<()> {
 /// journal delays the change.
 ///
 /// # Errors
-/// Fails if the runner could not be disabled, or only until its next start.
+/// Fails if the file cannot be written, or if jobs without an agent cannot be stopped. Without the
+/// file, the running agent exits instead, and the next agent accepts jobs again.
 pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
     let reason = truncate(reason.into(), data::RESERVED_TEXT);
     let off = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
@@ -108,7 +109,7 @@ fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Err
     }
 }
 
-/// Enables the runner.
+/// Enables the runner: removes the file, then journals the change.
 pub fn enable(data: &Data) -> io::Result<()> {
     data::remove(&path(data))?;
     Journal::open(data)?.write(JournalEvent::Enabled {})

@@ -33,12 +33,12 @@ use crate::{
 pub struct Identity {
     /// Id of the runner.
     pub runner: RunnerId,
-    /// Purpose of the runner.
+    /// Mode: the runner runs the jobs of one install, or the vendor's builds.
     pub mode: RunnerMode,
-    /// Install of the runner.
+    /// Install of the runner; `None` for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install: Option<InstallId>,
-    /// Log that the runner witnesses.
+    /// Id of the server's log, which the runner witnesses.
     pub log_id: String,
     /// Scheme, host and port of the server.
     pub server: String,
@@ -120,7 +120,7 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::
 }
 
 /// Stores a newer key list, if a trusted manifest key signed it. `held` is the list that is trusted
-/// when the response arrives, because responses may overtake each other.
+/// when the response arrives, because responses can arrive out of order.
 pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::Result<KeyList> {
     // An expired key is not accepted.
     let signers = witness::of(held, KeyUse::Manifests, host::server_now());

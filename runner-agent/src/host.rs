@@ -56,10 +56,10 @@ pub(crate) fn read_boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().into())
 }
 
-/// Process that cannot be confused with a later one of the same pid.
+/// Identity of a process, which distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Process id.
+    /// Process id, which the kernel can reuse after the process has ended.
     pub pid: u32,
     /// Start of the process, in clock ticks since the host started.
     pub start_time: u64,
@@ -74,9 +74,9 @@ impl Process {
         Ok(Process { pid, start_time, boot_id: read_boot_id()? })
     }
 
-    /// Returns whether the process still runs. A zombie does not. The process has ended only if its
-    /// pid is free, the pid has another start time, or the host was rebooted. On an error its state
-    /// is unknown: check again.
+    /// Returns whether the process still runs. A zombie counts as ended. The process has ended only
+    /// if its pid is free, the pid has another start time, or the host was rebooted. After an error
+    /// its state is unknown: check again.
     pub fn is_alive(&self) -> io::Result<bool> {
         if self.boot_id != read_boot_id()? {
             return Ok(false);
@@ -98,8 +98,7 @@ impl Process {
         }
     }
 
-    /// Does the same as [`Self::is_alive`] without an error: a process that cannot be inspected
-    /// counts as running.
+    /// Returns [`Self::is_alive`]. After an error the process counts as running.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
             warn!(process.id = self.pid, %error, "Cannot tell whether a process runs, assuming that it does");
@@ -383,7 +382,7 @@ mod tests {
         assert_eq!(members(&[stat(31, 31, 20, 1_020), stat(32, 25, 21, 1_020)]), [31]);
         assert!(members(&[stat(20, 20, 20, 5_000), stat(31, 25, 20, 5_020)]).is_empty());
         assert!(members(&[stat(31, 25, 20, 999)]).is_empty());
-        // nor is a process that is older than the child, in another group or in another session
+        // but not a process that is older than the child, in another group or in another session
         assert!(!lives(&[stat(31, 25, 20, 1_009)]));
         assert!(!lives(&[stat(31, 26, 20, 1_020), stat(32, 25, 21, 1_020)]));
     }

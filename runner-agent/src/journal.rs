@@ -12,8 +12,8 @@
 //!
 //! The journal is the customer's record. It contains no secrets, and nothing is ever removed. A
 //! long file is rotated: it gets a name with the time, and a new file begins. The first line of
-//! the new file continues the chain. Copies of entries follow that are still needed: those of
-//! open claims, and the known state of each component.
+//! the new file continues the chain. After that line come copies of the entries that are still
+//! needed: those of open claims, and the known state of each component.
 mod event;
 mod examine;
 mod export;
@@ -109,7 +109,8 @@ impl Journal {
             // Too many entries are still needed: the next file would be rotated again at once.
             return Ok(());
         }
-        // At every moment a file has this name, and every line is in one of the two files.
+        // Link before the replacement: `journal.ndjson` exists at all times, and every line is in
+        // one of the two files.
         fs::hard_link(
             &self.path,
             self.path.with_file_name(format!("journal.{}.ndjson", ulid::Ulid::new())),
@@ -196,7 +197,8 @@ impl Journal {
 
     fn append_with_reserve(&self, lines: &[u8]) -> io::Result<()> {
         match self.append(lines) {
-            // The reserve is for this case. It is written again when there is free space.
+            // On a full disk, deletes the reserve file to free space for the lines. `keep_reserve`
+            // writes the file again.
             Err(error)
                 if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
             {

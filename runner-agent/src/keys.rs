@@ -116,8 +116,8 @@ impl Dated {
     }
 }
 
-/// Reads a key and the second of its creation, which are in one line. Without the second the key
-/// counts as oldest.
+/// Reads a line with a key and its creation time in Unix seconds. A key without a creation time
+/// counts as the oldest.
 fn read(path: &Path) -> io::Result<Option<Dated>> {
     let mut text = match fs::read_to_string(path) {
         Ok(text) => text,

@@ -1,9 +1,9 @@
-//! What the customer lets this runner do, whatever the server signs.
+//! Policy of the customer: limits the jobs of this runner, whatever the server signs.
 //!
 //! ```toml
 //! version = 1
 //! kinds = ["plan", "apply"]                # absent: every kind
-//! plugins = ["terraform_module"]           # names; `*` at the end stands for the rest
+//! plugins = ["terraform_module"]           # names; `*` at the end matches any suffix
 //! actions = ["backup@sha256:4f…", "report-*"]   # with a digest: exactly what `stead-runner approvals` showed, with all inputs
 //! repositories = ["acme/*"]                # where artifacts may come from
 //! roles = ["arn:aws:iam::123456789012:role/stead-*"]
@@ -22,7 +22,7 @@
 //! to = "04:00"
 //! ```
 //!
-//! The file is read anew for every job. A file that cannot be read lets nothing through.
+//! The runner reads the file again for each job. If it cannot read the file, it refuses the job.
 mod choice;
 mod environment;
 mod limits;
@@ -115,7 +115,9 @@ pub enum PolicyError {
     #[error("cannot read the policy file {path}")]
     Read { path: String, source: std::io::Error },
     /// The data directory records no policy.
-    #[error("the data directory records no policy")]
+    #[error(
+        "cannot read the policy: the data directory records none; run `stead-runner policy set FILE` or `stead-runner policy none`"
+    )]
     NotRecorded,
     /// The text is not a policy.
     #[error("cannot parse the policy file {path}: {why}")]

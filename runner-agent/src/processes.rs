@@ -62,7 +62,7 @@ pub(crate) fn reap() {
         let (WaitStatus::Exited(pid, _) | WaitStatus::Signaled(pid, ..)) = ended else { return };
         let own = own_children();
         if own.contains_key(&pid.as_raw().unsigned_abs()) {
-            // Tokio waits for this one. A later call reaps those behind it.
+            // Tokio waits for this child. A later call reaps the other processes.
             return;
         }
         let _reaped = waitpid(pid, Some(WaitPidFlag::WNOHANG));
@@ -138,7 +138,7 @@ fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     })
 }
 
-/// Process that runs.
+/// Process that `/proc` listed as running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunningProcess {
     process: Process,
@@ -210,8 +210,8 @@ impl RunningProcess {
         }
     }
 
-    /// Returns name and pid for a report. A program chooses its own name, so other characters than
-    /// plain ones are replaced.
+    /// Returns name and pid for a report. A program chooses its own name, so characters other than
+    /// ASCII letters, digits and `._+-` are replaced.
     pub(crate) fn label(&self) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-');
         let name = self.name.chars().map(|c| if plain(c) { c } else { '_' });

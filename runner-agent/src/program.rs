@@ -22,8 +22,8 @@ const RUNNING: &str = "/proc/self/exe";
 const DIR: &str = "bin";
 /// Timeout of the program to print its version.
 const RUNS: Duration = Duration::from_secs(30);
-/// Largest number of attempts to run a new copy. A child that is being forked may still have it
-/// open for writing.
+/// Largest number of attempts to run a new copy. A child that is being forked may still have the
+/// file open for writing.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 

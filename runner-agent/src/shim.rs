@@ -4,10 +4,11 @@
 //! supervisor ──spawn──▶ shim (own session) ──▶ plugin ──▶ child (own process group)
 //!     │  ▲                │ redact, number        ▲
 //!     │  └── log.ndjson ──┤ reports.ndjson        │ TERM … KILL
-//!     └──── cancel.json ──┴───────────────────────┘ deadline, silence
+//!     └──── cancel.json ──┴───────────────────────┘ deadline, no output
 //! ```
 //!
-//! The supervisor only reads the shim's files. So its end stops no job and loses no output.
+//! The supervisor only reads the shim's files. So the exit of the supervisor stops no job and loses
+//! no output.
 pub(crate) mod leftovers;
 pub mod limits;
 pub mod log;
@@ -111,7 +112,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let last = last
         .unwrap_or_else(|error| failure_report(FailureReason::SpawnFailed, format!("{error:#}")));
     let finished = recorder.writer().finish(last);
-    // The child may have written secrets there, but a state that was not rescued must be kept.
+    // The child may have written secrets to the work directory, but a state that was not rescued
+    // must be kept.
     if may_remove_work(data, execution) {
         let _best_effort = fs::remove_dir_all(dir.work());
     }

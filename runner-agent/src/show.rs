@@ -70,7 +70,7 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the journal.
+/// Prints the journal entries of a job or of all jobs; with `last`, only the last ones.
 pub(crate) fn journal(
     data: &Data,
     output: Output,

@@ -1,15 +1,16 @@
-//! State of the components of an install: where it is, how an apply is protected, and what was rescued.
+//! State of the components of an install: its location, the protection of an apply, and rescued
+//! state.
 //!
 //! ```text
 //! state/<component>/terraform.tfstate      the state
-//!                   no-prior-state         the component has no state, because nothing of it exists
+//!                   no-prior-state         the component has no state, because it has no resources
 //!                   apply-in-progress.json an apply began, and its state is not known to be complete
 //!                   apply-reserve          disk space for the rescue, while an apply runs
-//!                   apply-lock             locked while an apply begins or ends, and while a person resolves the state
-//!                   errored-<execution>.*  rescued state: no plan starts until a person resolves it
+//!                   apply-lock             locked while an apply begins or ends, and while a user resolves the state
+//!                   errored-<execution>.*  rescued state: no plan starts until a user resolves it
 //!                   resolved-<ulid>.*      files that a resolution set aside
 //!
-//! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        the shim dies: the next plan does the last two
+//! begin_apply ─▶ apply ─▶ rescue ─▶ end_apply        if the shim dies, the next plan does the last two steps
 //! ```
 //!
 //! [`StateStore`] is the only code that knows these names.
@@ -70,7 +71,7 @@ pub enum StateError {
     /// A user must act first. The message says how.
     #[error("{0}")]
     Blocked(String),
-    /// I/O error.
+    /// Reading or writing the state failed.
     #[error("{context}")]
     Io { context: String, source: io::Error },
 }

@@ -1,5 +1,5 @@
 //! Supervisor: polls, claims jobs, starts shims and reports to the server. It is not the parent of
-//! a job's programs and does not handle their output.
+//! a job's programs. The shim records their output, and the supervisor uploads the recorded log.
 //!
 //! ```text
 //!            ┌─ poll ──▶ directives ─┬─ offer ──▶ claim ─▶ witness ─▶ policy ─▶ spawn ─┐
@@ -63,7 +63,7 @@ use crate::{
 /// Settings of an agent, fixed at its start.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Number of concurrent jobs.
+    /// Maximum number of concurrent jobs.
     pub slots: u32,
     /// Directory of the `stead-plugin-<name>` executables.
     pub plugin_dir: PathBuf,
@@ -296,8 +296,8 @@ impl Agent {
         self.changed.notify_one();
     }
 
-    /// Orders a shim to stop its child. A further order has an effect only if its grace period is
-    /// shorter.
+    /// Writes a cancel request for a shim. A further request has an effect only if its grace period
+    /// is shorter.
     pub(crate) fn cancel(&self, execution: ExecutionId, order: &CancelOrder) {
         let dir = self.data.job(execution);
         let told = data::read_json::<CancelOrder>(&dir.cancel()).ok().flatten();
@@ -310,8 +310,8 @@ impl Agent {
         info!(execution.id = %execution, grace_ms, reason, "Stopping the execution");
         let cause = told.map_or(cause, |told| told.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
-        // Journal it afterwards: neither a full disk nor a locked journal may delay the end of a
-        // job.
+        // Journal the request afterwards: neither a full disk nor a locked journal may delay the
+        // end of a job.
         let written = dir.create().and_then(|()| data::replace_reserved(&dir.cancel(), &order));
         if let Err(error) = written {
             warn!(execution.id = %execution, %error, "Cannot write the cancel order, signalling the shim");
@@ -324,7 +324,7 @@ impl Agent {
         }
     }
 
-    /// Stops a job without any file. Its shim then uses the job's own grace period.
+    /// Stops a job with a signal to its shim, which then uses the job's own grace period.
     fn signal_shim(&self, execution: ExecutionId) {
         let state = self.state();
         let of_it = state.running.values().find(|held| held.execution == Some(execution));

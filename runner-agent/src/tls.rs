@@ -69,7 +69,7 @@ fn by_file(pem: &str) -> anyhow::Result<ClientConfig> {
         roots.add(certificate.context("cannot read the CA file")?)?;
     }
     if roots.is_empty() {
-        bail!("the CA file has no certificate");
+        bail!("cannot use the CA file: it has no certificate; pass a PEM file with a certificate");
     }
     Ok(config()?.with_root_certificates(roots).with_no_client_auth())
 }

@@ -10,7 +10,8 @@
 //! | [`sanitize`] | untrusted text for terminals |
 //! | [`control`] | requests and responses of the Control API |
 //!
-//! Readers ignore unknown members, so that the two ends may differ by one version. An absent member is not null.
+//! Readers ignore unknown members, so client and server may differ by one version. Writers omit a
+//! member without a value instead of writing null.
 pub mod control;
 pub mod keys;
 pub mod manifest;

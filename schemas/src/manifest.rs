@@ -25,7 +25,7 @@ pub const MANIFEST_TYPE: &str = "application/vnd.stead.manifest.v1+json";
 /// DSSE payload type of a grant.
 pub const GRANT_TYPE: &str = "application/vnd.stead.grant.v1+json";
 
-/// Work of one job. It contains everything that the runner needs, and no secret in plain text.
+/// Work of one job: everything that the runner needs. A manifest has no secret in plain text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Manifest {
     /// Format version, always 1.
@@ -77,7 +77,8 @@ pub struct KnownState {
     pub accepted: Option<AcceptedState>,
 }
 
-/// Decision that a state is correct, even if another one was known before.
+/// Decision of a user that a state is correct, even if a newer state or one of another lineage was
+/// known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AcceptedState {
     /// Accepted version.

@@ -4,8 +4,8 @@
 //! texts. An operator decides by what the terminal shows. Such text must not move the cursor, set
 //! the title, reverse the text direction or imitate Stead's own output.
 
-/// Returns the text as one line. A line feed becomes `⏎`, every other control or invisible
-/// character U+FFFD. Tabs stay.
+/// Returns the text as one line. Replaces a line feed by `⏎`, and every other control or invisible
+/// character by U+FFFD. Tabs stay.
 pub fn sanitize(line: &str) -> String {
     line.chars().map(shown).collect()
 }

@@ -28,8 +28,8 @@ fn event(server: &Server, name: &str) {
     server.ask(&["tokens", "create", "--name", name, "--role", "viewer"]);
 }
 
-/// Kills the command at each tenth of its duration. Each remaining backup is complete and named, or
-/// is rejected.
+/// Kills the command at each tenth of its duration. Then the backup is complete under its name, or
+/// a restore rejects the partial directory.
 fn killed_creates_leave_nothing(server: &Server, data: &str, takes: Duration) {
     let (mut halves, into) = (0, server.dir().join("never"));
     for attempt in 0..27 {
@@ -54,7 +54,7 @@ fn killed_creates_leave_nothing(server: &Server, data: &str, takes: Duration) {
             restore.args(["backup", "restore", "--from"]).arg(place).arg("--data").arg(&into);
             let refused = restore.output().unwrap();
             assert_eq!(refused.status.code(), Some(2), "{refused:?}");
-            // No leftover blocks the next backup.
+            // A rejected restore leaves its target directory empty.
             assert!(fs::read_dir(&into).is_ok_and(|mut in_it| in_it.next().is_none()));
         }
     }
@@ -87,7 +87,8 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert_eq!(drilled["witnessed"][1]["missing"], serde_json::json!([position + 1, end]));
     killed_creates_leave_nothing(&server, &data, takes);
 
-    // A restore into the server's own directory, or of a backup with a changed byte.
+    // A restore into the server's own directory, and a drill of a backup with a changed byte, are
+    // rejected.
     let (code, said) = server.refused(&["backup", "restore", "--from", &out, "--data", &data]);
     assert!(code == 2 && said.contains("is not empty"), "{code}: {said}");
     let key = Path::new(&out).join("keys/tokens.key");
@@ -99,7 +100,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert!(code == 1 && said.contains("keys/tokens.key"), "{code}: {said}");
     fs::write(&key, whole).unwrap();
 
-    // The host is lost. The private Postgres also runs while no server does.
+    // `backup create` starts the private Postgres of a stopped server. Then the host is lost.
     let fingerprint = server.fingerprint().to_owned();
     server.stop();
     let cold = server.dir().join("cold.tar").display().to_string();
@@ -120,7 +121,7 @@ fn a_server_comes_back_from_its_backup_and_says_what_is_missing() {
     assert!(now["verified"].as_u64().unwrap() >= position);
     let (code, said) = server.refused(&["audit", "verify", "--against", &later]);
     assert_eq!(code, 1, "{said}");
-    // The command that the restore printed, while the server runs.
+    // Runs the command that the restore printed, while the server runs.
     let raise = told.lines().find(|line| line.contains("--raise-epoch")).unwrap().trim();
     let raise = raise.replace("stead migrate", &format!("{} migrate", program("stead").display()));
     tests::stdout_of(Command::new("sh").args(["-c", &raise]));

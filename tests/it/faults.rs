@@ -46,8 +46,8 @@ fn applying(server: &Server) -> String {
     })
 }
 
-/// Returns the applying job after its effect has begun, as the shim recorded it and before it was
-/// reported.
+/// Returns the job that is applying, after the shim recorded that its effect has begun. The effect
+/// is not complete yet.
 fn at_work(server: &Server, runner: &Runner) -> String {
     let job = applying(server);
     let log = runner.data().join("jobs").join(one_execution(server, &job)).join("log.ndjson");
@@ -57,7 +57,7 @@ fn at_work(server: &Server, runner: &Runner) -> String {
     job
 }
 
-/// Checks that each effect happened once, and that this job's only execution made its effects.
+/// Checks that each effect happened once, and that the job's only execution made one of them.
 fn done_by_one_execution(server: &Server, runner: &Runner, job: &str) {
     let execution = one_execution(server, job);
     each_effect_once(runner);
@@ -145,7 +145,7 @@ fn a_killed_child_fails_its_job_with_the_signal() {
     let failed = failed.unwrap_or_else(|| panic!("it did not fail: {story:#?}"));
     assert_eq!(failed["payload"]["signal"], 9, "{failed:#}");
     one_execution(&server, &job);
-    // The child's processes ended with it, before they reached the effect.
+    // The shim ended all descendants of the child before they reached the effect.
     until("nobody to work for it any more", SOON, || working_in(&runner.data()).is_empty());
     assert!(runner.ledger().is_empty(), "{:?}", runner.ledger());
 }

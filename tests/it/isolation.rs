@@ -83,7 +83,7 @@ fn inside(server: &Server, namespace: &Namespace, name: &str) -> Customer {
     customer.through(&namespace.words()).program(copy).env("PATH", &path)
 }
 
-/// Gives the directory and its content to that user.
+/// Gives the customer's directory and its content to the user of the namespace.
 fn given(customer: &Customer) {
     let (user, group) = Namespace::user();
     let owner = format!("{user}:{group}");

@@ -77,7 +77,7 @@ fn manifest_key(server: &Server) -> Value {
 
 #[test]
 fn every_key_of_the_server_is_replaced_while_a_runner_works_and_one_that_is_over_is_refused() {
-    // given a runner that waits for approval of its first plan, and a kept checkpoint
+    // given a runner that waits for approval of its first plan, and a stored checkpoint
     let (server, token) = installed("acme");
     let runner = runner(&server, "acme", &token);
     plan_that_waits(&server, "acme");
@@ -175,8 +175,8 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     its_word_is_its_own(&server, &runner, &id);
 }
 
-/// Checks that others can verify the runner's journal and statements, signed with three keys, and
-/// cannot forge them.
+/// Checks that third parties can verify the runner's journal, signed with three keys, and cannot
+/// forge it.
 fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let verified = |more: &[&str]| {
         let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));

@@ -167,7 +167,7 @@ fn an_app_is_synced_installed_deployed_changed_rolled_back_and_proved() {
     let before = position(&server);
     let verified = server.ask(&["audit", "verify"]);
     assert!(verified["verified"].as_u64().unwrap() >= before, "{verified}");
-    // Our runners sign every report.
+    // A runner signs every report.
     assert!(verified["signed_reports"].as_u64().unwrap() > 5, "{verified}");
     assert_eq!(verified["unsigned_results"], 0, "{verified}");
     let kept = runner.data().join("checkpoint");

@@ -29,15 +29,15 @@ async fn found<F: Future<Output = (Database, Vec<CallerWrite>)>>(
     let _alone = ONE_AT_A_TIME.lock().await;
     let (database, heard) = load().await;
     assert_eq!(oracle::everything(&database.pool, &heard).await, [] as [String; 0]);
-    // The fault stays active while the oracle runs: a program with a wrong hash function agrees
-    // with itself.
+    // The fault stays active while the oracle runs: verification by the program itself cannot
+    // detect a wrong hash function.
     let _planted = plant(bug);
     let (database, heard) = load().await;
     let wrong = oracle::everything(&database.pool, &heard).await;
     assert!(wrong.iter().any(|wrong| wrong.contains(what)), "{bug:?}: {wrong:?}");
 }
 
-/// Opens a server's log that reads other servers' writes only when it must.
+/// Opens the log as one server that does not poll for writes of other servers.
 async fn server(url: &str) -> EventLog {
     let options = Options {
         poll_interval: None,
@@ -129,7 +129,8 @@ async fn a_guard_without_the_absent_stream_is_found() {
 /// Swaps projections while two servers write them.
 async fn swaps() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
-    // Deadlock detection must run before the swap releases its lock, which is soon.
+    // A short timeout, because a swap releases its locks soon. Postgres must detect a deadlock
+    // before then.
     let soon = "do $$ begin execute format('alter database %I set deadlock_timeout = ''5ms''', \
                 current_database()); end $$";
     sqlx::raw_sql(soon).execute(&database.pool).await.unwrap();
@@ -152,7 +153,8 @@ async fn swaps() -> (Database, Vec<CallerWrite>) {
     let swap = async {
         let (is_planted, began) = (has(Fault::HeadBeforeTables), Instant::now());
         let mut swaps = 0;
-        // An append begins between the two locks only at random.
+        // An append begins between the two locks of a swap only by chance, so swaps repeat until a
+        // deadlock.
         while swaps < 10
             || (is_planted && deadlocks().await == 0 && began.elapsed() < Duration::from_secs(30))
         {
@@ -171,7 +173,7 @@ async fn a_swap_that_locks_the_head_first_is_found() {
     found(Fault::HeadBeforeTables, swaps, "deadlocks").await;
 }
 
-/// Runs a projection that follows the log, a few events at a time.
+/// Writes events one by one, and waits each time until the projections have processed the event.
 async fn a_view_that_follows() -> (Database, Vec<CallerWrite>) {
     let database = fresh_database().await.unwrap();
     let log = server(&database.url).await;

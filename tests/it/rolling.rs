@@ -98,7 +98,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     let known = format!("this program reads {FORMAT}");
     assert!(!back.status.success() && said.contains(&known), "{said}");
 
-    // then everything that a caller was told is true
+    // then every response to a caller agrees with the log
     let _quiet = callers.quiet(SOON).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let wrong = runtime.block_on(async {

@@ -1,5 +1,5 @@
-//! Tests that the server rejects what a runner must not send, and a runner rejects what it must not
-//! accept.
+//! Tests that the server rejects forbidden requests of a runner, and that a runner refuses forged
+//! or repeated responses.
 use std::{
     path::Path,
     process::Command,
@@ -191,8 +191,8 @@ fn a_chunk_of_a_log_that_is_too_long_is_refused_and_the_job_goes_on() {
         again(&server, &patch, &path, &headers, bytes)
     };
 
-    // One byte too many, far too many, and too many that compress to few. Everything else in the
-    // requests is valid.
+    // One byte too many, far too many, and too many bytes in a small compressed body. Everything
+    // else in the requests is valid.
     for (length, packed) in [(MOST + 1, false), (64 * MOST, false), (MOST + 1, true)] {
         let said = send(&vec![b'x'; length], packed);
         assert_eq!((said.status, said.code().as_str()), (413, "too_large"), "{length}: {said:?}");
@@ -270,7 +270,7 @@ fn an_answer_that_was_given_before_is_not_taken_again() {
         let run = server.stead().args(["runs", "show", "acme"]).output().unwrap();
         String::from_utf8_lossy(&run.stdout).contains("waiting_for_approval").then_some(())
     });
-    // From here on, the response to every claim is the one to the plan's claim.
+    // The proxy responds to every further claim with the recorded response to the plan's claim.
     server.ask(&["runs", "approve", "acme", "--all", "--reason", "the test says so"]);
     let journal = runner.data().join("journal.ndjson");
     until_some("the old answer to be noticed", SOON, || {

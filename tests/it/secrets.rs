@@ -192,7 +192,7 @@ fn a_canary_is_nowhere() {
     assert!(told.contains("to the other stream: [redacted]"), "{told}");
     assert!(told.contains("not given: nothing"), "{told}");
 
-    // Terraform did too, in the text of its plan.
+    // Terraform wrote the secret, too, in the text of its plan.
     let jobs = server.ask(&["jobs", "list"]);
     let plans = |job: &&Value| job["kind"] == "plan" && job["name"] == "api";
     let plan = jobs.as_array().unwrap().iter().find(plans).unwrap_or_else(|| panic!("{jobs:#}"));

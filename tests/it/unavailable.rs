@@ -146,7 +146,8 @@ fn two_servers_append_to_one_log() {
         assert_eq!(made.status, 200, "{made:?}");
         made.json()["id"].as_str().unwrap().to_owned()
     };
-    // Each server creates fifty of its own, and both create the same ten.
+    // Each server creates fifty tokens with its own keys. Both create ten tokens with the same
+    // keys.
     let made: Vec<String> = std::thread::scope(|scope| {
         let ask = |server: usize| {
             let (control, make) = (&controls[server], &make);

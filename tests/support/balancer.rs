@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::Server;
 
-/// Interval and timeout of the readiness checks.
+/// Interval of the readiness checks. [`PATIENCE`] is the timeout of one check.
 const LOOK: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -19,7 +19,7 @@ pub struct Customer {
 }
 
 impl Customer {
-    /// Creates a customer in `<server's directory>/<name>`. The ledger of side effects is
+    /// Creates a customer in `<server's directory>/<name>`. Jobs append each side effect to
     /// `<dir>/ledger`.
     pub fn new(server: &Server, name: &str) -> Customer {
         let dir = server.dir().join(name);
@@ -42,7 +42,7 @@ impl Customer {
         &self.dir
     }
 
-    /// Sets words before the program, for example to switch the user.
+    /// Sets a command that runs the program, for example to switch the user.
     pub fn through(mut self, words: &[String]) -> Customer {
         self.before = words.to_vec();
         self

@@ -48,7 +48,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Creates and starts it.
+    /// Creates and starts a Postgres cluster on a free loopback port.
     pub fn on_loopback() -> Postgres {
         let dir = tempfile::Builder::new().prefix("stead-pg-").tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

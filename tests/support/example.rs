@@ -17,7 +17,8 @@ pub fn edge_api(into: &Path) -> PathBuf {
     copy
 }
 
-/// Copies version 2 of it, in which one module and one input's default differ.
+/// Writes version 2 of `examples/edge-api` to a directory. One module and the default of one input
+/// differ from version 1.
 pub fn edge_api_v2(into: &Path) -> PathBuf {
     let copy = into.join("v2").join("edge-api");
     stdout_of(Command::new("sh").arg(examples().join("edge-api/version-2")).arg(&copy));
@@ -31,7 +32,7 @@ pub fn notes_files(into: &Path) -> PathBuf {
     copy
 }
 
-/// Copies version 2 of it.
+/// Writes version 2 of `examples/notes-files` to a directory.
 pub fn notes_files_v2(into: &Path) -> PathBuf {
     let copy = into.join("v2").join("notes-files");
     stdout_of(Command::new("sh").arg(examples().join("notes-files/version-2")).arg(&copy));

@@ -45,7 +45,7 @@ pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> H
     answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no answer ({read:?})"))
 }
 
-/// Sends a request by a program that these words start where the host is reachable.
+/// Sends a request with a shell that `words` start, for a host that is reachable only from there.
 #[track_caller]
 pub(crate) fn call_through(
     words: &[String],

@@ -20,7 +20,7 @@ impl Launch {
         Launch { words: vec![program.display().to_string()], environment: vec![], log }
     }
 
-    /// Sets words before the program, for example to switch the user.
+    /// Sets a command that runs the program, for example to switch the user.
     pub(crate) fn through(&mut self, words: &[String]) {
         self.words.splice(0..0, words.iter().cloned());
     }

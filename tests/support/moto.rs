@@ -12,19 +12,20 @@ const FORM: &str = "application/x-www-form-urlencoded";
 pub struct Moto {
     child: Child,
     port: u16,
-    /// Words that enter the emulator's namespace. Empty if it is in the test's own.
+    /// Command that runs a program in the emulator's namespace. Empty in the namespace of the test.
     enter: Vec<String>,
     /// Directory of its output.
     _dir: TempDir,
 }
 
 impl Moto {
-    /// Starts it. If it is not installed, the test prints a note and passes; in CI it fails.
+    /// Starts the emulator. If it is not installed, the test prints a note and passes; in CI it
+    /// fails.
     pub fn start_or_skip() -> Option<Moto> {
         Moto::start(vec![])
     }
 
-    /// Starts it on the loopback of that namespace, reachable only from inside.
+    /// Starts the emulator on the loopback of this namespace, reachable only from inside.
     pub fn inside_or_skip(namespace: &Namespace) -> Option<Moto> {
         Moto::start(namespace.enter())
     }

@@ -67,30 +67,31 @@ impl Namespace {
         self.ip(2)
     }
 
-    /// Returns the user and group inside: those of `nobody`.
+    /// Returns the user and the group of customers: those of `nobody`.
     pub fn user() -> (String, String) {
         let id = |what| stdout_of(Command::new("id").args([what, "nobody"])).trim().to_string();
         (id("-u"), id("-g"))
     }
 
-    /// Returns the words that run a command as that user.
+    /// Returns the command that runs another command as the customer's user.
     pub fn as_the_customer() -> Vec<String> {
         let (user, group) = Namespace::user();
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
         ["setpriv", &user, &group, "--clear-groups"].map(String::from).into()
     }
 
-    /// Returns the words that run a command inside, as the user of the test.
+    /// Returns the command that runs another command in the namespace, as the user of the test.
     pub fn enter(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(String::from).into()
     }
 
-    /// Returns the words that run a command inside, as that user.
+    /// Returns the command that runs another command in the namespace, as the customer's user.
     pub fn words(&self) -> Vec<String> {
         [self.enter(), Namespace::as_the_customer()].concat()
     }
 
-    /// Returns whether that user can read all of this file or directory, or run this program.
+    /// Returns whether the customer's user can read all of this file or directory, or run this
+    /// program.
     pub fn lets(path: &Path) -> bool {
         let mut words = Namespace::as_the_customer();
         let all = "test -e \"$0\" && ! find -L \"$0\" ! -readable -o -perm /111 ! -executable | grep -q .";
@@ -99,7 +100,7 @@ impl Namespace {
         said.status.success() && said.stderr.is_empty()
     }
 
-    /// Returns whether that user can open a TCP connection from inside.
+    /// Returns whether the customer's user can open a TCP connection from inside.
     pub fn reaches(&self, ip: &str, port: &str) -> bool {
         let connect = format!("exec 3<>/dev/tcp/{ip}/{port}");
         let mut words = self.words();

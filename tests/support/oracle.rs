@@ -17,7 +17,7 @@ const PAGE: u32 = 10_000;
 pub struct CallerWrite {
     /// Stream, `type/id`. If a stream has a recorded response, every event of it has one.
     pub stream: String,
-    /// Response.
+    /// Result that the caller received.
     pub told: WriteResult,
 }
 
@@ -26,8 +26,8 @@ pub struct CallerWrite {
 pub enum WriteResult {
     /// An event of this type was written at this position.
     Written { event: String, position: u64 },
-    /// The state was already as requested at this position: this event was the last of `among` up
-    /// to there.
+    /// The state already matched the request at this position. Up to there, `event` was the last
+    /// event of a type in `among`.
     Already { event: String, among: Vec<String>, position: u64 },
     /// The server rejected the write.
     Refused,
@@ -45,7 +45,7 @@ pub async fn everything(source: impl Into<Source>, heard: &[CallerWrite]) -> Vec
 }
 
 /// Checks that positions and sequences have no gaps. Checks leaves, chain and tree with the
-/// program's code, and again with independent code: a wrong hash function agrees with itself.
+/// program's code and with independent code, which also detects a wrong hash function.
 pub async fn whole(pool: &PgPool) -> Vec<String> {
     let verified = match verify(pool, 0, |_| {}).await {
         Ok(verified) => verified,
@@ -81,7 +81,8 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
     vec![]
 }
 
-/// Checks that the log still begins with each kept head, its first `size` events by their root.
+/// Checks that the log still begins with the events of each stored head: the root over its first
+/// `size` events is unchanged.
 pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
     let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
@@ -94,8 +95,8 @@ pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     heads.iter().filter_map(differs).collect()
 }
 
-/// Compares the callers' responses with the log. No acknowledged event is missing or doubled, their
-/// streams have no other events, and each "already so" was true.
+/// Compares the callers' responses with the log. No acknowledged event is missing or doubled. The
+/// callers' streams have no other events, and each [`WriteResult::Already`] was true.
 pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
     let mut log = BTreeMap::<String, BTreeMap<u64, String>>::new();
     for event in events(pool).await {
@@ -153,7 +154,7 @@ pub async fn views(source: &Source) -> Vec<String> {
     wrong
 }
 
-/// Checks that no deadlock happened. A consistent lock order excludes them.
+/// Checks that no deadlock happened. A consistent lock order prevents deadlocks.
 pub async fn deadlocks(pool: &PgPool) -> Vec<String> {
     // A backend reports its statistics after its transaction and at most once per second.
     tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;

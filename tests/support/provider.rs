@@ -32,8 +32,8 @@ pub fn provider_config_for_customers_or_skip(dir: &Path) -> Option<PathBuf> {
     Some(config_for(&for_customers(Path::new(mirror), dir), dir))
 }
 
-/// Returns a path at which that user can read a file or directory: the original, or a copy in this
-/// directory.
+/// Returns a path at which the customer's user can read a file or directory: the original, or a
+/// copy in this directory.
 pub fn for_customers(path: &Path, dir: &Path) -> PathBuf {
     if Namespace::lets(path) {
         return path.to_path_buf();

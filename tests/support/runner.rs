@@ -15,7 +15,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Starts a runner that enrols with this token. The ledger of side effects is `<dir>/ledger`.
+    /// Starts a runner that enrols with this token. Jobs append each side effect to `<dir>/ledger`.
     pub fn start(server: &Server, name: &str, token: &str) -> Runner {
         Customer::new(server, name).start(server, token)
     }

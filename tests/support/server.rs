@@ -17,10 +17,11 @@ use crate::{
     program, until_some,
 };
 
-/// Key among the environment variables for a limit that `prlimit` sets.
+/// Pseudo-variable in `environment`. Its value is an option of `prlimit`, which then starts the
+/// server.
 const FILES: &str = "limit of files";
 
-/// Running `stead up` or `stead serve`. Its data directory is deleted with it.
+/// Running `stead up` or `stead serve`. Its drop deletes the data directory.
 pub struct Server {
     dir: TempDir,
     child: Child,
@@ -32,17 +33,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts in an empty data directory.
+    /// Starts `stead up` in an empty data directory.
     pub fn up() -> Server {
         Server::up_with("127.0.0.1:0", &[])
     }
 
-    /// Starts with this address of the Runner API and with further options.
+    /// Starts `stead up` with this address of the Runner API and with further options.
     pub fn up_with(runner: &str, more: &[&str]) -> Server {
         Server::start(directory(), None, runner, more)
     }
 
-    /// Starts with a soft and a hard limit of open files.
+    /// Starts `stead up` with a soft and a hard limit of open files.
     pub fn with_files(soft: u32, hard: u32) -> Server {
         let limit = (FILES.to_string(), format!("--nofile={soft}:{hard}"));
         Server::start_in(directory(), None, "127.0.0.1:0", &[], vec![limit])

@@ -38,7 +38,7 @@ pub enum ArtifactError {
     /// The content does not match its digest.
     #[error("digest mismatch: the bytes have {found}, expected {expected}; send the blob again")]
     Digest { expected: String, found: String },
-    /// The connection was closed.
+    /// The request body could not be read to its end.
     #[error("the request body ended early: {0}")]
     BodyEnded(String),
     /// The content is not an image manifest.
@@ -138,7 +138,8 @@ impl Registry {
             Err(refused) => Err(refused),
         };
         if placed.is_err() {
-            // The draft may already be gone. Otherwise the next start deletes it.
+            // The draft may already be deleted. If the deletion fails, the next start deletes the
+            // draft.
             let _ = tokio::fs::remove_file(&draft).await;
         }
         placed

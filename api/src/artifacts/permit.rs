@@ -1,4 +1,4 @@
-//! Permissions of an execution: only the content that its manifest names.
+//! Permissions of an execution: it can access only content that its manifest references.
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
@@ -45,7 +45,7 @@ impl Manifests {
     }
 }
 
-/// Request of an execution that holds its job, with its permissions.
+/// Authenticated request of an execution that holds its job, with the permissions of the job.
 pub(super) struct Permit {
     manifest: Arc<Manifest>,
 }

@@ -26,7 +26,8 @@ pub(super) async fn base(_: Permit) -> Json<Value> {
     Json(json!({}))
 }
 
-/// Returns an image manifest that the job's manifest names.
+/// Returns an image manifest that the job's manifest references. HEAD also finds manifests in the
+/// repository to which a build job may push.
 pub(super) async fn manifest(
     State(app): State<App>,
     permit: Permit,
@@ -42,7 +43,8 @@ pub(super) async fn manifest(
     send(&app, &repository, &digest, IMAGE_TYPE).await
 }
 
-/// Returns a blob that one of those manifests names, or the source of the build.
+/// Returns a blob that one of the job's image manifests references, or the source of the build.
+/// HEAD also finds blobs in the repository to which a build job may push.
 pub(super) async fn blob(
     State(app): State<App>,
     permit: Permit,
@@ -91,7 +93,7 @@ async fn send(
     Ok((headers, body).into_response())
 }
 
-/// Parses a path of the registry. There are no tags: deployed content is named by digest.
+/// Parses a path of the registry. There are no tags: a reference is always a digest.
 pub(super) fn place(
     name: &str,
     component: &str,

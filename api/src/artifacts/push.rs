@@ -23,7 +23,7 @@ use crate::{
     state::App,
 };
 
-/// Maximum size of a manifest.
+/// Maximum size of an image manifest in bytes.
 const MANIFEST_BYTES: usize = 4 * 1024 * 1024;
 
 /// Query parameters of an upload.

@@ -23,7 +23,7 @@ use crate::problem::{Code, Problem};
 const MAX_SKEW: i64 = 5 * 60;
 /// Maximum lifetime of an assertion, in seconds.
 const MAX_LIFETIME: i64 = 60;
-/// Time that a used assertion is remembered, in seconds: longer than it can be accepted.
+/// Time for which the server remembers a used assertion, in seconds. An assertion expires earlier.
 const REMEMBER: i64 = 2 * MAX_SKEW + 60;
 
 /// Unverified claim of the runner id.
@@ -32,7 +32,7 @@ struct UnverifiedSubject {
     sub: RunnerId,
 }
 
-/// Recently used assertions.
+/// Used assertions, by runner and assertion id, so that each is accepted only once.
 #[derive(Default)]
 pub struct Assertions(Mutex<HashMap<(RunnerId, String), i64>>);
 
@@ -71,8 +71,9 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// Returns the claims of a session opening. Checks its signature, audience and time. It may be
-    /// sent again: the session's row shows every server whether it was used.
+    /// Returns the claims of a session opening. Checks its signature, audience and time. A runner
+    /// may send the same opening again: the session's row shows every server whether the opening
+    /// was used.
     ///
     /// # Errors
     /// 401, with `server_time` if only the clock differs.

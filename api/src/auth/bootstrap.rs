@@ -95,9 +95,9 @@ pub async fn create_first_owner(
     }
 }
 
-/// Creates an additional owner for an operator with access to the data directory whose token is
-/// lost or expired. Returns the path of the token file. Stores no name, because two owners named
-/// "owner" would be indistinguishable.
+/// Creates an additional owner. An operator with access to the data directory needs it if the
+/// owner token is lost or expired. Returns the path of the token file. Stores no name, because two
+/// owners named "owner" would be indistinguishable.
 ///
 /// # Errors
 /// [`BootstrapError`].

@@ -54,7 +54,7 @@ impl FromRequestParts<App> for RunnerCaller {
     }
 }
 
-/// Marks the connection as authenticated: its listener does not close it to make room.
+/// Marks the connection as authenticated, so that the listener does not evict it.
 fn mark_authenticated(parts: &Parts) {
     if let Some(connection) = parts.extensions.get::<Ticket>() {
         connection.authenticate();
@@ -77,7 +77,8 @@ async fn check_generation(app: &App, runner: RunnerId, generation: u64) -> Resul
     match newest.map(i64::cast_unsigned) {
         Some(newest) if newest == generation => Ok(()),
         Some(newest) if newest > generation => Err(SessionError::Superseded.into()),
-        // The database did not issue this token, or has lost its last commits.
+        // The database does not have this generation: it never issued the token, or it lost its
+        // last commits.
         Some(_) | None => Err(SessionError::Unknown.into()),
     }
 }
@@ -135,7 +136,7 @@ fn reject_other_tokens(token: &str) -> Result<&str, Problem> {
 }
 
 async fn check_readable(app: &App, runner: RunnerId) -> Result<(), Problem> {
-    // The dispatcher has read every event of a runner in its table.
+    // The dispatcher has read all events of each runner in its table.
     let was_read = || app.dispatch.state().runners.get(runner).is_some();
     app.principals.check_runner(app.log(), runner, was_read).await
 }

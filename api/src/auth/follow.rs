@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::state::App;
 
-/// Number of events of one read, if the tail is not enough.
+/// Number of events per read when the in-memory tail has a gap.
 const PAGE: u32 = 1_000;
 /// Interval between checks of the log's age and of unreadable callers.
 const TICK: Duration = Duration::from_secs(1);

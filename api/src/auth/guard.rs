@@ -36,7 +36,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Returns true if the roles permit this.
+    /// Returns `true` if one of the roles satisfies the required role.
     pub fn has_role(&self, needs: RequiredRole) -> bool {
         self.roles.iter().any(|role| needs.satisfied_by(*role))
     }
@@ -74,7 +74,7 @@ pub async fn guard(
     }
     let now = app.now();
     let identity = match app.principals.identify(token, now) {
-        // The token may have been created just now.
+        // The token may be new: wait until the cache includes the current head.
         Err(problem) if problem.code == Code::TokenUnknown => {
             app.principals.wait_for_position(app.log().position()).await;
             app.principals.identify(token, now)?

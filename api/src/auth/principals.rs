@@ -233,7 +233,7 @@ impl PrincipalCache {
         let access = access.ok_or_else(unknown)?;
         let issued = access.token(id).ok_or_else(unknown)?;
         let kept = bytes_of(&issued.sha256).ok_or_else(unknown)?;
-        // The map lookup does not compare in constant time; this does.
+        // The map lookup does not compare in constant time, so this comparison does.
         if !bool::from(kept.ct_eq(&hash)) {
             return Err(unknown());
         }
@@ -271,7 +271,7 @@ impl PrincipalCache {
         ))
     }
 
-    /// Principals with the owner role, as far as the cache includes them.
+    /// Principals with the owner role, as of the position of the cache.
     pub fn owners(&self) -> Vec<PrincipalId> {
         let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
         let owners = tables.principals.iter().filter(|(id, known)| {
@@ -281,7 +281,7 @@ impl PrincipalCache {
     }
 }
 
-/// Returns 401 if the token was revoked or has expired.
+/// Rejects a revoked or expired token with 401.
 fn check_token(access: &Access, id: TokenId, now: Timestamp) -> Result<(), Problem> {
     if access.is_token_valid(id, now) {
         return Ok(());

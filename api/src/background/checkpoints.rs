@@ -1,4 +1,5 @@
-//! Publishes signed checkpoints of the log, and deletes expired idempotency keys.
+//! Publishes signed checkpoints of the log. Also deletes expired idempotency keys and the rows of
+//! servers that have stopped.
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -14,7 +15,7 @@ pub struct Pace {
     pub positions: u64,
     /// Age of the last checkpoint after which a new one is published, if the log has grown at all.
     pub max_age: Duration,
-    /// Interval at which expired keys are deleted.
+    /// Interval at which expired keys and the rows of stopped servers are deleted.
     pub sweep: Duration,
 }
 
@@ -25,7 +26,7 @@ impl Default for Pace {
     }
 }
 
-/// Publishes checkpoints and deletes expired keys until the server stops.
+/// Publishes checkpoints and deletes expired rows until the server stops.
 pub async fn run(app: App, pace: Pace) {
     let mut ticks = interval(pace.tick);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -17,7 +17,8 @@ use crate::{problem::Problem, state::App};
 
 /// Maximum number of concurrent reactions.
 pub const MAX_CONCURRENT: usize = 32;
-/// Attempts at an event before it becomes a dead letter, and the wait between them.
+/// Maximum number of attempts at an event before it becomes a dead letter. After attempt n the loop
+/// waits n times [`RETRY_DELAY`].
 const MAX_ATTEMPTS: u32 = 3;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
@@ -53,7 +54,7 @@ async fn process_in_order(
     let mut tries = MAX_ATTEMPTS;
     for fact in thread {
         if process(app, place, fact, tries).await? == ReactionOutcome::DeadLettered {
-            // A target that failed once will probably fail for its next event, so that one gets a
+            // A target that failed once will probably fail for its next event. That event gets a
             // single attempt.
             tries = 1;
         }
@@ -77,7 +78,7 @@ async fn process(
     let mut tried = 1;
     while let Err(problem) = reactions::to(app, place, fact).await {
         match classify(problem.code) {
-            // A temporary failure affects every target, so the caller retries from here later.
+            // A temporary failure affects every target, so the caller retries the events later.
             FailureClass::Transient => return Err(problem),
             FailureClass::Obsolete | FailureClass::Impossible | FailureClass::Internal
                 if tried >= tries =>

@@ -23,7 +23,8 @@ use crate::{
 
 /// Interval between checks for remaining copies.
 const TICK: Duration = Duration::from_secs(1);
-/// First and longest wait before a failed erasure is retried.
+/// First wait before a failed erasure is retried. It doubles with each failure, up to
+/// [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(60 * 60);
 /// Advisory lock of the server that erases copies. The database releases it when the connection
@@ -105,7 +106,7 @@ async fn delete_keys(app: &App) -> Result<(), Problem> {
 /// Erases the copies of all shredded subjects together.
 async fn erase_copies(app: &App) -> Result<(), Problem> {
     let of = shred::with_copies(&app.pool).await?;
-    // Deletes the key first, so that later reads cannot create a readable copy.
+    // Erases copies only after all keys are deleted, so that no later read creates a readable copy.
     if of.is_empty() || !shred::undone(&app.pool).await?.is_empty() {
         return Ok(());
     }

@@ -14,7 +14,7 @@ pub type ResponseQueue = WriteBehind<StoredResponse>;
 pub struct StoredResponse {
     /// Principal that owns the key.
     pub principal: String,
-    /// Idempotency key.
+    /// Idempotency key of the command.
     pub key: String,
     /// Response as JSON.
     pub body: String,
@@ -34,7 +34,8 @@ pub async fn run(app: App, left: WriteBehindQueue<StoredResponse>) {
     }
 }
 
-/// Caches responses. A response to a command before a shredding may contain erased data, so it is not cached.
+/// Stores responses. A response to a command before a shredding may contain erased data, so it is
+/// not stored.
 async fn write(pool: &PgPool, some: &[StoredResponse]) {
     let column = |of: fn(&StoredResponse) -> &str| some.iter().map(of).collect::<Vec<_>>();
     let kept = sqlx::query(

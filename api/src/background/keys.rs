@@ -15,7 +15,8 @@ const TICK: Duration = Duration::from_secs(2);
 /// Checks for replaced keys until the server stops.
 pub async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
-    // Starts as false, because a key may have been replaced while no server ran.
+    // False until the public keys are stored in the database. Starts as false, because a key may
+    // have been replaced while no server ran.
     let mut noted = false;
     // Last errors, so that each one is logged once and not at every check.
     let (mut wrong, mut unrecorded) = (String::new(), String::new());
@@ -55,8 +56,8 @@ pub async fn run(app: App) {
     }
 }
 
-/// Records, for each retired key, the size of the log at its last checkpoint, once the key's time
-/// has ended. Returns true if a size was recorded.
+/// Records the size of the log at the last checkpoint of each replaced checkpoint key that has
+/// expired. Returns true if a size was recorded.
 async fn record_last_sizes(app: &App) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
     let (keys, now) = (app.keys.current(), app.now());
     let former = keys.former(KeyUse::Checkpoints);

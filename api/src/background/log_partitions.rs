@@ -6,7 +6,8 @@ use event_log::partitions::{AHEAD, create_missing};
 
 use crate::state::App;
 
-/// Interval between checks. A full partition is always left before the head reaches the last one.
+/// Interval between checks. With the default partition size, the head does not fill the empty
+/// partition ahead of it in this time.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10 * 60);
 
 /// Keeps a partition available ahead of the head until the server stops.
@@ -22,7 +23,7 @@ pub async fn run(app: App) {
             // Appends do not wait for a partition: rows without one go to the default partition,
             // which can later be attached as a regular partition.
             Err(error) => {
-                tracing::warn!(reason = %error, "The log gets no partitions ahead, and goes into log_event_default; give DATABASE_OWNER_URL, or run `stead migrate`: {error}");
+                tracing::warn!(error = %error, "Cannot create partitions of the log; new events go to the default partition until DATABASE_OWNER_URL is set or `stead migrate` runs");
             }
         }
         tokio::select! {

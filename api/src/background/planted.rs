@@ -15,7 +15,7 @@ pub(super) async fn reap_by_update(app: &App, due: &TimeoutCommand) -> bool {
     true
 }
 
-/// Runs a task, or panics instead while that fault is injected.
+/// Runs a task. The task `timers` panics once the fault [`Fault::PanicInTask`] is injected.
 pub(super) async fn with_panic(name: &str, task: impl Future<Output = ()>) {
     if name != "timers" {
         return task.await;

@@ -177,7 +177,8 @@ async fn process_log(app: &App, owner: &str, place: &mut PolicyConsumer) -> Resu
             return write_position(app, place).await;
         }
         if !caught_up || tail.len() > BACKLOG {
-            // Events that are read from the log need not wait in memory as well.
+            // The tail comes before the positions, because events from the tail need not be read
+            // from the log.
             tail = app.engine.log().tail();
             write_position(app, place).await?;
             continue;

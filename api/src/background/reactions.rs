@@ -26,7 +26,7 @@ use crate::{
     },
 };
 
-/// Attempts at a commit that conflicts with other writers.
+/// Maximum number of attempts at a commit that conflicts with other writers.
 const MAX_CONFLICTS: u32 = 5;
 
 /// One commit that an event requires.
@@ -121,8 +121,8 @@ pub fn classify(code: Code) -> FailureClass {
 /// Returns the target of an event's reactions. Reactions with the same target never run
 /// concurrently. Returns `None` if there is no reaction.
 pub async fn about(app: &App, event: &StoredEvent) -> Option<String> {
-    // An event that cannot be read, or that panics, fails again in its reaction. The reaction
-    // handles the error.
+    // If an error or a panic prevents finding the target, the reaction fails in the same way. The
+    // reaction handles the error.
     let unread = || Some(event.stream.to_string());
     let target = AssertUnwindSafe(target(app, event)).catch_unwind().await;
     target.ok().and_then(Result::ok).unwrap_or_else(unread)
@@ -165,7 +165,7 @@ pub async fn to(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Resul
 
 async fn all(app: &App, place: &PolicyConsumer, event: &StoredEvent) -> Result<(), Problem> {
     let wanted = wanted(app, event).await?;
-    // Runs that one event wakes up have no order among them.
+    // Runs that one event wakes have no order among them, so they advance concurrently.
     let are_runs = wanted.iter().all(|(_, wanted)| matches!(wanted, ReactionCommit::AdvanceRun(_)));
     let at_once = if are_runs { MAX_CONCURRENT } else { 1 };
     let each: Vec<_> = wanted
@@ -265,8 +265,8 @@ async fn origin(app: &App, job: JobId) -> Result<Option<Origin>, Problem> {
 }
 
 /// Attempts a commit, and repeats it after a conflict. Hundreds of runs may register with one build
-/// at the same time. A commit that loses that race continues alone, so only API callers can
-/// conflict with it.
+/// at the same time. After its first conflict, a commit repeats while no other reaction runs, so
+/// only API callers can conflict with it.
 async fn done(
     app: &App,
     place: &PolicyConsumer,
@@ -319,7 +319,7 @@ async fn give_up(
         {
             builds::give_up(app, guard, build, &problem.detail).await
         }
-        // No work is blocked: a principal can start the missing run.
+        // These reactions block no work: a principal can start the missing run.
         ReactionCommit::QueueBuild(_)
         | ReactionCommit::CompleteBuild(..)
         | ReactionCommit::Provision(_) => return Ok(()),
@@ -343,8 +343,8 @@ async fn advance_by_effect(app: &App, guard: &Call, run: RunId) -> Result<(), Pr
     Ok(())
 }
 
-/// Converts the result of giving up. A rejection as obsolete is a success. If even giving up is
-/// impossible, that is an internal error.
+/// Converts the result of [`give_up`]. A rejection as obsolete counts as success. An impossible
+/// command is an internal error.
 fn ignore_obsolete(said: Result<(), Problem>) -> Result<(), Problem> {
     match said {
         Err(problem) => match classify(problem.code) {

@@ -1,4 +1,5 @@
-//! Deletes uploads of runners that no report named within a day, and counts the bytes of the others.
+//! Deletes runner uploads that no report references within a day, and counts the bytes of the
+//! others.
 use std::time::Duration;
 
 use event_log::upload;
@@ -8,7 +9,7 @@ use crate::state::App;
 /// Interval at which uploads are counted and collected.
 const TICK: Duration = Duration::from_secs(60);
 
-/// Collects until the server stops.
+/// Deletes and counts uploads until the server stops.
 pub async fn run(app: App) {
     let mut ticks = tokio::time::interval(TICK);
     loop {

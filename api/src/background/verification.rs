@@ -56,8 +56,8 @@ fn tell(metrics: &Metrics, from: u64, seen: &Result<Verified, VerifyError>) {
             metrics.log_verified_position.set(*size);
             metrics.log_corrupt_position.set(0);
             let forged = reported.wrong.first().map_or(0, |first| first.position);
-            // A partial verification did not read the earlier forgeries and has no complete count.
-            // It must not clear the alarm.
+            // A partial verification does not count earlier forged reports, so it must not clear
+            // the alarm.
             if from == 0 || forged > 0 {
                 metrics.log_forged_position.set(forged);
             }

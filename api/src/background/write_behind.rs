@@ -42,8 +42,7 @@ impl<T> WriteBehind<T> {
 }
 
 impl<T> WriteBehindQueue<T> {
-    /// Returns the next batch until the server stops, then the remaining items. Returns `None` when
-    /// the queue is empty.
+    /// Waits for the next batch. After the server stops, returns the remaining items, then `None`.
     pub async fn next(&self, stopping: &CancellationToken) -> Option<Vec<T>> {
         let (mut some, mut left) = (Vec::new(), self.0.lock().await);
         loop {

@@ -90,7 +90,7 @@ async fn database(
 ) -> Result<SnapshotParts, BackupError> {
     let dump = &draft.path.join(DUMP);
     let mut holder = access.connect().await?;
-    // Held until the end: the dump could contain neither version of a projection table that is
+    // The locks are held until the end. Otherwise the dump could miss a projection table that is
     // swapped after the snapshot.
     lock_tables(&mut holder).await?;
     let mut reader = access.connect().await?;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{BackupError, at, files};
 
-/// Format version of the manifest.
+/// Format version of the backups that this program writes.
 const FORMAT: u32 = 2;
-/// Format of the first release. Lower ones are of pre-release versions.
+/// Format of the first release. Pre-release versions wrote lower formats.
 const FIRST_RELEASED: u32 = 2;
 const FILE: &str = "manifest.json";
 const SUM_FILE: &str = "manifest.sha256";
@@ -21,20 +21,20 @@ const MAX_BYTES: u64 = 256 << 20;
 pub struct Manifest {
     /// Format version of the backup.
     pub format: u32,
-    /// Version of the program that created it.
+    /// Version of the program that created the backup.
     pub program: String,
     /// Major version of Postgres.
     pub postgres: u32,
-    /// Format of the log.
+    /// Format version of the event log in the dump.
     pub log_format: i32,
     /// Start of the backup.
     #[serde(with = "moment")]
     pub created_at: Timestamp,
-    /// Id of the log.
+    /// Id of the event log in the dump.
     pub log_id: String,
-    /// Last position of the log.
+    /// Last position of the log in the dump.
     pub position: u64,
-    /// Epoch of the log.
+    /// Epoch of the log in the dump.
     pub epoch: u64,
     /// Time of the event at the last position.
     #[serde(with = "moment")]

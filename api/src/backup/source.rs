@@ -12,7 +12,7 @@ use crate::keys::{self, KeySet, wrapping};
 
 /// Complete backup whose files match the manifest.
 pub struct Source {
-    /// Manifest.
+    /// Manifest of the backup. All files match it.
     pub manifest: Manifest,
     /// Signing keys of the backup.
     pub keys: KeySet,
@@ -34,7 +34,7 @@ impl Source {
         progress: Progress<'_>,
     ) -> Result<Source, BackupError> {
         let found = fs::metadata(from).map_err(at(from))?;
-        // Its manifest may exist although other files were not synced.
+        // An incomplete backup may have a manifest, although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
             let why = "`create` renames a complete backup to a name without `.partial`; create another backup";
             let why = why.to_owned();

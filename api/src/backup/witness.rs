@@ -20,11 +20,11 @@ pub struct WitnessCheckpoint {
 /// Comparison of a restored log with a witness's checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Coverage {
-    /// Path of the checkpoint.
+    /// Path of the file that contains the checkpoint.
     pub file: String,
-    /// Position of the checkpoint.
+    /// Last position that the checkpoint covers.
     pub position: u64,
-    /// Epoch of the checkpoint.
+    /// Epoch of the log when the checkpoint was signed.
     pub epoch: u64,
     /// First and last witnessed position that the backup does not contain.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -21,7 +21,7 @@ const MAX_CLIENT_BYTES: usize = 120;
 
 /// Authenticated request that changes something.
 pub struct ChangeRequest {
-    /// Caller.
+    /// Authenticated caller.
     pub caller: Caller,
     /// Metadata for the events, and the idempotency key.
     pub call: Call,
@@ -57,7 +57,7 @@ fn is_traceparent(value: &str) -> bool {
     parts == [2, 32, 16, 2] && value.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
 }
 
-/// Converts the result of a use case without a value of its own.
+/// Converts the result of a use case that returns no value.
 pub fn done<T>(done: &Done<T>) -> schemas::control::ChangeResult {
     schemas::control::ChangeResult { position: done.position, changed: done.events > 0 }
 }

@@ -109,8 +109,8 @@ impl<'a> Lookup<'a> {
         JobRunner { row, contact: self.contact(row.runner) }
     }
 
-    /// Returns true if the runner of a job has been out of contact long enough to be shown, but not
-    /// long enough to act on.
+    /// Returns `true` if a job's runner is out of contact, but not long enough for the job to count
+    /// as disconnected.
     pub fn is_suspect(&self, job: JobId) -> bool {
         self.app.dispatch.is_suspect(job)
     }

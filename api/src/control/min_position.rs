@@ -1,4 +1,4 @@
-//! `min_position`: a client that knows a position does not read older data.
+//! `min_position`: a client names a position, and the response includes every change up to it.
 use std::time::Duration;
 
 use axum::{

@@ -3,9 +3,9 @@ use std::{fmt::Display, str::FromStr};
 
 use crate::problem::{Code, Problem};
 
-/// Default limit.
+/// Page size if the request has no limit.
 const DEFAULT_LIMIT: u32 = 50;
-/// Maximum limit.
+/// Largest page size that a request can set.
 const MAX_LIMIT: u32 = 200;
 
 /// Validated limit and cursor of a list request.

@@ -22,7 +22,7 @@ use schemas::control::Waiting;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Name of a unit variant, as events write it.
+/// Returns the serialized name of a unit variant, as in events.
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
         Ok(Value::String(word)) => word,

@@ -40,7 +40,7 @@ pub async fn show(State(app): State<App>, Path(subject): Path<SubjectId>) -> Api
             }
         }
     }
-    // A repeated shredding is erasing the copies again.
+    // A repeated shred request started another erasure of the copies.
     let open = shred::with_copies(&app.pool).await?;
     if shown.state == "erased" && open.iter().any(|due| due.subject == shown.subject) {
         shown.state = "shredded".into();

@@ -67,7 +67,8 @@ pub async fn follow(
     loop {
         dispatch.0.applied.send_replace(position);
         let read = tokio::select! {
-            // The tail comes first: events that it delivers need not be read from the log.
+            // The tail comes before the positions, because events from the tail need not be read
+            // from the log.
             biased;
             () = stopping.cancelled() => return,
             batch = tail.recv() => match batch {

@@ -31,7 +31,7 @@ pub enum Target {
     Build,
 }
 
-/// A job with the data that the server keeps beside its events.
+/// Job with dispatch data that its events do not contain.
 #[derive(Debug)]
 pub struct TrackedJob {
     /// State folded from the job's events.
@@ -44,7 +44,8 @@ pub struct TrackedJob {
     pub queued_at: Timestamp,
     /// Time at which the queue TTL or the deadline elapses, by the monotonic clock.
     pub expires_at: Instant,
-    /// Last contact from the runner that holds the job. In the future after a takeover.
+    /// Last contact from the runner that holds the job. A takeover sets it to a future time, so
+    /// that the runner can reconnect.
     pub last_contact: Instant,
     /// Last time the server requested the runner's journal, because a poll did not name this
     /// execution.
@@ -68,7 +69,7 @@ pub struct OpenLog {
     pub execution: ExecutionId,
     /// Time of the last growth that this server saw, or of the end of the execution.
     pub quiet_since: Instant,
-    /// Length at that time, in bytes.
+    /// Length at `quiet_since`, in bytes.
     pub length: u64,
 }
 
@@ -79,7 +80,7 @@ pub struct JobEventRecord {
     pub job: JobId,
     /// Sequence in the job's stream, and index among the events that the stored event decodes to.
     pub sequence: (u64, usize),
-    /// Position in the log.
+    /// Position of the event in the log.
     pub position: u64,
     /// Time of the append.
     pub recorded_at: Timestamp,
@@ -100,7 +101,7 @@ pub struct JobTable {
 }
 
 impl TrackedJob {
-    /// Creates the entry of a loaded job, with `heard` as its last contact.
+    /// Creates the entry of a loaded job. `heard` is the time of its last contact.
     pub fn loaded(
         job: Job,
         sequence: u64,
@@ -245,7 +246,7 @@ impl JobTable {
         self.jobs.iter().map(|(id, tracked)| (*id, tracked))
     }
 
-    /// Number of queued jobs of a kind for a target without an open offer.
+    /// Number of queued jobs of a kind that wait for a target and have no open offer.
     pub fn waiting(&self, target: Target, kind: JobKind) -> usize {
         self.waiting.get(&(target, kind)).map_or(0, BTreeMap::len)
     }
@@ -280,7 +281,7 @@ impl JobTable {
         ids.filter_map(|id| Some((*id, self.jobs.get(id)?)))
     }
 
-    /// Number of slots that a runner's jobs occupy: actions, and all other kinds.
+    /// Numbers of slots that a runner's jobs occupy: by actions, and by all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.held_by(runner).filter(|(_, tracked)| tracked.alive().is_some()).fold(
             (0, 0),
@@ -296,7 +297,7 @@ impl JobTable {
 
     /// Renews the lease of an execution if this runner holds it. Returns true if the job was
     /// recorded as disconnected and must be reattached. Returns `None` if the runner does not hold
-    /// the execution: execution ids are not secret.
+    /// the execution. Execution ids are not secret, so any runner can send one.
     pub fn renew(
         &mut self,
         runner: RunnerId,

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 pub struct Offer {
     /// Runner that the job is offered to.
     pub runner: RunnerId,
-    /// Kind of the job.
+    /// Kind of the job, which determines the type of slot that the offer occupies.
     pub kind: JobKind,
-    /// Expiry of the offer.
+    /// Time at which the offer expires, by the monotonic clock.
     pub until: Instant,
 }
 
@@ -22,7 +22,7 @@ pub struct Offer {
 #[derive(Debug, Default)]
 pub struct Offers {
     open: HashMap<JobId, Offer>,
-    /// Number of open offers per runner: actions, and all other kinds.
+    /// Numbers of open offers per runner: for actions, and for all other kinds.
     loads: HashMap<RunnerId, (u32, u32)>,
 }
 
@@ -64,7 +64,7 @@ impl Offers {
         jobs.into_iter().filter(|job| self.take(*job).is_some()).collect()
     }
 
-    /// Number of open offers to a runner: actions, and all other kinds.
+    /// Numbers of open offers to a runner: for actions, and for all other kinds.
     pub fn load(&self, runner: RunnerId) -> (u32, u32) {
         self.loads.get(&runner).copied().unwrap_or_default()
     }
@@ -74,7 +74,7 @@ fn slot((operations, others): &mut (u32, u32), kind: JobKind) -> &mut u32 {
     if kind.uses_reserved_slot() { operations } else { others }
 }
 
-/// Capacity of a runner.
+/// Number of further jobs that a runner can accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Free slots that the runner reported, minus open offers.

@@ -44,7 +44,7 @@ const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub struct RateLimits {
     buckets: HashMap<(RunnerId, CallKind), (Instant, f64)>,
-    /// Forged reports per runner: the number since the last record, and its time.
+    /// Forged reports per runner: their number since the last record, and the time of that record.
     forgeries: HashMap<RunnerId, (u32, Option<Instant>)>,
 }
 

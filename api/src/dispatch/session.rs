@@ -25,7 +25,7 @@ pub enum Wake {
 /// Session of an agent process.
 #[derive(Debug)]
 pub struct Session {
-    /// Session id.
+    /// Session id, which the agent process chose.
     pub id: SessionId,
     /// Number that grows with each session of a runner.
     pub generation: u64,
@@ -43,7 +43,7 @@ pub struct Session {
     pub drained: bool,
     /// Directives that the runner has not acknowledged.
     pub outbox: Outbox,
-    /// Waiting long poll, if any. A waiting runner costs nothing else beside its connection.
+    /// Sender that ends the waiting long poll, or `None` if no long poll waits.
     pub long_poll: Option<oneshot::Sender<Wake>>,
 }
 
@@ -54,13 +54,14 @@ pub struct RunnerEntry {
     pub runner: Runner,
     /// Sequence of the last applied event, and its index among the events that it decodes to.
     pub sequence: (u64, usize),
-    /// Last contact. In the future after a takeover.
+    /// Last contact. A takeover sets it to a future time, so that the runner can reconnect.
     pub effective_contact: Instant,
-    /// Last call to this server.
+    /// Last call to this server, or `None` if the runner has called only other servers since this
+    /// server started.
     pub last_contact: Option<Instant>,
     /// Current session, if the runner opened one.
     pub session: Option<Session>,
-    /// Times of the last sessions that the runner opened on this server.
+    /// Times of the recent suspicious openings of the runner's sessions on this server.
     pub recent_openings: Vec<Instant>,
     /// Fencing token for commits on behalf of the session, or `None` if this server does not own
     /// it.
@@ -81,13 +82,13 @@ impl RunnerEntry {
         install.map_or(Target::Build, Target::Install)
     }
 
-    /// Records a call.
+    /// Records a call of the runner to this server.
     pub fn hear(&mut self, now: Instant) {
         self.effective_contact = self.effective_contact.max(now);
         self.last_contact = Some(now);
     }
 
-    /// Returns true if a long poll waits, or the last call is more recent than this.
+    /// Returns true if a long poll waits, or if less than `most` has passed since the last contact.
     pub fn is_present(&self, now: Instant, most: Duration) -> bool {
         self.session.as_ref().is_some_and(Session::is_parked)
             || now.saturating_duration_since(self.effective_contact) < most
@@ -195,12 +196,12 @@ impl RunnerTable {
         self.entries.iter().map(|(id, known)| (*id, known))
     }
 
-    /// All runners, mutable.
+    /// Mutable entries of all runners that called this server.
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
         self.entries.iter_mut().map(|(id, known)| (*id, known))
     }
 
-    /// Runner of an install with the most recent contact. Explains why a job waits.
+    /// Runner with the most recent contact among those of an install.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
         runners.max_by_key(|id| self.entries.get(id).map(|known| known.effective_contact))

@@ -35,7 +35,7 @@ pub struct Moment {
 /// State of the dispatcher.
 #[derive(Debug, Default)]
 pub struct DispatchState {
-    /// Open jobs.
+    /// Jobs that are not complete.
     pub board: JobTable,
     /// Runners that called this server.
     pub runners: RunnerTable,
@@ -92,7 +92,7 @@ impl DispatchState {
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }
-        // The event may have freed a slot, so the former owner may get another job.
+        // The event may have freed a slot, so the runner that held the job may get another one.
         let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);

@@ -17,12 +17,12 @@ use crate::problem::{Code, Problem};
 /// Number of sessions to take over concurrently.
 const MAX_CONCURRENT: usize = 16;
 
-/// Condition: the session belongs to no live server, by the database's clock.
+/// SQL condition of an abandoned session: it belongs to no live server, by the database's clock.
 const ABANDONED: &str = "server <> $1 and not exists (select from log_consumer \
      where name = 'server/' || runner_session.server and lease_until > now())";
 
 /// Resumes the sessions of this server. A session that cannot be watched yet is retried with each
-/// [`heartbeat`].
+/// [`beat`].
 pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let runners: Vec<String> = sqlx::query_scalar(
         "update runner_session set server_epoch = server_epoch + 1 where server = $1 returning runner",

@@ -24,7 +24,7 @@ pub enum TimeoutCommand {
     Job {
         /// Job that handles the command.
         job: JobId,
-        /// Command to handle.
+        /// Command that records the timeout.
         command: Box<JobCommand>,
         /// Session that this server must still own.
         guard: Option<SessionGuard>,
@@ -33,7 +33,7 @@ pub enum TimeoutCommand {
     RunnerDisconnected {
         /// Runner to disconnect.
         runner: RunnerId,
-        /// Time of its last contact.
+        /// Time of the runner's last contact.
         since: Timestamp,
         /// Session that this server must still own.
         guard: SessionGuard,
@@ -105,8 +105,8 @@ fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobComm
     })
 }
 
-/// Returns the time by which both clocks have passed a moment, or `None` before it. A wall clock
-/// that jumps ahead or back therefore ends nothing early.
+/// Time since both clocks passed `moment`, or `None` if one of them has not. A wall clock that
+/// jumps ahead or back therefore ends nothing early.
 fn elapsed_on_both_clocks(
     tracked: &TrackedJob,
     now: Moment,

@@ -1,6 +1,6 @@
-//! Copies of installs' data that the log names. Every event is read once, because a projection may
-//! lag, and archived events count as well. An archive that cannot be read is skipped, so the copies
-//! that only it names stay unknown.
+//! Copies of installs' data that events of the log reference. Every event is read once, because a
+//! projection may lag, and archived events count as well. An unreadable archive is skipped, so
+//! copies that only its events reference stay unknown.
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use domain::{

@@ -1,4 +1,4 @@
-//! Key rotation. The former key stays valid for a while.
+//! Key rotation. The former key stays valid until a given time.
 use std::{fs, os::unix::fs::OpenOptionsExt as _, path::Path};
 
 use domain::decider::Timestamp;
@@ -11,8 +11,8 @@ use super::{
     store::{self, at},
 };
 
-/// Replaces the key of one use. The former key stays valid until `until`, and older ones end then
-/// at the latest. A running server loads the new key automatically. Returns all keys.
+/// Replaces the key of one use. The former key stays valid until `until`, and older keys expire no
+/// later than that. A running server loads the new key automatically. Returns all keys.
 ///
 /// # Errors
 /// [`KeyError`].

@@ -13,7 +13,7 @@ use schemas::{
 };
 use serde::Serialize;
 
-/// Time after which every server has loaded a new key: three checks.
+/// Time after which every server has loaded a new key: three check intervals.
 const RELOAD_TIME: TimeDelta = TimeDelta::seconds(6);
 
 /// Keys of a server.
@@ -43,8 +43,8 @@ pub struct FormerKey {
     pub made_at: Timestamp,
     /// Time from which the key is invalid.
     pub ended_at: Timestamp,
-    /// Size of the log at the last checkpoint that it signed. Recorded for an expired checkpoint
-    /// key.
+    /// Size of the log at the last checkpoint that the key signed. Recorded only for an expired
+    /// checkpoint key.
     pub last_size: Option<u64>,
 }
 
@@ -155,7 +155,7 @@ impl KeySet {
     pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
         let mut all = self.public();
         let Some(log_id) = log_id else { return all };
-        // Both have the order of `public`: the signing key first, then the replaced ones.
+        // Both lists have the order of `public`: the signing key first, then the replaced ones.
         let known = self.checkpoint_keys();
         let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
         for (public, key) in named.zip(known) {
@@ -170,7 +170,8 @@ impl KeySet {
         let listed = |key: PublicKey| ServerKey {
             usage: key.usage,
             key: key.key,
-            // The clock may have been set back since, and a key must not start in the future.
+            // The clock may have been set back since the key was created, and a key must not start
+            // in the future.
             not_before: key.not_before.min(now),
             not_after: key.not_after,
         };

@@ -124,7 +124,7 @@ pub(super) fn keep_log(directory: &Path, log_id: &str) -> Result<(), KeyError> {
     replace(&directory.join("log"), log_id)
 }
 
-/// Generates a key.
+/// Generates a signing key with `now` as its creation time.
 pub(super) fn fresh(now: Timestamp) -> CurrentKey {
     CurrentKey { key: SigningKey::generate(&mut rand::rngs::OsRng), made_at: now }
 }

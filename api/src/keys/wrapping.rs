@@ -1,6 +1,6 @@
-//! Key that wraps the subject keys: `subjects.key`, beside the signing keys. Personal data is
-//! unreadable without it, so it is never replaced silently. A server with another key does not
-//! start.
+//! Key that wraps the subject keys: `subjects.key`, in the directory of the signing keys. Personal
+//! data is unreadable without it, so the server never replaces it silently. A server with another
+//! key does not start.
 use std::{fs, io, path::Path};
 
 use domain::decider::Timestamp;

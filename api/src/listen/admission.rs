@@ -27,7 +27,8 @@ const MIN_PER_ADDRESS: usize = 16;
 /// Divisor of a listener's connections that gives the limit of unauthenticated connections per
 /// address.
 const ADDRESS_DIVISOR: usize = 16;
-/// Connections allowed above the limit, for evicted ones whose tasks have not closed them yet.
+/// Number of connections above the limit, because an evicted connection stays open until its task
+/// closes it.
 const CLOSING: usize = 64;
 /// Shortest interval between two log lines about a full listener.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -85,7 +86,8 @@ impl Admission {
         })
     }
 
-    /// Admits a connection. Returns `None` if the listener is full of authenticated connections.
+    /// Admits a connection. Returns `None` if the listener is full and cannot evict an
+    /// unauthenticated connection, or if too many evicted connections are still open.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Ticket> {
         let (address, now, mut inner) = (Address::from(peer), Instant::now(), self.inner());
         let of_address = inner.by_address.get(&address).map_or(0, BTreeSet::len);
@@ -133,7 +135,7 @@ impl Admission {
 }
 
 impl Inner {
-    /// Evicts one of all unauthenticated connections.
+    /// Evicts one unauthenticated connection of any address. Returns `false` if there is none.
     fn evict_any(&mut self, now: Instant) -> bool {
         let all = &self.unauthenticated;
         let ends = all.keys().next().copied().zip(all.keys().next_back().copied());
@@ -142,7 +144,7 @@ impl Inner {
         chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// Evicts an unauthenticated connection of one address.
+    /// Evicts one unauthenticated connection of this address. Returns `false` if there is none.
     fn evict_of(&mut self, address: Address, now: Instant) -> bool {
         let Some(ids) = self.by_address.get(&address) else { return false };
         let ends = ids.first().copied().zip(ids.last().copied());
@@ -187,7 +189,7 @@ impl Inner {
     }
 }
 
-/// Admitted connection. Its requests carry it among their extensions.
+/// Admitted connection. Each of its requests has the ticket among its extensions.
 #[derive(Clone)]
 pub struct Ticket(Arc<Admitted>);
 

@@ -9,12 +9,13 @@ const OWN_FILES: u64 = 64;
 /// Minimum number of connections per listener.
 const MIN_CONNECTIONS: u64 = 8;
 
-/// Connections of each listener. The listeners do not share them.
+/// Maximum number of connections of each listener. A listener cannot use the share of the other
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Connections of the Control API.
+    /// Maximum number of connections of the Control API.
     pub control: usize,
-    /// Connections of the Runner API.
+    /// Maximum number of connections of the Runner API.
     pub runner: usize,
 }
 

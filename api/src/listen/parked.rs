@@ -20,9 +20,9 @@ use super::progress::Progress;
 /// Future of a response.
 pub type Deferred = BoxFuture<'static, Response>;
 
-/// Slot for a deferred response, among the extensions of a request whose connection can be parked.
-/// A handler without it waits itself. The handler must read the whole body first: the rest of a
-/// body would be parsed as the next request.
+/// Slot for a deferred response. A request has the slot among its extensions if its connection can
+/// be parked. Without the slot, the handler itself waits. The handler must read the whole body
+/// first: the rest of a body would be parsed as the next request.
 #[derive(Clone, Default)]
 pub struct ParkedResponse(Arc<Mutex<Option<Deferred>>>);
 
@@ -47,12 +47,12 @@ pub struct Rewound<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Rewound<S> {
-    /// Creates one without such bytes.
+    /// Creates a connection without bytes that are read again.
     pub fn new(stream: S, progress: Arc<Progress>) -> Self {
         Rewound { rewound: Vec::new(), stream, progress }
     }
 
-    /// Puts bytes before everything that is still to be read.
+    /// Adds bytes that are read before all others.
     pub fn put_back(&mut self, head: &[u8]) {
         self.rewound.splice(..0, head.iter().copied());
     }

@@ -89,7 +89,7 @@ impl Progress {
         self.unsent.store(written.is_pending(), Ordering::Relaxed);
     }
 
-    /// Records received bytes. Between two requests they begin a head.
+    /// Records received bytes. Bytes between two requests start a new request head.
     pub fn received(&self) {
         let begins = self.in_flight.load(Ordering::Relaxed) == 0;
         if begins && !self.reading_head.swap(true, Ordering::Relaxed) {
@@ -127,7 +127,7 @@ impl Progress {
         Duration::from_millis(now_ms().saturating_sub(self.since.load(Ordering::Relaxed)))
     }
 
-    /// Deadline of the connection.
+    /// Returns the deadline for the current phase of the connection.
     pub fn deadline(&self, limits: &Limits) -> Deadline {
         let since = *START + Duration::from_millis(self.since.load(Ordering::Relaxed));
         let authenticated = self.authenticated.load(Ordering::Relaxed);
@@ -158,7 +158,7 @@ impl Drop for InFlight {
     }
 }
 
-/// Response body that keeps its request in flight until it was sent.
+/// Response body that keeps its request in flight until the body is sent.
 pub struct Tracked {
     body: Body,
     _in_flight: InFlight,

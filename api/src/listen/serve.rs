@@ -114,7 +114,7 @@ pub async fn serve(
 ) {
     let cut = CancellationToken::new();
     let (http1, http2) = builders(&limits);
-    // A body that stops arriving holds its connection and buffers no longer than this.
+    // When a body stops arriving, this timeout releases its connection and buffers.
     let router = router.layer(RequestBodyTimeoutLayer::new(limits.body_idle));
     let shared = Arc::new(Connections {
         http1,

@@ -13,7 +13,7 @@ pub enum Coding {
     Identity,
     /// Zstandard.
     Zstd,
-    /// RFC 1952.
+    /// Gzip (RFC 1952).
     Gzip,
 }
 

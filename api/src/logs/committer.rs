@@ -15,7 +15,7 @@ const WAITING_MAX: usize = 1024;
 /// Maximum number of chunks per statement.
 const GROUP_MAX: usize = 128;
 
-/// New bytes of a stream.
+/// New bytes of a stream, and the channel for the result of the write.
 pub(super) struct Chunk {
     pub execution: ExecutionId,
     pub start: u64,
@@ -23,15 +23,15 @@ pub(super) struct Chunk {
     pub done: oneshot::Sender<Result<(), LogError>>,
 }
 
-/// Starts the task. It ends when all senders are dropped.
+/// Starts the committer task and returns its queue. The task ends when all senders are dropped.
 pub(super) fn start(pool: PgPool) -> mpsc::Sender<Chunk> {
     let (sender, mut waiting) = mpsc::channel::<Chunk>(WAITING_MAX);
     tokio::spawn(async move {
         let mut group = Vec::with_capacity(GROUP_MAX);
-        // Chunks that arrive during a write form the next group, so no chunk waits for more than
-        // two writes.
+        // Chunks that arrive during a write form the next groups of at most `GROUP_MAX` chunks.
         while waiting.recv_many(&mut group, GROUP_MAX).await > 0 {
-            // Each sender of a chunk in the group gets an error and sends the chunk again.
+            // After a panic, each sender of a chunk in the group gets an error and sends the chunk
+            // again.
             let committed = AssertUnwindSafe(commit(&pool, std::mem::take(&mut group)));
             if committed.catch_unwind().await.is_err() {
                 tracing::error!("Storing job log chunks panicked; continuing with the next ones");
@@ -85,7 +85,8 @@ fn is_duplicate(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.is_unique_violation())
 }
 
-/// Inserts chunks. Returns those that were written. Chunks of erased executions are not.
+/// Inserts chunks, except those of erased executions. Returns the execution and start of each
+/// written chunk.
 async fn insert(pool: &PgPool, group: &[Chunk]) -> Result<HashSet<(String, u64)>, sqlx::Error> {
     let mut executions = Vec::with_capacity(group.len());
     let mut starts = Vec::with_capacity(group.len());

@@ -1,8 +1,10 @@
-//! The partitions of `job_log`: one for each day (UTC) on which executions began.
+//! Partitions of `job_log`: one for each day (UTC) on which executions started.
 //!
-//! An execution's id begins with the moment it was made, so a day is a range of ids, and whoever names an
-//! execution names one partition. What comes for a day that has none is kept in `job_log_default`, and moves when
-//! the day is made: nobody who writes needs the right to make tables.
+//! The id of an execution starts with its creation time, so each day is a range of ids. A query for
+//! one execution reads one partition.
+//!
+//! Rows of a day without a partition go to `job_log_default`. They move when the partition is
+//! created. The role that writes logs therefore needs no right to create tables.
 use chrono::{DateTime, Days, NaiveDate, NaiveTime};
 use domain::ids::ExecutionId;
 use sqlx::{Executor as _, PgExecutor, PgPool};
@@ -57,7 +59,7 @@ async fn first_day_in_default(
     Ok(first.and_then(day_of))
 }
 
-/// Day on which an execution started.
+/// Day (UTC) on which the id of an execution was created.
 fn day_of(execution: ExecutionId) -> Option<NaiveDate> {
     let made = i64::try_from(execution.0.timestamp_ms()).ok()?;
     DateTime::from_timestamp_millis(made).map(|made| made.date_naive())
@@ -114,7 +116,7 @@ async fn exists(db: impl PgExecutor<'_>, table: &str) -> Result<bool, sqlx::Erro
     if attached == Some(false) {
         tracing::warn!(
             table,
-            "The table {table} is no partition of job_log: what comes for its day stays in job_log_default"
+            "A detached table has the name of a partition; logs of its day stay in the default partition"
         );
     }
     Ok(attached.is_some())

@@ -10,10 +10,10 @@ pub struct ContentRange(pub Range<u64>);
 /// Header that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Not `bytes FIRST-LAST/*`.
+    /// The `Content-Range` header is not `bytes FIRST-LAST/*`.
     #[error("invalid Content-Range {0:?}: expected `bytes FIRST-LAST/*`")]
     Range(String),
-    /// Not `sha-256=:BASE64:`.
+    /// The `Repr-Digest` header is not `sha-256=:BASE64:`.
     #[error("invalid Repr-Digest {0:?}: expected `sha-256=:BASE64:`")]
     Digest(String),
 }

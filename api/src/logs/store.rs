@@ -19,7 +19,7 @@ use super::{
 
 /// Maximum number of streams that are read concurrently to find their end.
 const MAX_READS: usize = 4;
-/// Number of bytes of such a stream in memory.
+/// Number of bytes that each of these reads holds in memory.
 const WINDOW: u64 = 1 << 20;
 
 /// Reasons to reject a chunk.
@@ -245,7 +245,7 @@ impl LogStore {
         Ok(())
     }
 
-    /// Number of these executions that have log bytes, or whose logs still accept some.
+    /// Number of these executions that have log bytes, or whose logs still accept chunks.
     pub async fn not_erased(&self, executions: &[String]) -> Result<i64, sqlx::Error> {
         let left = "select count(*) from unnest($1::text[]) as u(execution) where \
              exists (select from job_log l where l.execution = u.execution and l.end_offset > l.start_offset) \
@@ -267,7 +267,7 @@ impl LogStore {
     pub(super) fn stream(&self, execution: ExecutionId) -> Arc<Stream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.contains_key(&execution) {
-            // Removes unused entries.
+            // Removes the entries of unused streams.
             open.retain(|_, stream| stream.is_used());
         }
         let new = || {
@@ -353,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn quota_is_exact_to_the_byte() {
-        // given a stream with room for three bytes, and a full queue
+        // given a stream that can accept three more bytes, and a full queue
         let pool = PgPool::connect_lazy("postgres://nobody@127.0.0.1:1/none").unwrap();
         let (commits, _full) = mpsc::channel(1);
         let store = LogStore { commits, ..LogStore::new(pool) };

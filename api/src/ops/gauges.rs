@@ -7,7 +7,7 @@ use crate::{state::App, usecases::steps::settle::APPROVAL_TTL};
 pub struct Open {
     /// Number of plans that wait for an approval.
     pub approvals: u64,
-    /// Time since the oldest of them was requested, or 0 if there is none.
+    /// Seconds since the oldest of these approvals was requested, or 0 if no plan waits.
     pub oldest_seconds: f64,
     /// Number of runners that are disconnected, were not stopped and are not revoked.
     pub disconnected: u64,

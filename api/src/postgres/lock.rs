@@ -23,18 +23,18 @@ pub struct DataLock(#[expect(dead_code, reason = "held, not read")] Flock<File>)
 /// Reasons why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// Another server uses it.
+    /// Another process uses the data directory.
     #[error("{data} is in use by process {pid}: stop it, or choose another directory with --data")]
     InUse { data: String, pid: String },
-    /// A restore into it was interrupted.
+    /// A restore into the directory was interrupted.
     #[error(
         "the restore into {data} did not complete; remove the contents of the directory, and restore again"
     )]
     IncompleteRestore { data: String },
-    /// It contains files, and a restore requires an empty directory.
+    /// The directory contains files, and a restore requires an empty directory.
     #[error("{data} is not empty: it contains {found}; restore into an empty or new directory")]
     NotEmpty { data: String, found: String },
-    /// It cannot be created or written.
+    /// The directory or a file in it cannot be created or written.
     #[error("cannot access {path}: {reason}")]
     Io { path: String, reason: io::Error },
 }

@@ -34,7 +34,7 @@ pub(super) struct Postmaster {
     pid: Pid,
     /// Child process, or `None` if an earlier server started it.
     child: Option<Child>,
-    /// Directory of the cluster, which is its working directory.
+    /// Directory of the cluster, which is the working directory of its processes.
     directory: PathBuf,
 }
 
@@ -67,8 +67,8 @@ impl Postmaster {
         let since = Instant::now();
         loop {
             // Postgres itself detects stale files, and children of the killed process that still
-            // use its memory. The files only prevent a start if no child runs but another process
-            // has the same id.
+            // use its memory. Stale files prevent a start only if no child runs, but another
+            // process has the same id.
             let worked_in = has_processes(&cluster.directory);
             if !worked_in {
                 remove_stale_files(cluster)?;
@@ -153,8 +153,8 @@ impl Postmaster {
         }
     }
 
-    /// Requests a fast shutdown, and after `timeout` an immediate one, from which the next start
-    /// recovers.
+    /// Requests a fast shutdown. After the timeout `patience`, requests an immediate one, from
+    /// which the next start recovers.
     pub(super) async fn stop(&mut self, patience: Duration) -> Result<(), EmbeddedError> {
         for signal in [Signal::SIGINT, Signal::SIGQUIT] {
             if !self.runs() {
@@ -175,7 +175,7 @@ impl Postmaster {
     }
 }
 
-/// Renames a log file that is too large, and keeps one older file.
+/// Renames a log file that is larger than `limit` bytes to `*.log.old`, and replaces an older one.
 pub(super) fn put_aside(log: &Path, limit: u64) -> std::io::Result<()> {
     match fs::metadata(log) {
         Ok(found) if found.len() > limit => fs::rename(log, log.with_extension("log.old")),

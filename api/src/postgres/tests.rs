@@ -1,4 +1,4 @@
-//! Tests with a real Postgres that is really killed.
+//! Tests with a real Postgres, whose processes the tests kill.
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -131,7 +131,7 @@ async fn files_that_root_creates_belong_to_the_directory_owner() {
         let refusal = Embedded::start(&data).await.err().unwrap().to_string();
         assert!(refusal.contains("run stead as that user"), "{refusal}");
     }
-    // A running one is found, regardless of its user.
+    // A running Postgres is found, regardless of its user.
     let running = Embedded::start_for_owner(&data).await.unwrap();
     let options = Embedded::running(&data).await.unwrap();
     PgConnection::connect_with(&options).await.unwrap().close().await.unwrap();

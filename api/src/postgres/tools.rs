@@ -78,7 +78,7 @@ impl Access {
     /// Checks that the log of the database, if there is one, has the format that this program reads.
     ///
     /// # Errors
-    /// [`EmbeddedError::Log`], or the database does not answer.
+    /// [`EmbeddedError::Log`] for another format, or a database operation failed.
     pub async fn check_format(&self) -> Result<(), EmbeddedError> {
         let mut connection = self.connect().await?;
         event_log::migrate::check_format(&mut connection).await?;
@@ -127,7 +127,7 @@ impl Tools {
         Err(EmbeddedError::NoTool { program, major, looked: binaries::DEBIAN })
     }
 
-    /// Starts a program with access to a database. It ends with this process.
+    /// Starts a program with access to a database. The program ends with this process.
     ///
     /// # Errors
     /// [`EmbeddedError`].

@@ -30,7 +30,7 @@ pub struct Config {
     pub tree: Tree,
 }
 
-/// Cache of parsed configs.
+/// Cache of parsed configs by bundle digest. Clones share the entries.
 #[derive(Clone, Default)]
 pub struct ConfigCache(Arc<Mutex<HashMap<Digest, Arc<Config>>>>);
 

@@ -13,7 +13,7 @@ use crate::{problem::Problem, state::App};
 const QUEUE_TTL_MS: u64 = 24 * 60 * 60 * 1000;
 /// Maximum number of attempts at a pure job.
 const MAX_ATTEMPTS: u32 = 3;
-/// Stored log bytes of an execution: the first 48 MiB and the last 16 MiB.
+/// Maximum number of stored log bytes of an execution: the first 48 MiB and the last 16 MiB.
 const MAX_OUTPUT_BYTES: u64 = 64 * 1024 * 1024;
 /// Default deadline of a job: one hour.
 pub const DEFAULT_DEADLINE_MS: u64 = 60 * 60 * 1000;

@@ -311,8 +311,8 @@ fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     }
 }
 
-/// Config version that last deployed the step's target, even incompletely. `None` if it does not
-/// exist.
+/// Config version that last deployed the step's target, even incompletely. `None` if the install
+/// does not have the target.
 fn brought_by(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),

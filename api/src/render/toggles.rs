@@ -22,7 +22,7 @@ pub fn disabled(config: &Config, toggles: &Toggles) -> BTreeSet<String> {
     off.map(|component| component.name.clone()).collect()
 }
 
-/// Enabled components that require a disabled one, with the names of those.
+/// Enabled components that require disabled ones, with the names of these disabled components.
 pub fn broken(config: &Config, toggles: &Toggles) -> BTreeMap<String, BTreeSet<String>> {
     let disabled = disabled(config, toggles);
     let enabled = config.app.components.iter().filter(|one| !disabled.contains(&one.name));

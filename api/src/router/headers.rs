@@ -9,8 +9,8 @@ const CONTENT_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// One year of HSTS, for clients that reach the listener by TLS.
 const HSTS: &str = "max-age=31536000";
 
-/// Adds the headers. `https` is true if clients reach the listener by TLS, of the server or of a
-/// proxy.
+/// Adds the headers. `https` is true if clients reach the listener by TLS, which the server or a
+/// proxy terminates.
 pub fn secure(mut response: Response, https: bool) -> Response {
     let headers = response.headers_mut();
     set_default(headers, header::X_CONTENT_TYPE_OPTIONS, "nosniff");

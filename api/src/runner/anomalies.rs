@@ -37,7 +37,7 @@ pub async fn record_forgery<T>(
         Box::pin(unit.handle::<aggregate::Runner>(id, suspect))
     });
     if let Err(problem) = told.await {
-        // The rejection is what matters. Continued attempts are recorded later.
+        // The call stays rejected. If the runner tries again, a later attempt is recorded.
         tracing::warn!(runner.id = %id, error = %problem.detail, "Cannot record a forged report");
     }
     Err(refused)

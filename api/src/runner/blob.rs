@@ -1,4 +1,4 @@
-//! Uploads of data that is too long for an event. A report names it by digest.
+//! Uploads of data that is too long for an event. A report references the data by its digest.
 use axum::{
     body::Bytes,
     extract::{DefaultBodyLimit, FromRequest as _, Request, State},
@@ -63,7 +63,7 @@ pub async fn put(
     }
 }
 
-/// Reads the body if the quotas have room for it. Rejects a larger one before reading it.
+/// Reads the body if it fits within the quotas. Rejects a larger body before reading it.
 async fn read(app: &App, mut request: Request, room: Room, quota: Quota) -> Result<Bytes, Problem> {
     let too_large = || Problem::new(Code::TooLarge, "blob is too large: the limit is 8 MiB");
     let length = request.headers().get(CONTENT_LENGTH);

@@ -16,7 +16,8 @@ use crate::{
     state::App,
 };
 
-/// Returns true if the job may run on a runner like this one.
+/// Returns true if the runner may run the job: builds on build runners, steps on runners of their
+/// install.
 pub fn may_have(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,

@@ -31,8 +31,8 @@ pub async fn claim(
 ) -> ApiResult<Claimed> {
     caller::allow(&app, &runner, CallKind::Report)?;
     let server_epoch = check_session(&app, &runner, &ask).await?;
-    // An offer is a hint and may have expired. Any runner that may have the job can claim it,
-    // unless its session does not accept the kind.
+    // An offer is a hint and may have expired. A runner can claim any job that it may run, unless
+    // its session does not accept the kind.
     if app.dispatch.takes(runner.id, job) == Some(false) {
         let detail = "the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
@@ -90,7 +90,8 @@ async fn commit_claim(
         server: app.dispatch.server().to_string(),
         server_epoch,
     };
-    // A newer session or another server changes the guarded row, and the claim fails.
+    // If a newer session opens or another server takes the session over, the guarded row changes
+    // and the claim fails.
     let call =
         Call { sessions: vec![guard], ..caller::call(&runner, "/runner/v1/jobs/{job}/claim") };
     let done = app.engine.transact(&call, move |unit| {

@@ -16,7 +16,7 @@ use crate::{
     state::App,
 };
 
-/// Checks whether this server has seen a claim, and the wait between them.
+/// Maximum number of checks whether this server has seen a claim, and the interval between them.
 const CLAIM_CHECKS: u32 = 20;
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -37,7 +37,7 @@ pub fn stale(job: &Job) -> Problem {
     Problem::new(Code::Fenced, detail).with("job_state", state)
 }
 
-/// Checks that the job belongs to the runner's install and that the execution is not of another
+/// Checks that the runner may run the job, and that the execution does not belong to another
 /// runner.
 pub fn its_own(runner: &RunnerCaller, job: &Job, execution: ExecutionId) -> Result<(), Problem> {
     if job.work.is_none() {
@@ -63,7 +63,7 @@ pub async fn may_report(
     if has_had(&known, execution) {
         return Ok(());
     }
-    // This server may not have seen a recent claim, or one of another server.
+    // This server may not have seen a recent claim, or a claim at another server.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     its_own(runner, &loaded, execution)?;
     if has_had(&loaded, execution) { Ok(()) } else { Err(stale(&loaded)) }
@@ -96,8 +96,8 @@ pub async fn at_work(
 /// Checks that the execution may append to its log: it holds the job, or it ended the job and its
 /// log is not finalized.
 ///
-/// The dispatch state is enough to accept. Before a rejection the stream is read, because this
-/// server may not have seen a recent claim, or one of another server.
+/// The dispatch state is enough to accept a chunk. Before a rejection the server reads the stream,
+/// because it may not have seen a recent claim.
 pub async fn may_log(
     app: &App,
     runner: &RunnerCaller,

@@ -21,12 +21,12 @@ pub enum FinalLog {
     Ready(FinalizedLog),
     /// Incomplete, with the number of stored bytes.
     Incomplete(u64),
-    /// Differs from the announced digest.
+    /// The stored log is at least as long as announced, but differs.
     Mismatch,
 }
 
 /// Compares the stored log with the final report. Returns `None` if the report is not final, or if
-/// a refused job has an unannounced log.
+/// the log of a refused job is not empty.
 pub async fn look(
     app: &App,
     execution: ExecutionId,
@@ -87,7 +87,7 @@ pub async fn tell(unit: &mut UnitOfWork, job: JobId, log: FinalizedLog) -> Resul
     }
 }
 
-/// Completes the work after the final report is committed. Returns the number of stored bytes if
+/// Completes the log after the final report is committed. Returns the number of stored bytes if
 /// bytes are missing.
 pub async fn settle(
     app: &App,

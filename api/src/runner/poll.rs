@@ -1,4 +1,4 @@
-//! Long poll.
+//! Long poll of a runner: records its contact, and returns directives.
 use std::time::Duration;
 
 use axum::{
@@ -50,7 +50,7 @@ pub async fn poll(
     })
 }
 
-/// Future that waits for directives. It keeps nothing else of the request in memory.
+/// Waits for directives. No other data of the request stays in memory meanwhile.
 async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
     match app.dispatch.park(runner, &ask, wait).await {
         Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),

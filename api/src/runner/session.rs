@@ -190,7 +190,7 @@ fn seat(
     let now = app.dispatch.moment().instant;
     let mut desk = app.dispatch.state();
     let former = desk.runners.get(runner.id).and_then(|known| known.session.as_ref());
-    // A copy of the directory on the same host has the same journal, but an agent process that has
+    // A copy of the directory on the same host has the same journal. An agent process that has
     // ended does not wait in a long poll.
     let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
     let known = desk.seat(runner.id, session, now)?;
@@ -258,7 +258,8 @@ pub async fn adopt(
     Ok(())
 }
 
-/// Returns the reason why the database has another session.
+/// Returns the reason why the session cannot be adopted: it is superseded, or the database does not
+/// have it.
 async fn mismatch(
     app: &App,
     runner: RunnerId,

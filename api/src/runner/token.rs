@@ -1,5 +1,5 @@
-//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes and
-//! verified without a query.
+//! Exchange of a signed assertion for an access token. The token is valid for 15 minutes, and the
+//! server verifies it without a query.
 use axum::{Extension, Json, extract::State};
 use domain::{
     ids::{InstallId, RunnerId},
@@ -65,7 +65,7 @@ impl Signer {
         Ok(())
     }
 
-    /// Scope of the runner's tokens.
+    /// Mode and install of the runner, which limit its tokens.
     pub(super) fn scope(&self) -> (RunnerMode, Option<InstallId>) {
         (self.identity.mode, self.identity.install)
     }

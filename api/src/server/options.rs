@@ -28,11 +28,11 @@ pub struct Options {
     pub control: SocketAddr,
     /// Listen address of the Runner API.
     pub runner: SocketAddr,
-    /// Public URL of the Control API, if it differs.
+    /// Public URL of the Control API, if it differs from the listen address.
     pub control_url: Option<String>,
-    /// Public URL of the Runner API, if it differs.
+    /// Public URL of the Runner API, if it differs from the listen address.
     pub runner_url: Option<String>,
-    /// Certificate for TLS.
+    /// Certificate for TLS, or `None` for listeners without TLS.
     pub certificate: Option<Certificate>,
     /// Listeners that use TLS.
     pub tls_for: TlsFor,
@@ -61,12 +61,12 @@ pub fn archives_directory(data: &Path, said: Option<&Path>) -> PathBuf {
 /// Listeners that use TLS if there is a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TlsFor {
-    /// Both.
+    /// Both listeners.
     #[default]
     Both,
-    /// Listener of the Control API.
+    /// Only the listener of the Control API.
     Control,
-    /// Listener of the Runner API.
+    /// Only the listener of the Runner API.
     Runner,
 }
 

@@ -13,7 +13,7 @@ pub struct Ready {
     pub control: String,
     /// Public URL of the Runner API.
     pub runner: String,
-    /// Data directory.
+    /// Data directory with keys, registry and owner token.
     pub data: PathBuf,
     /// Id of the log.
     pub log_id: String,
@@ -27,7 +27,7 @@ pub struct Ready {
     /// URL of the private Postgres, with the server's role.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub database: Option<String>,
-    /// Process id.
+    /// Process id of the server.
     pub pid: u32,
 }
 

@@ -148,7 +148,7 @@ async fn a_token_made_at_one_server_is_known_at_the_other_and_revoked_there_too(
     second.stop().await;
 }
 
-/// Creates a run of a new install, whose only step waits for an approval until then.
+/// Creates a run of a new install. Its only step waits for an approval that expires in `days` days.
 async fn waits_for_approval(server: &Server, run: domain::ids::RunId, days: i64) {
     use domain::{
         actor::Actor,

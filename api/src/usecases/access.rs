@@ -21,9 +21,9 @@ use crate::{
 pub struct CreatedToken {
     /// Owner of the token.
     pub principal: PrincipalId,
-    /// Id.
+    /// Id of the token.
     pub token: TokenId,
-    /// Secret text.
+    /// Secret text of the token.
     pub secret_text: String,
     /// Time at which the token expires.
     pub expires_at: Option<Timestamp>,

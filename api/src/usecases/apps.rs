@@ -34,9 +34,9 @@ pub struct SyncResult {
     pub unchanged: bool,
     /// Requested builds by component.
     pub builds: Vec<(String, BuildId)>,
-    /// Previous version, if any.
+    /// Config of the previous version, or of the version that a dry run compares with.
     pub before: Option<Arc<Config>>,
-    /// Number of the previous version.
+    /// Number of the version whose config is in `before`.
     pub before_version: Option<u32>,
     /// Parsed bundle.
     pub config: Arc<Config>,

@@ -27,13 +27,13 @@ pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 pub struct NewEnrolment {
     /// Id of the enrolment.
     pub id: TokenId,
-    /// Secret text.
+    /// Secret text of the token.
     pub token: String,
     /// Time at which the token expires.
     pub expires_at: domain::decider::Timestamp,
 }
 
-/// Creates a token.
+/// Creates an enrolment token in its own commit.
 pub async fn issue(
     app: &App,
     call: &Call,

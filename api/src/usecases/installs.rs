@@ -62,7 +62,7 @@ pub struct Created {
     pub enrolment: NewEnrolment,
 }
 
-/// Creates an install.
+/// Creates an install with an enrolment token for its runner.
 pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Created>, Problem> {
     if !domain::name::is_valid(&new.name) {
         let detail = format!(
@@ -133,14 +133,14 @@ pub struct Update {
     pub unset: BTreeSet<String>,
     /// Stack outputs to set, or to remove if `None`.
     pub stack_outputs: BTreeMap<String, Option<Value>>,
-    /// Config version to follow.
+    /// Config version to follow. `None` keeps the current one.
     pub config_version: Option<u32>,
     /// Config version whose earlier inputs the install gets again. `set` and `unset` have
     /// precedence.
     pub inputs_of: Option<u32>,
     /// Components to enable or disable.
     pub components: BTreeMap<String, bool>,
-    /// True if plans are applied without an approval.
+    /// New setting of automatic approval. `None` keeps the current one.
     pub auto_approve: Option<bool>,
     /// Reason given by the caller.
     pub reason: Option<String>,

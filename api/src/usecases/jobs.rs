@@ -11,7 +11,7 @@ use crate::{
     state::App,
 };
 
-/// Requests that the runner cancels a job. With `force`, without a grace period.
+/// Requests that the runner cancels a job. `force` omits the grace period.
 pub async fn cancel(
     app: &App,
     call: &Call,

@@ -14,11 +14,11 @@ use crate::{
 /// Action on a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerControl {
-    /// Disable: it gets no jobs until it is enabled.
+    /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
-    /// Enable.
+    /// Enable a disabled runner.
     Enable,
-    /// Drain: it finishes its jobs and accepts no more.
+    /// Drain the runner: it finishes its jobs and accepts no more.
     Drain,
     /// Resume after a drain.
     Resume,

@@ -29,7 +29,7 @@ use crate::{
     state::App,
 };
 
-/// Requested run.
+/// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
     /// Kind of the run.
@@ -284,8 +284,8 @@ pub async fn start_retry(
     handle_command(app, call, run, RunCommand::StartRetry { step, attempt }).await
 }
 
-/// Retries failed steps. While the run is in progress, they run again in it. Otherwise a new run
-/// does the remaining work.
+/// Retries failed steps. While the run is in progress, it repeats the steps itself. Otherwise a new
+/// run does the remaining work.
 pub async fn retry(
     app: &App,
     call: &Call,

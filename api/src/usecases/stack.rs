@@ -18,7 +18,7 @@ const MAX_OUTPUTS: usize = 256;
 /// Maximum size of all outputs, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Missing outputs with one location that reads each.
+/// Missing outputs, each with one location in the config that reads it.
 type Missing = BTreeMap<String, SourceLocation>;
 
 /// File, line and column that read an output.
@@ -89,7 +89,7 @@ pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Proble
     reject_missing(install, missing(app, &install.stack_outputs(), names))
 }
 
-/// Reader of stack outputs.
+/// Part of a config that reads stack outputs.
 enum OutputReader<'p> {
     /// Component, or the sandbox.
     Module(&'p str),
@@ -205,7 +205,7 @@ pub fn can_change(
     }
 }
 
-/// Applies changes to the outputs that the vendor set. `None` removes one.
+/// Applies changes to the outputs that the vendor set. `None` removes an output.
 pub fn changed(given: &Outputs, changes: &BTreeMap<String, Option<Value>>) -> Outputs {
     let mut outputs = given.clone();
     for (name, value) in changes {

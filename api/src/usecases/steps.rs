@@ -265,7 +265,7 @@ async fn artifact_of(unit: &mut UnitOfWork, target: &Target) -> Result<ArtifactS
     })
 }
 
-/// Target that an apply of this step may leave incomplete.
+/// Sandbox or component that an apply of this step may leave incomplete. `None` for an action.
 fn changing(target: &Target, config_version: u32) -> Option<ResourceChange> {
     match target.clone() {
         Target::Sandbox { build } => Some(ResourceChange::Sandbox { build, config_version }),

@@ -1,5 +1,5 @@
-//! Converts byte offsets to lines and columns. An index avoids scanning the text for each one: a
-//! file of one long line with many findings must not take a minute.
+//! Converts byte offsets to lines and columns. An index of character counts bounds the cost of each
+//! conversion, also in a file of one long line.
 use std::ops::Range;
 
 use crate::diagnostic::Location;

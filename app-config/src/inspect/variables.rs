@@ -60,7 +60,7 @@ fn action<'t>(inside: &'t str, found: &mut BTreeSet<String>) -> &'t str {
         return start.find("*/").map_or("", |end| &start[end + 2..]);
     }
     let mut rest = inside;
-    // True if a following dot continues an expression instead of starting at the root.
+    // True if a following dot reads a field of the previous term. Otherwise, the dot is the root.
     let mut goes_on = false;
     while let Some(c) = rest.chars().next() {
         match c {

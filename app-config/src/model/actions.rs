@@ -59,7 +59,7 @@ pub struct Trigger {
     pub cron_schedule: Option<String>,
     /// Order among actions with the same trigger, lowest first.
     pub index: i64,
-    /// Location of its `type`.
+    /// Location of the value of `type`.
     #[serde(skip)]
     pub origin: Origin,
 }
@@ -72,11 +72,12 @@ macro_rules! trigger_kinds {
         impl TriggerKind {
             pub const ALL: &'static [TriggerKind] = &[$(TriggerKind::$name,)*];
 
-            /// True if the trigger requires that the app has a component.
+            /// True if the trigger is about one component or all components, so the app needs a
+            /// component.
             pub fn is_about_components(self) -> bool {
                 self.name().contains("-component")
             }
-            /// True if it fires for one component at a time.
+            /// True if the trigger fires for one component at a time.
             pub fn is_about_one_component(self) -> bool {
                 self.name().ends_with("-component")
             }

@@ -1,5 +1,5 @@
-//! Content keys: a text, or `./file` for the text of a file. The kind of the file that names
-//! `./file` decides its base directory, not that file's location.
+//! Content keys: a text, or `./file` for the text of a file. The base directory of `./file` depends
+//! on the kind of the file with the key, not on the location of that file.
 use std::collections::BTreeMap;
 
 use domain::digest::Digest;
@@ -13,9 +13,9 @@ use crate::{
     tree::sha256,
 };
 
-/// Keys whose `./file` is read, in components, the sandbox and actions: the list (empty for none)
-/// and the key. The list distinguishes them from a variable called `manifest`. `command` is absent,
-/// because it names a file of the step's own source.
+/// Content keys of components, the sandbox and actions: list of tables (empty for the top level)
+/// and key. The list distinguishes a content key from a variable called `manifest`. `command` is
+/// absent, because it names a file of the step's own source.
 const CONTENT_KEYS: [(&str, &str); 5] = [
     ("", "manifest"),
     ("steps", "inline_contents"),
@@ -79,7 +79,8 @@ struct Found<'a> {
 impl Found<'_> {
     fn table(&mut self, table: &Table, path: &str, top: bool) {
         for (key, entry) in table {
-            // Steps and triggers have their own names and paths. A variable may have any name.
+            // Steps and triggers have these keys, too. In other tables, a variable may have such a
+            // name.
             let own = top || is_item(path, "steps") || is_item(path, "triggers");
             if own && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;

@@ -36,8 +36,8 @@ fn is_yaml(path: &str) -> bool {
     path.ends_with(".yaml") || path.ends_with(".yml")
 }
 
-/// Paths that lead out of the kustomization's directory. Other text that looks like a path names no
-/// existing file.
+/// Returns paths in a text that lead out of `directory`. Other text may look like such a path, but
+/// no existing file has that path.
 fn named(text: &str, directory: &str) -> Vec<String> {
     let words = text.split([' ', '\t', '\r', '\n', ',', '[', ']', '"', '\'']);
     let away = words.filter(|word| word.starts_with("../") || word.starts_with("./.."));

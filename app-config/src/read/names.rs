@@ -117,9 +117,8 @@ impl Names {
         }
     }
 
-    /// True if the name may be a declared role. Compares the names that roles get in an install:
-    /// `{{ .nuon.install.id }}-x`, or `x` alone. Other templates and ARNs are known only in the
-    /// account, so they count as declared.
+    /// True if the name may be a declared role. A declared `{{ .nuon.install.id }}-x` also matches
+    /// `x`. Other templates and ARNs are known only in the account, so they count as declared.
     fn may_be_role(&self, name: &str) -> bool {
         let plain = role_name(name);
         let declared = self.declared.iter().filter(|(of, _, _)| *of == Kind::Role);

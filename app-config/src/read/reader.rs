@@ -57,11 +57,11 @@ fn may_be_in(malformed: &BTreeSet<String>, note: &Diagnostic) -> bool {
         "unknown_role" => &["permissions", "break_glass"],
         "unknown_secret" => &["secrets"],
         "never_fires" => &["components", "inputs", "sandbox", "secrets"],
-        // A kind of name without its own code.
+        // These kinds of names have no code of their own.
         "bad_value" if note.message.starts_with("unknown ") => &[""],
         _ => return false,
     };
-    // A name that is similar to a declared one is mistyped, whatever the file declares.
+    // A name that is similar to a declared name is mistyped, regardless of the unparsed file.
     !note.remedy.starts_with("did you mean")
         && malformed.iter().any(|file| homes.iter().any(|home| file.starts_with(home)))
 }

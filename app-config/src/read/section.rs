@@ -1,4 +1,4 @@
-//! Reader of one table. It takes keys by type and records the ones it took.
+//! Reads the keys of one table by type, and records each key that it reads.
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet},
@@ -249,7 +249,7 @@ impl<'d> Section<'d> {
         self.table.get(key).map_or(self.at.clone(), |entry| self.value(entry))
     }
 
-    /// Byte range of a value. For a long value it is the range of the key.
+    /// Byte range of a value. For a list or table, the range of its key.
     fn value(&self, entry: &Entry) -> Range<usize> {
         match &entry.spot.node {
             Node::Text(_) | Node::Integer(_) | Node::Bool(_) | Node::Other(_) => {

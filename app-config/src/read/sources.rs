@@ -23,8 +23,8 @@ pub fn attach(bundle: &Tree, config: &mut AppConfig) -> Vec<Diagnostic> {
     findings
 }
 
-/// Predicts the findings of [`attach`] for modules in the app directory and for components that
-/// name no module. They appear before a sync.
+/// Predicts the findings of [`attach`] before a sync. Covers modules in the app directory and
+/// components that name no module.
 pub fn predict_findings(app: &Tree, config: &AppConfig) -> Vec<Diagnostic> {
     let sandbox = config.sandbox.iter().map(|one| (SANDBOX, "sandbox.toml", &one.module));
     let components =

@@ -145,7 +145,7 @@ struct Search<'s> {
     document: &'s Document,
     file: &'static str,
     found: &'s mut Found,
-    /// Kinds that this file already counts for, if the file is one part.
+    /// Kinds that are already counted for this file. Unused for a file with several parts.
     parts: Vec<&'static str>,
 }
 
@@ -174,13 +174,14 @@ impl Search<'_> {
     }
 
     fn key(&mut self, id: &'static str, spot: &Spot, key: std::ops::Range<usize>) {
-        // Both files have roles of the same form.
+        // `permissions/*.toml` and `break_glass/*.toml` have the same keys, but count as different
+        // kinds.
         let is_break_glass = self.document.file.starts_with("break_glass/");
         let id = if is_break_glass && id == "permission_role" { "break_glass" } else { id };
         let Some(kind) = KINDS.iter().find(|kind| kind.id == id) else { return };
         let is_container = CONTAINERS.contains(&self.file);
         match kind.per {
-            // The reader of the type counts it.
+            // The reader of the section counts this kind; see `Reader::unacted`.
             Per::Reader => {}
             Per::Part if is_container => self.each(id, spot, key),
             Per::Part if self.parts.contains(&id) => {}

@@ -1,9 +1,9 @@
-//! Ordering of components whose templates iterate over all components, or read one that only
-//! rendering determines.
+//! Deploy order of components whose templates iterate over all components, or read a component
+//! whose name only rendering determines.
 //!
-//! Their result would depend on the order of deploys if they came before other components. Each one
-//! therefore comes after every component that does not depend on it. Among several of them, the
-//! first by name comes last.
+//! The result of such a template would depend on the order of deploys. The component therefore
+//! comes after every component that does not depend on it. Among several such components, the first
+//! by name comes last.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Node;

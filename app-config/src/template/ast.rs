@@ -62,7 +62,8 @@ pub struct Command {
 pub struct Operand {
     pub base: Base,
     pub fields: Vec<Arc<str>>,
-    /// Offset for errors. Like Go, it is the first field that is followed by another token.
+    /// Offset for errors. As in Go, the offset of the first field after the first token. Without
+    /// such a field, the offset of that token or of the pipeline in parentheses.
     pub at: usize,
     /// Offset of the base.
     pub start: usize,

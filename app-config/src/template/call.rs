@@ -1,4 +1,4 @@
-//! Calls a function: checks the number and types of its arguments, and spends steps.
+//! Calls a function. Checks the number and types of its arguments, and spends steps.
 use std::sync::Arc;
 
 use super::{
@@ -30,7 +30,7 @@ impl<'t> Run<'t> {
         if let Some(piped) = piped {
             arguments.push(self.fitting(function.takes(operands.len()), piped)?);
         }
-        // `set` adds its value below the map's own depth. The map itself is not traversed.
+        // `set` adds its value one level below the map, and does not traverse the map.
         let (depth, walked) = match (function.name, arguments.split_first()) {
             ("set", Some((Value::Map(map), rest))) => (map.above() + 1, rest),
             (_, _) => (1, arguments.as_slice()),

@@ -50,7 +50,7 @@ pub fn le(arguments: &[Value], _: usize) -> Answer {
     ordered(arguments, |order| matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }
 
-/// Not `le`, as in Go. The results differ for NaN.
+/// Negation of `le`, as in Go. For NaN, it differs from a comparison with "greater".
 pub fn gt(arguments: &[Value], _: usize) -> Answer {
     ordered(arguments, |order| !matches!(order, Some(Ordering::Less | Ordering::Equal)))
 }

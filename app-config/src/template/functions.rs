@@ -17,9 +17,11 @@ pub struct Function {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Behavior {
-    /// Function of evaluated arguments and of the maximum size of its text.
+    /// Function with two parameters: the evaluated arguments, and the maximum size of its text in
+    /// bytes.
     Call(fn(&[Value], usize) -> Answer),
-    /// Returns the first argument that is true, or false; see `call`.
+    /// Evaluates `and` or `or`. `on` is the truth value of the operand at which the evaluation
+    /// stops.
     Choose { on: bool },
 }
 

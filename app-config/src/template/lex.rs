@@ -256,12 +256,13 @@ fn number(text: &str) -> usize {
     at
 }
 
-/// True for a trim marker after opening braces: `-` and a space.
+/// True if the text after opening braces starts with a trim marker: `-` and a space.
 fn marked(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
 }
 
-/// Returns `None` unless the action ends here. Otherwise, true if it trims the following text.
+/// Returns `None` if the action does not end here. Otherwise, returns true if the action trims the
+/// following text.
 fn closes(rest: &str) -> Option<bool> {
     if rest.starts_with(CLOSE) {
         return Some(false);
@@ -277,7 +278,8 @@ fn word(text: &str) -> &str {
     &text[..text.len() - text.trim_start_matches(is_word).len()]
 }
 
-/// True for a character that may follow a name. `.a-b` is an error, not a subtraction.
+/// True if the text after a name starts with a character that may end a name. `.a-b` is an error,
+/// not a subtraction.
 fn ends_a_name(rest: &str) -> bool {
     let Some(c) = rest.chars().next() else { return true };
     SPACES.contains(&c) || matches!(c, '.' | ',' | '|' | ':' | '(' | ')') || rest.starts_with(CLOSE)

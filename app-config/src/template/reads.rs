@@ -15,7 +15,7 @@ pub const ANY: &str = "*";
 const DEEPEST: usize = 20;
 /// Maximum number of visited nodes, for templates that call each other without end.
 const BUDGET: usize = 200_000;
-/// Maximum number of sources of one value. A value with more counts as unknown.
+/// Maximum number of sources of one value. If a value has more, its source counts as unknown.
 const PLACES: usize = 64;
 
 /// Access to a path.
@@ -28,7 +28,7 @@ pub(crate) struct AccessKind {
     pub always: bool,
 }
 
-/// Paths that a template may read. True for a path that it requires.
+/// Paths that a template may read. The value is [`AccessKind::insists`].
 pub(crate) fn reads(parsed: &Parsed) -> BTreeMap<Path, bool> {
     all(parsed).into_iter().map(|(path, how)| (path, how.insists)).collect()
 }

@@ -138,7 +138,7 @@ pub fn substr(arguments: &[Value], _: usize) -> Answer {
     let bounds = usize::try_from(start).ok().zip(usize::try_from(end).ok());
     let part = bounds.and_then(|(start, end)| text.as_bytes().get(start..end));
     let part = part.ok_or_else(|| format!("bytes {start} to {end} do not exist"))?;
-    // Half a character becomes U+FFFD, as when Go writes it as JSON.
+    // `substr` cuts bytes. The bytes of a partial character become U+FFFD, as in Go's JSON output.
     Ok(Value::text(replaced(part)))
 }
 

@@ -35,8 +35,7 @@ pub enum Value {
 #[derive(Debug)]
 pub struct Shared {
     entries: RefCell<Map>,
-    /// Deepest nesting at which this map was inserted. A value that is inserted into it later is
-    /// one level deeper.
+    /// Deepest nesting level at which this map was inserted into another value.
     above: Cell<usize>,
 }
 

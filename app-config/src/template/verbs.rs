@@ -104,7 +104,7 @@ impl Printer {
         self.out.push(')');
     }
 
-    /// `int=1`
+    /// Writes the type and the value, such as `int=1`.
     pub fn typed(&mut self, value: &Value) {
         if value.is_nil() {
             self.out.push_str("<nil>");

@@ -56,7 +56,7 @@ fn findings_after_escapes_have_the_right_location() {
     }
 }
 
-/// Findings that a sync would report appear without one.
+/// `survey` reports the findings about local modules that a sync would report.
 #[test]
 fn a_module_of_the_directory_itself_is_looked_at_before_a_sync() {
     let of =
@@ -113,7 +113,8 @@ fn every_circle_is_found_at_once() {
     assert_eq!(found, expected);
 }
 
-/// Such a component could never be deployed, because its outputs exist only afterwards.
+/// A component that requires its own outputs can never be deployed: the outputs exist only after
+/// the deploy.
 #[test]
 fn requiring_own_outputs_is_a_cycle_and_reading_optional_ones_is_not() {
     let reads = |text: &str| format!("{COMPONENT}[vars]\nx = '{text}'\n");

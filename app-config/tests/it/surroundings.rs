@@ -75,7 +75,7 @@ fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_wri
     let step = |text: &str| {
         format!("name = \"r\"\n[[steps]]\ntype = \"command\"\ncommand = \"c\"\n{text}\n")
     };
-    let nobody = "there is no role `{{.nuon.install.id}}-opps`";
+    let nobody = "unknown role `{{.nuon.install.id}}-opps`";
     let cases: Vec<Case> = vec![
         (x, action("role = \"{{.nuon.install.id}}-opps\""), "unknown_role", (1, 9), nobody),
         (x, action("break_glass_role = \"nobody\""), "unknown_role", (1, 21), "`nobody`"),
@@ -138,12 +138,18 @@ fn duplicate_names_are_reported() {
         (format!("type = \"azure-bicep\"\n{stack}"), format!("name = \"x\"\n{steps}"));
     let roles = [("app/permissions/a.toml", ROLES), ("app/permissions/b.toml", ROLES)];
     let cases: Vec<(Vec<(&str, &str)>, &str)> = vec![
-        (roles.to_vec(), "role `{{ .nuon.install.id }}-ops`"),
-        (vec![("app/break_glass/a.toml", glass), ("app/break_glass/b.toml", glass)], "role"),
-        (vec![("app/branches/a.toml", branch), ("app/branches/b.toml", branch)], "branch `main`"),
-        (vec![("app/stack.toml", &stack)], "nested stack `n`"),
-        (vec![("app/runbooks/x.toml", &steps)], "the step `s`"),
-        (vec![("app/actions/x.toml", &steps)], "the step `s`"),
+        (roles.to_vec(), "duplicate role `{{ .nuon.install.id }}-ops`"),
+        (
+            vec![("app/break_glass/a.toml", glass), ("app/break_glass/b.toml", glass)],
+            "duplicate role",
+        ),
+        (
+            vec![("app/branches/a.toml", branch), ("app/branches/b.toml", branch)],
+            "duplicate branch `main`",
+        ),
+        (vec![("app/stack.toml", &stack)], "duplicate nested stack `n`"),
+        (vec![("app/runbooks/x.toml", &steps)], "duplicate step `s`"),
+        (vec![("app/actions/x.toml", &steps)], "duplicate step `s`"),
     ];
     for (files, message) in cases {
         let (_, findings) = read(&bundle(&files)).unwrap();

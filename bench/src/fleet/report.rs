@@ -30,7 +30,7 @@ pub struct Storm {
 pub struct Restart {
     /// Time until the server was ready.
     pub ready: Duration,
-    /// Time until all runners waited there again.
+    /// Time until each runner had an open long poll at the restarted server.
     pub parked: Duration,
 }
 
@@ -51,7 +51,7 @@ impl Report {
         let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
         let _ = writeln!(
             text,
-            "| parked runners | {} a minute | resident memory | of one core |\n|---|---|---|---|",
+            "| runners with an open long poll | {} a minute | resident memory | of one core |\n|---|---|---|---|",
             self.alone.unit
         );
         for (runners, window) in [(0, &self.alone), (self.runners, &self.crowded)] {
@@ -63,7 +63,11 @@ impl Report {
                 "| {runners} | {statements_a_minute:.0} | {mib:.1} MiB | {percent:.1} % |"
             );
         }
-        let _ = writeln!(text, "\nA parked runner: {:.1} KiB.\n", self.each() / 1024.0);
+        let _ = writeln!(
+            text,
+            "\nResident memory per runner with an open long poll: {:.1} KiB.\n",
+            self.each() / 1024.0
+        );
         let seconds = |time: Duration| time.as_secs_f64();
         let _ = writeln!(text, "| what | s |\n|---|---|");
         let Storm { jobs, all_queued, all_claimed, asked_to_wait, waits } = &self.storm;
@@ -115,7 +119,7 @@ impl Report {
         })
     }
 
-    /// Bytes per parked runner.
+    /// Resident bytes per runner with an open long poll.
     fn each(&self) -> f64 {
         self.crowded.resident.saturating_sub(self.alone.resident) as f64 / self.runners as f64
     }

@@ -1,5 +1,5 @@
-//! Callers that create enrolment tokens one after the other. Each one is one event in a new stream,
-//! chained, in the tree, and in an inline projection.
+//! Callers that create enrolment tokens one after the other. Each token is one event in a new
+//! stream. The append updates the hash chain, the tree and an inline projection.
 use std::time::{Duration, Instant};
 
 use event_log::testing::measure::{Run, pgbench::count};

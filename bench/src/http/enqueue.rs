@@ -37,7 +37,7 @@ impl Enqueue {
         enqueue
     }
 
-    /// Retries all of them with concurrent callers.
+    /// Retries all builds with this number of concurrent callers.
     pub async fn ask(&mut self, callers: usize) -> Run {
         self.began = Instant::now();
         let calls = self.builds.retry(callers).await;

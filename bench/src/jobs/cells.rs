@@ -10,9 +10,9 @@ pub struct Cell {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
-    /// Jobs that the server queues.
+    /// Jobs that the server's use case queues, without HTTP.
     Stead,
-    /// Jobs that users request.
+    /// Jobs of builds that callers retry over HTTP.
     Builds,
     Other(Other, How),
 }

@@ -34,7 +34,7 @@ impl Done {
     }
 }
 
-/// Runs one of them in a temporary database.
+/// Runs this job queue in a temporary database.
 pub async fn run(
     database: &Database,
     modules: &Path,
@@ -47,8 +47,8 @@ pub async fn run(
     postgres.execute("create database other").await.unwrap();
     let mut node = Command::new("node");
     node.arg(modules.join(other.script())).arg(database.cluster.url("other"));
-    // The slowest one does twelve jobs per second. It stops after its time, and the finished jobs
-    // count.
+    // The slowest job queue finishes twelve jobs per second. Its script stops at this limit, and
+    // reports the number of finished jobs.
     let seconds = period.as_secs() * 3;
     node.args([how.word(), &jobs.to_string(), &seconds.to_string()]);
     let done = tokio::task::spawn_blocking(move || node.output()).await.unwrap().unwrap();

@@ -38,7 +38,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// Starts a server with a crew, and prepares this number of failed builds.
+    /// Starts a server and its runners, and prepares this number of failed builds.
     pub async fn start(database: &Database, data: &Path, builds: usize) -> Ours {
         let server = server::start(database, data).await;
         let people = server::people(&server);
@@ -50,7 +50,7 @@ impl Ours {
         Ours { server, crew, builds, failed }
     }
 
-    /// Queues jobs one by one with a few callers while the crew works.
+    /// Queues jobs one by one with a few callers while the runners work.
     pub async fn together(&mut self, jobs: usize) -> Run {
         let start = Instant::now();
         let doing = doing(Outcome::Succeeded);
@@ -58,7 +58,7 @@ impl Ours {
         run(start, worked.until, worked)
     }
 
-    /// Queues all jobs before the crew works.
+    /// Queues all jobs before the runners start to work.
     pub async fn drained(&mut self, jobs: usize) -> Run {
         queue(&self.server, jobs).await;
         let start = Instant::now();
@@ -66,7 +66,7 @@ impl Ours {
         run(start, worked.until, worked)
     }
 
-    /// Retries builds over HTTP while the crew works, until all of them have failed again.
+    /// Retries builds over HTTP while the runners work, until all builds have failed again.
     pub async fn builds(&mut self, database: &Database) -> Run {
         let (start, jobs) = (Instant::now(), self.builds.number());
         let doing = doing(Outcome::Failed);

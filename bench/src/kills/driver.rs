@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const QUIET: Duration = Duration::from_secs(6);
 const MODULES: [&str; 5] = ["network", "database", "cache", "api", "edge"];
 
-/// Changes the install. Any call may fail because no server runs; then the driver tries another
-/// one.
+/// Changes the install. A call may fail while no server runs; then the driver continues with
+/// another change.
 pub struct Driver {
     control: String,
     token: PathBuf,
@@ -41,7 +41,7 @@ pub enum App {
 }
 
 impl App {
-    /// Uses this copy of it. New versions are created next to the copy.
+    /// Uses this copy of `edge-api`. New versions are created next to the copy.
     pub fn edge_api(server: &Server, app: &Path) -> App {
         let (app, versions) = (app.to_path_buf(), server.dir().join("versions"));
         App::EdgeApi { app, versions, version: AtomicU64::new(1) }
@@ -136,7 +136,8 @@ impl Driver {
         }
     }
 
-    /// Publishes a version with one changed module, which is a new effect, and upgrades to it.
+    /// Publishes a version with one changed module, and upgrades the install to it. The changed
+    /// module has a new effect.
     fn publish(&self, (app, versions): (&Path, &Path), last: &AtomicU64, module: &str) {
         let version = last.load(Ordering::SeqCst) + 1;
         let copy = versions.join(version.to_string()).join("edge-api");

@@ -30,7 +30,8 @@ impl Victims {
         Victims { server, runner, killed: BTreeMap::new() }
     }
 
-    /// Sends SIGKILL to one of them. Starts it again after a moment if no supervisor does.
+    /// Kills a random process, or the server and the runner, with SIGKILL. Starts it again after a
+    /// moment, unless `stead up` does.
     pub fn kill_one(&mut self) {
         let victim = match rand::thread_rng().gen_range(0..10) {
             0..3 => Victim::Server,
@@ -51,7 +52,8 @@ impl Victims {
                 self.runner.restart();
             }
             Victim::BuildRunner => {
-                // `stead up` starts it again. If it does not run, another process is killed.
+                // `stead up` restarts the build runner. If no build runner runs, another process is
+                // killed.
                 let Some(pid) = self.build_runner() else { return self.kill_one() };
                 kill(&pid);
             }
@@ -65,7 +67,7 @@ impl Victims {
             }
             Victim::Postgres => {
                 kill(&self.postmaster());
-                // `stead up` ends without its database, but it may be killed before.
+                // `stead up` ends without its database. It may still run now, so it is killed.
                 a_moment();
                 self.server.kill();
                 self.server.restart();
@@ -82,7 +84,7 @@ impl Victims {
     fn build_runner(&self) -> Option<String> {
         let pid = fs::read_to_string(self.server.data().join("build-runner.pid")).ok()?;
         let pid = pid.trim().to_string();
-        // Only if the process id still belongs to it.
+        // The process id may belong to another process by now.
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         String::from_utf8_lossy(&line).contains("stead-runner").then_some(pid)
     }

@@ -18,7 +18,8 @@ pub struct Parked {
     pub unit: &'static str,
     pub alone: Window,
     pub crowded: Window,
-    /// Resident memory of the server in bytes, without runners and with all of them parked.
+    /// Resident memory of the server in bytes: without runners, and with an open long poll of each
+    /// runner.
     pub memory: (u64, u64),
 }
 
@@ -29,7 +30,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     drop(RunnerPool::enrol(&server.people(), &server.runner, 1, MANY_SLOTS).await);
     tokio::time::sleep(Duration::from_secs(3)).await;
     let before = server.resident();
-    eprintln!("  counting without runners");
+    eprintln!("  counting database statements without runners");
     let alone = window(database, ask.window_s).await;
     let runners = ask.runners - 1;
     let crew = RunnerPool::enrol(&server.people(), &server.runner, runners, MANY_SLOTS).await;
@@ -44,7 +45,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     }
     until_parked(&server, number).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    eprintln!("  counting with {number} parked runners");
+    eprintln!("  counting database statements with {number} runners");
     let crowded = window(database, ask.window_s).await;
     let after = server.resident();
     assert_eq!(server.parked().await, number, "all of them are still parked");

@@ -29,18 +29,24 @@ impl Report {
         let _ = writeln!(text, "Postgres: {}.\n", settings.join(", "));
         text.push_str("| what | samples | p50 ms | p99 ms | max ms |\n|---|---|---|---|---|\n");
         text.push_str(&self.claim.row("queue acknowledged → claim answered"));
-        text.push_str(&self.offer.row("of which until the runner received the offer"));
+        text.push_str(&self.offer.row("queue acknowledged → offer received"));
         text.push_str(&self.commit.row("bare one-row commit, same run, in turns"));
         let ratio = self.claim.p50 / self.commit.p50;
         let _ = writeln!(text, "\np50 of a claim in bare commits: {ratio:.1}\n");
         let Parked { unit, alone, crowded, memory: (before, after) } = &self.parked;
         let runners = self.ask.runners - 1;
-        let _ =
-            writeln!(text, "| parked runners | {unit} a minute | resident memory |\n|---|---|---|");
+        let _ = writeln!(
+            text,
+            "| runners with an open long poll | {unit} a minute | resident memory |\n|---|---|---|"
+        );
         let mib = |bytes: &u64| *bytes as f64 / f64::from(1 << 20);
         let _ = writeln!(text, "| none | {:.0} | {:.1} MiB |", alone.a_minute, mib(before));
         let _ = writeln!(text, "| {runners} | {:.0} | {:.1} MiB |", crowded.a_minute, mib(after));
-        let _ = writeln!(text, "\nA parked runner: {:.1} KiB.", self.each() / 1024.0);
+        let _ = writeln!(
+            text,
+            "\nResident memory per runner with an open long poll: {:.1} KiB.",
+            self.each() / 1024.0
+        );
         for (name, window) in [("none", alone), ("all of them", crowded)] {
             for (query, calls) in &window.busiest {
                 eprintln!("  with {name} in {} s: {calls} × {query}", self.ask.window_s);
@@ -68,7 +74,7 @@ impl Report {
         report.to_string()
     }
 
-    /// Bytes per parked runner.
+    /// Resident bytes per runner with an open long poll.
     fn each(&self) -> f64 {
         let (before, after) = self.parked.memory;
         (after.saturating_sub(before)) as f64 / (self.ask.runners - 1) as f64

@@ -23,7 +23,7 @@ impl measure::Cell for Cell {
     }
 }
 
-/// All of them write the same lines, so ratios of bytes equal ratios of lines.
+/// All cells write the same lines, so ratios of bytes equal ratios of lines.
 pub const RATIOS: &[Ratio<Cell>] = {
     use Cell::*;
     &[

@@ -1,4 +1,4 @@
-//! The same bytes by binary COPY: the upper bound of the disk and of Postgres.
+//! The same bytes by binary COPY: the maximum that the disk and Postgres can write.
 use std::time::{Duration, Instant};
 
 use event_log::testing::measure::Run;

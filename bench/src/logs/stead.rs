@@ -30,7 +30,7 @@ struct Writer {
     job: JobId,
     execution: ExecutionId,
     have: u64,
-    /// Index of the next chunk. Each runner begins at another one.
+    /// Index of the next chunk. Each runner begins at a different chunk.
     next: usize,
 }
 
@@ -105,7 +105,8 @@ pub struct Stored {
     pub relations: f64,
 }
 
-/// Checks that every acknowledged byte is stored. Returns the stored size.
+/// Checks that every acknowledged byte is stored. Returns the stored bytes for each byte of the
+/// logs.
 pub async fn stored(database: &Database, ours: &Ours) -> Stored {
     let sums = "select sum(end_offset - start_offset)::float8, sum(octet_length(bytes))::float8, \
                 (select sum(pg_total_relation_size(relid))::float8 from pg_partition_tree('stead.job_log')) \

@@ -42,7 +42,8 @@ faults! {
     ClockJump "a server's clock set";
 }
 
-/// These exceed the lease of a server's policies and the lease of a runner's jobs.
+/// Longer than the lease of a server's policies. [`LONGER_THAN_A_RUNNERS`] exceeds the lease of a
+/// job.
 const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
 const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
@@ -150,7 +151,7 @@ impl Fault {
     }
 }
 
-/// Duration of a fault. One of five exceeds the lease.
+/// Returns `lease` with a probability of 20 %, otherwise `moment`.
 fn sometimes(random: &mut StdRng, lease: Duration, moment: Duration) -> Duration {
     if random.gen_bool(0.2) { lease } else { moment }
 }
@@ -161,7 +162,7 @@ fn freeze(pid: u32, time: Duration) {
     signal("-CONT", &pid.to_string());
 }
 
-/// Cuts several connections on either path to the database.
+/// Breaks eight connections to the database in this way, each at the proxy of a random server.
 fn cut(place: &Environment, random: &mut StdRng, broken: Broken) {
     for _ in 0..8 {
         place.proxies[random.gen_range(0..place.proxies.len())].arm(broken);

@@ -1,5 +1,4 @@
-//! An install with a history of years: its stream is loaded from its first event, or from its
-//! snapshot.
+//! Loads an install with a long history, from its first event or from its snapshot.
 use std::{
     fmt::Write as _,
     time::{Duration, Instant},
@@ -18,7 +17,7 @@ use ulid::Ulid;
 use super::growing_log::GrowingLog;
 use crate::database::Database;
 
-/// Length of the other stream, of an install with a history of a month.
+/// Number of events of the short stream, such as an install has after a month.
 const SHORT: u64 = 100;
 /// Number of loads of each stream.
 const TIMES: usize = 7;
@@ -27,10 +26,10 @@ const TIMES: usize = 7;
 pub struct Streams(Vec<(u64, Asked)>);
 
 struct Asked {
-    /// Loaded by a server with empty caches.
+    /// Time to load the install without a snapshot, by a server with empty caches.
     without_snapshot: Quantiles,
     with_snapshot: Quantiles,
-    /// Loads from the snapshot, handles a command, appends.
+    /// Time to load the install from its snapshot, handle a command and append.
     told: Quantiles,
 }
 

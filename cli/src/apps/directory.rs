@@ -15,8 +15,8 @@ use crate::failure::Failure;
 
 /// Directories that tools generate. They are not uploaded.
 const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
-/// Linked directories multiply: two links in each of fifteen nested directories make over 30,000
-/// paths.
+/// Maximum number of directories read. Links multiply directories: two links in each of fifteen
+/// nested directories make over 30,000 paths.
 const MOST_DIRECTORIES: usize = 5_000;
 const DEEPEST: usize = 64;
 /// Terraform state files. They do not belong into a bundle and may contain secrets.
@@ -82,8 +82,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Reads a directory. `above` contains its real ancestors, because a link to one of them would
-    /// never end.
+    /// Reads a directory. `above` contains its real ancestors, because following a link to an
+    /// ancestor would never end.
     fn directory(
         &mut self,
         directory: &Path,
@@ -142,7 +142,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Returns whether another directory would exceed a limit. Reports that once.
+    /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
     fn is_full(&mut self, depth: usize, inside: &str) -> bool {
         let said = if self.directories > MOST_DIRECTORIES {
             return true;

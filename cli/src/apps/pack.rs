@@ -48,8 +48,8 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     }
     let mut sources = BTreeMap::new();
     for (component, module) in surveyed.config.sources() {
-        // Without a plugin the component cannot be deployed yet, so its module is optional. A local
-        // one is included.
+        // Without a plugin the component cannot be deployed yet, so its module is optional. A
+        // module that exists locally is included.
         let optional = surveyed.config.lacks_plugin(component).is_some();
         if optional && !is_here(source, module) {
             continue;

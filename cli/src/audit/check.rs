@@ -198,8 +198,7 @@ pub(crate) fn bundle_report(
             holds.push(match from > &size {
                 true => format!("no event of {subject} is missing: its last event is the last one of the log"),
                 false => format!(
-                    "no event of {subject} is missing: its sequences have no gap, and the file contains all positions \
-                     {from} to {size}, which belong to other streams"
+                    "no event of {subject} is missing: its sequences have no gap, and positions {from} to {size} belong to other streams"
                 ),
             });
             open.push(format!(
@@ -311,7 +310,7 @@ fn note_stored_checkpoint(kept: Option<u64>, holds: &mut Vec<String>, open: &mut
     match kept {
         Some(size) => holds.push(format!("the log matches the stored checkpoint at {size}")),
         None => open.push(
-            "that other parties see the same log: use --checkpoint with one that another party stored, as a runner does"
+            "that other parties see the same log: pass --checkpoint with a checkpoint that another party stored, for example a runner"
                 .into(),
         ),
     }

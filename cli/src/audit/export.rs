@@ -61,8 +61,10 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
     let Some(path) = ask.out else { return written };
     if let Err(failure) = written {
         if let Err(error) = std::fs::remove_file(&path) {
-            desk.screen
-                .remark(&format!("remove the incomplete export {}: {error}", path.display()));
+            desk.screen.remark(&format!(
+                "cannot delete the incomplete export {}: {error}; delete it",
+                path.display()
+            ));
         }
         return Err(failure);
     }

@@ -9,7 +9,7 @@ use event_log::Meta;
 use schemas::control::audit::EventRecord;
 use serde_json::{Value, json};
 
-/// Version of OCSF.
+/// OCSF version of the converted events.
 const VERSION: &str = "1.3.0";
 const CATEGORY: (u64, &str) = (3, "Identity & Access Management");
 const CLASS: (u64, &str) = (3004, "Entity Management");

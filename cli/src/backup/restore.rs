@@ -65,9 +65,9 @@ pub(crate) struct Report {
     /// Positions of reports that their runner did not sign.
     pub(crate) forged_reports: Vec<u64>,
     pub(crate) took_ms: u64,
-    /// What `stead migrate --raise-epoch` takes.
+    /// Value for `stead migrate --raise-epoch`.
     pub(crate) next_epoch: u64,
-    /// The private Postgres, as the owner of the tables.
+    /// Database URL of the role that owns the tables, in the private Postgres.
     pub(crate) database_owner_url: Option<String>,
 }
 
@@ -116,7 +116,7 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     screen.print_one(&report, |_| output::drilled(&report, &ask.from))
 }
 
-/// Filled data directory.
+/// Data directory with a restored backup.
 struct RestoredData {
     source: Source,
     restored: Restored,

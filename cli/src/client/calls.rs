@@ -67,7 +67,7 @@ impl Client {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
-    /// All apps.
+    /// Returns a page of the apps.
     pub async fn apps(&self, listing: &PageQuery) -> CallResult<Page<apps::App>> {
         self.fresh("/v1/apps", listing).await
     }
@@ -114,7 +114,7 @@ impl Client {
         self.change(Method::POST, "/v1/installs", ask).await
     }
 
-    /// Installs, by name.
+    /// Returns a page of the installs.
     pub async fn installs(
         &self,
         which: &installs::InstallsQuery,
@@ -136,7 +136,7 @@ impl Client {
         self.get(&format!("/v1/installs/{install}/state"), when).await
     }
 
-    /// Change inputs, config version or approval of an install.
+    /// Changes inputs, stack outputs, config version or auto-approval of an install.
     pub async fn update_install(
         &self,
         install: &str,
@@ -209,7 +209,7 @@ impl Client {
         self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
     }
 
-    /// Retries a run, as a new run.
+    /// Retries the failed steps: in the same run while it is in progress, otherwise in a new run.
     pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> CallResult<runs::RunRequested> {
         self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
     }
@@ -247,7 +247,7 @@ impl Client {
         self.open(Method::GET, &path, &(), EVENT_STREAM, Some(&after_n.to_string())).await
     }
 
-    /// All runners.
+    /// Returns a page of the runners.
     pub async fn runners(&self, listing: &PageQuery) -> CallResult<Page<runners::Runner>> {
         self.fresh("/v1/runners", listing).await
     }
@@ -368,7 +368,7 @@ impl Client {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
-    /// All tokens.
+    /// Returns a page of the tokens.
     pub async fn tokens(&self, listing: &PageQuery) -> CallResult<Page<tokens::Token>> {
         self.fresh("/v1/tokens", listing).await
     }

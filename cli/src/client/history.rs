@@ -95,7 +95,8 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     sanitized(&history).map(Some)
 }
 
-/// Checks a report against its runner's signature. Returns whether it has one.
+/// Checks the runner's signature of a report. Returns `true` if the event is a report with a
+/// signature.
 fn reported(
     reports: &mut Reports,
     event: &Event,

@@ -29,7 +29,7 @@ struct TestLog {
     key: SigningKey,
     /// Checkpoint at position 12 that another party stored.
     kept: Checkpoint,
-    /// Dump of the database from before, if the change restores one.
+    /// Dump of the database from before the change, for changes that restore a dump.
     old: Vec<u8>,
     seals: Vec<(u64, String)>,
 }

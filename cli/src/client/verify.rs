@@ -61,7 +61,7 @@ pub enum Fault {
     /// The event does not match its leaf hash.
     #[error("position {0}: the event does not match its leaf hash")]
     Leaf(u64),
-    /// The events before it do not match the chain hash.
+    /// The events before this position do not match its chain hash.
     #[error("position {0}: the events before it do not match the chain hash")]
     Chain(u64),
     /// The log does not match a checkpoint.

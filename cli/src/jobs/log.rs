@@ -107,7 +107,7 @@ struct Printer<'d> {
     desk: &'d CommandContext,
     timestamps: bool,
     last: u64,
-    /// The next record continues the current line.
+    /// True if the next record continues the current line.
     open: bool,
 }
 

@@ -44,7 +44,7 @@ fn wrong(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> 
     let is_last = job.attempts.last().is_some_and(|last| last.execution == attempt.execution);
     let outcome = said.outcome.word();
     let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
-    // A late result is only noted. The resolution before it stands.
+    // The server records a late result as a warning only. The earlier resolution remains valid.
     let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
     (is_theirs && !is_late && outcome != job.state).then(|| {
         format!("the runner signed that it {outcome}, but the server shows that it {}", job.state)

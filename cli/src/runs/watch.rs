@@ -52,7 +52,7 @@ pub(crate) async fn watch(
     follow(desk, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
 }
 
-/// Whether commands that approve a plan are printed.
+/// Selects whether `follow` prints the commands that approve a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hints {
     Show,
@@ -138,7 +138,7 @@ impl PrintedSteps {
         for step in &run.dag {
             let seen = self.0.entry(step.id).or_default();
             let moved = seen.state != step.state;
-            // Both pass without an action of the user.
+            // These two waits end without an action of the user.
             let passes = |on: &str| matches!(on, "dependency" | "server");
             let waiting = step.waiting.as_ref().filter(|waiting| !passes(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());

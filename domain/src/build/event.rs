@@ -22,7 +22,7 @@ pub enum BuildEvent {
     },
     /// The artifact was built.
     Succeeded {
-        /// Job that built it.
+        /// Job that built the artifact.
         job: JobId,
         /// Artifact that was built.
         artifact: Artifact,

@@ -31,7 +31,7 @@ pub enum InstallCommand {
         set: BTreeMap<String, String>,
         /// Names of the inputs to unset.
         unset: BTreeSet<String>,
-        /// Actor that changes them.
+        /// Actor that changes the inputs.
         by: Actor,
         /// Reason, if one was given.
         reason: Option<String>,
@@ -71,7 +71,7 @@ pub enum InstallCommand {
     },
     /// Record the stack outputs that the runner reported.
     ReportStackOutputs {
-        /// Runner that reported them.
+        /// Runner that reported the outputs.
         runner: RunnerId,
         /// Account, region and all other outputs of the stack.
         outputs: Outputs,
@@ -92,7 +92,7 @@ pub enum InstallCommand {
         run: RunId,
         /// Operation of the run.
         kind: RunKind,
-        /// Names of the components that it changes; empty means all.
+        /// Names of the components that the run changes. Empty: all components.
         components: BTreeSet<String>,
     },
     /// Record that a run has finished.
@@ -184,7 +184,7 @@ pub enum ResourceChange {
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
-        /// Names of the components that it depends on.
+        /// Names of the components that this component depends on.
         depends_on: BTreeSet<String>,
     },
 }
@@ -213,7 +213,7 @@ pub enum StepResult {
         config_version: u32,
         /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// Names of the components that it depends on.
+        /// Names of the components that this component depends on.
         depends_on: BTreeSet<String>,
         /// Outputs that templates may read.
         outputs: Outputs,

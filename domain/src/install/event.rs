@@ -39,7 +39,7 @@ pub enum InstallEvent {
         /// Names of the inputs that were unset.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         unset: BTreeSet<String>,
-        /// Actor that changed them.
+        /// Actor that changed the inputs.
         by: Actor,
         /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,7 +92,7 @@ pub enum InstallEvent {
     },
     /// The customer's runner reported the outputs of the stack.
     StackOutputsReported {
-        /// Runner that reported them.
+        /// Runner that reported the outputs.
         runner: RunnerId,
         /// Account, region and all other outputs of the stack.
         outputs: Outputs,
@@ -114,7 +114,7 @@ pub enum InstallEvent {
         run: RunId,
         /// Operation of the run.
         kind: RunKind,
-        /// Names of the components that it changes; empty means all.
+        /// Names of the components that the run changes. Empty: all components.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         components: BTreeSet<String>,
     },
@@ -177,7 +177,7 @@ pub enum InstallEvent {
         /// Id of the step.
         step: StepId,
     },
-    /// The sandbox was provisioned.
+    /// The apply of the sandbox succeeded. The event has the deployed build and its outputs.
     SandboxProvisioned {
         /// Run of the step.
         run: RunId,
@@ -192,7 +192,7 @@ pub enum InstallEvent {
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// The sandbox was destroyed.
+    /// The destroy of the sandbox succeeded, so the install has no sandbox any more.
     SandboxDestroyed {
         /// Run of the step.
         run: RunId,
@@ -214,7 +214,7 @@ pub enum InstallEvent {
         build: BuildId,
         /// Config version of the run.
         config_version: u32,
-        /// Names of the components that it depends on.
+        /// Names of the components that this component depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },
@@ -230,7 +230,7 @@ pub enum InstallEvent {
         /// Id of the step.
         step: StepId,
     },
-    /// A component was deployed.
+    /// The apply of a component succeeded. The event has the deployed build and its outputs.
     ComponentDeployed {
         /// Name of the component.
         name: String,
@@ -246,13 +246,13 @@ pub enum InstallEvent {
         config_version: u32,
         /// Digest of everything that determines the result, except outputs of other components.
         fingerprint: Digest,
-        /// Names of the components that it depends on.
+        /// Names of the components that this component depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
         /// Outputs that templates may read.
         outputs: Outputs,
     },
-    /// A component was destroyed.
+    /// The destroy of a component succeeded, so the install does not have the component any more.
     ComponentDestroyed {
         /// Name of the component.
         name: String,
@@ -278,9 +278,9 @@ pub enum InstallEvent {
     StateRecorded {
         /// Name of the component, or `sandbox`.
         name: String,
-        /// Run of the step that reported it.
+        /// Run of the step that reported the state.
         run: RunId,
-        /// Step that reported it.
+        /// Step that reported the state.
         step: StepId,
         /// Lineage and serial of the state.
         state: StateVersion,
@@ -299,7 +299,7 @@ pub enum InstallEvent {
     },
     /// The account has no resources of the install any more.
     Deprovisioned {
-        /// Run that destroyed them; absent if there were none to destroy.
+        /// Run that destroyed the resources. Absent if the install had no resources.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         run: Option<RunId>,
     },

@@ -22,8 +22,8 @@ pub struct OutputVersions {
 }
 
 impl OutputVersions {
-    /// Records that a step reserved the component. It renders its manifest from the outputs of now
-    /// or later.
+    /// Records that a step reserved the component. The step reads the outputs of this time or later
+    /// ones.
     pub(super) fn begin(&mut self, name: &str) {
         self.begun.insert(name.into(), self.changes);
     }
@@ -38,7 +38,7 @@ impl OutputVersions {
         self.begun.get(name).copied().unwrap_or(self.changes)
     }
 
-    /// Records new outputs of the sandbox.
+    /// Records new outputs of the sandbox. Identical outputs are not a change.
     pub(super) fn sandbox(&mut self, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.changes += 1;
@@ -46,7 +46,7 @@ impl OutputVersions {
         }
     }
 
-    /// Records new outputs of a component.
+    /// Records new outputs of a component. Identical outputs are not a change.
     pub(super) fn component(&mut self, name: &str, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.changes += 1;
@@ -69,7 +69,7 @@ impl Install {
     }
 }
 
-/// Compares outputs. A missing component counts as one without outputs.
+/// Returns true if the outputs differ. A missing component counts as one without outputs.
 fn differ(before: Option<&Outputs>, now: &Outputs) -> bool {
     before.map_or(!now.is_empty(), |before| before != now)
 }

@@ -30,7 +30,8 @@ pub struct Install {
     /// Approval of the plans of the first provision.
     #[serde(default)]
     pub first_provision: FirstProvision,
-    /// Components that were enabled or disabled here, by name; others follow the config's default.
+    /// True for each enabled component and false for each disabled one, by name. Other components
+    /// follow the config's default.
     #[serde(default)]
     pub toggles: BTreeMap<String, bool>,
     /// Stack outputs that the runner reported.
@@ -69,19 +70,19 @@ pub struct Install {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstProvision {
-    /// By a decision on each plan, as in any run.
+    /// Each plan needs its own decision, as in any other run.
     #[default]
     ByDecision,
-    /// Automatic, in the run that is admitted first.
+    /// The first run that deploys needs no approval of its plans, if this run is a provision.
     Automatic,
-    /// Automatic in this run, which is the first one.
+    /// This run, the first one that deploys, needs no approval of its plans.
     AutomaticIn(RunId),
 }
 
 /// Stack outputs that the runner reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Stack {
-    /// Runner that reported them.
+    /// Runner that reported the outputs.
     pub runner: RunnerId,
     /// Account, region and all other outputs of the stack.
     pub outputs: Outputs,
@@ -92,7 +93,7 @@ pub struct Stack {
 pub struct Sandbox {
     /// Deployed build.
     pub build: BuildId,
-    /// Config version of the run that deployed it.
+    /// Config version of the run that deployed the sandbox.
     pub config_version: u32,
     /// Digest of everything that determines the result; none during an apply and after one that did
     /// not succeed.
@@ -107,17 +108,17 @@ pub struct Deployed {
     pub component: ComponentId,
     /// Deployed build.
     pub build: BuildId,
-    /// Config version of the run that deployed it.
+    /// Config version of the run that deployed the component.
     pub config_version: u32,
     /// Digest of everything that determines the result; none during an apply and after one that did
     /// not succeed.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that it depends on. During an apply, and after one that did not
-    /// succeed, these include the earlier dependencies.
+    /// Names of the components that this component depends on. During an apply, and after one that
+    /// did not succeed, these include the earlier dependencies.
     pub depends_on: BTreeSet<String>,
     /// Outputs that templates may read.
     pub outputs: Outputs,
-    /// Number of output changes when the step that deployed it began to read outputs.
+    /// Number of output changes when the deploying step began to read outputs.
     pub read_at: u64,
 }
 
@@ -135,7 +136,7 @@ pub struct BeforeApply<T> {
 pub struct Admitted {
     /// Operation of the run.
     pub kind: RunKind,
-    /// Names of the components that it changes; empty means all.
+    /// Names of the components that the run changes. Empty: all components.
     pub components: BTreeSet<String>,
 }
 

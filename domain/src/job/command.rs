@@ -49,7 +49,7 @@ pub enum JobCommand {
     },
     /// Give up an execution.
     DeclareLost {
-        /// The execution.
+        /// Execution to give up.
         execution: ExecutionId,
         /// Reason to give it up.
         loss_reason: LossReason,
@@ -63,33 +63,35 @@ pub enum JobCommand {
         resolution: Resolution,
         reason: String,
     },
-    /// Request that the job is cancelled.
+    /// Request the cancellation of the job.
     RequestCancel {
-        /// Actor that requests it.
+        /// Actor of the request.
         by: Actor,
         /// Reason that was given.
         reason: String,
-        /// True to skip the grace period.
+        /// True to shorten the grace period.
         force: bool,
     },
     /// Record that the runner did not confirm a cancel in time.
     DeclareCancelUnconfirmed { execution: ExecutionId },
     /// Fail the job, because no runner claimed it in time.
     Expire {
-        /// Attempt whose wait timed out.
+        /// Number of the attempt that no runner claimed in time. The command fails if a later
+        /// attempt waits.
         attempt: u32,
     },
-    /// Finalize the log of an execution, because it is complete or the wait for its end timed out.
+    /// Finalize the log of an execution. Either the log is complete, or the wait for its end timed
+    /// out.
     FinalizeLog(FinalizedLog),
-    /// Record that the runner sent other bytes for a stored part of its log.
+    /// Record that the runner sent other bytes for a part of the log that the server has stored.
     RecordDivergence {
         /// Execution of the log.
         execution: ExecutionId,
-        /// Offset of the first byte that it sent.
+        /// Offset of the first byte of the rejected chunk.
         offset_bytes: u64,
     },
-    /// Record a result that arrived after the job had ended, or after another execution had claimed
-    /// it.
+    /// Record a result that arrived after the end of the job, or after the execution had lost the
+    /// job.
     RecordLateResult {
         /// Execution that reports.
         execution: ExecutionId,
@@ -174,11 +176,11 @@ pub enum LossReason {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Resolution {
-    /// The work is done.
+    /// The work was done.
     Succeeded,
-    /// The work is not done.
+    /// The work was not done.
     Failed,
-    /// The work is repeated.
+    /// The job runs again, because repeating the work is safe.
     Retry,
 }
 

@@ -101,7 +101,7 @@ pub enum JobEvent {
         /// Execution of the runner.
         execution: ExecutionId,
     },
-    /// It waits for a runner again. Without a loss reason after a manual resolution.
+    /// The job waits for a runner again. The loss reason is absent after a manual resolution.
     Requeued {
         /// Execution that is over.
         execution: ExecutionId,
@@ -129,13 +129,13 @@ pub enum JobEvent {
         /// Reason that was given.
         reason: String,
     },
-    /// Cancellation was requested.
+    /// An actor requested the cancellation of the job.
     CancelRequested {
-        /// Actor that requested it.
+        /// Actor of the request.
         by: Actor,
         /// Reason that was given.
         reason: String,
-        /// True to skip the grace period.
+        /// True to shorten the grace period.
         force: bool,
     },
     /// The runner did not confirm the cancel in time. It may still do so.
@@ -211,16 +211,16 @@ pub enum JobEvent {
     },
     /// The log of an execution was finalized.
     LogFinalized(FinalizedLog),
-    /// The runner sent other bytes for a stored part of its log. The stored bytes do not change.
-    /// Recorded once per execution.
+    /// The runner sent other bytes for a part of the log that the server has stored. The stored
+    /// bytes do not change. Recorded once per execution.
     LogDiverged {
         /// Execution of the log.
         execution: ExecutionId,
-        /// Offset of the first byte that it sent.
+        /// Offset of the first byte of the rejected chunk.
         offset_bytes: u64,
     },
-    /// The runner reported a result after the job had ended, or after another attempt had started.
-    /// The result has no effect. Recorded once per execution.
+    /// The runner reported a result after the end of the job, or after its execution had lost the
+    /// job. The result has no effect. Recorded once per execution.
     LateResultReported {
         /// Execution that reports.
         execution: ExecutionId,
@@ -292,7 +292,7 @@ impl JobEvent {
         }
     }
 
-    /// Whether the job is over with this event.
+    /// Returns true if the event ends the job.
     pub fn is_end(&self) -> bool {
         self.outcome().is_some()
     }

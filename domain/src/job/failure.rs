@@ -39,7 +39,7 @@ pub enum FailureReason {
 }
 
 impl FailureReason {
-    /// Whether a runner may report it.
+    /// Returns true if a runner may report this reason.
     pub fn is_the_runners(self) -> bool {
         use FailureReason::*;
         match self {

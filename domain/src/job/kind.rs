@@ -120,32 +120,33 @@ impl JobKind {
         self.properties().name
     }
 
-    /// JobClass of the jobs that the server queues.
+    /// Returns the class that the server gives to jobs of this kind.
     pub const fn class(self) -> JobClass {
         self.properties().class
     }
 
-    /// Mode of the runners that accept it.
+    /// Returns true if runners of this mode accept jobs of this kind.
     pub fn runs_on(self, mode: RunnerMode) -> bool {
         self.properties().runner_mode == mode
     }
 
-    /// Result that it reports.
+    /// Returns the result of a successful job of this kind.
     pub const fn product(self) -> JobProduct {
         self.properties().product
     }
 
-    /// Whether it reads or writes the state of its component.
+    /// Returns true if jobs of this kind read or write the state of their component.
     pub const fn uses_state(self) -> bool {
         self.properties().uses_state
     }
 
-    /// Whether it may take the slot that a runner with several slots reserves for short work.
+    /// Returns true if jobs of this kind may take the slot that a runner with several slots
+    /// reserves for short work.
     pub const fn uses_reserved_slot(self) -> bool {
         self.properties().uses_reserved_slot
     }
 
-    /// Manifest input that names what it works on.
+    /// Returns the name of the manifest input that identifies the component or action.
     pub const fn subject(self) -> &'static str {
         self.properties().subject
     }

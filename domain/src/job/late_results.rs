@@ -1,5 +1,5 @@
-//! Divergent logs and late results. Neither changes the job; each is recorded once per execution, so that a runner
-//! that repeats it does not fill the log.
+//! Divergent logs and late results. Neither changes the job. The job records each once per
+//! execution, so repeated calls of a runner do not fill the log.
 use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, SignedResult, State};
 use crate::ids::ExecutionId;
 

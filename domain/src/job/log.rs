@@ -11,13 +11,13 @@ use crate::{digest::Digest, ids::ExecutionId};
 pub struct FinalizedLog {
     /// Execution of the log.
     pub execution: ExecutionId,
-    /// Length as sent.
+    /// Length of the log as the runner sent it, in bytes.
     pub length_bytes: u64,
-    /// Digest of the bytes as sent.
+    /// Digest of the log as the runner sent it.
     pub sha256: Digest,
-    /// Bytes that the work wrote and that were not stored.
+    /// Number of output bytes that the log omits.
     pub omitted_bytes: u64,
-    /// True if the end of the log arrived.
+    /// True if the server received the end of the log.
     pub complete: bool,
 }
 

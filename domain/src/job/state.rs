@@ -17,18 +17,18 @@ use crate::{
 pub struct Job {
     /// Work to do; none before the job is queued.
     pub work: Option<Work>,
-    /// Executions that lost this job. They never get it back, so that their late reports have no
+    /// Executions that lost this job. They never get the job back, so their late reports have no
     /// effect.
     pub lost: Vec<Execution>,
     /// True if a lost execution may have run without a report.
     pub may_have_run: bool,
     /// Reports of the last execution, in order; the first has `seq` 1.
     pub reports: Vec<JobEvent>,
-    /// One for each execution whose log is finalized.
+    /// Finalized logs, at most one per execution.
     pub logs: Vec<FinalizedLog>,
     /// Last execution of this job and its runner, also after the job has ended.
     pub last: Option<(ExecutionId, RunnerId)>,
-    /// Executions that sent other bytes for a stored part of their log.
+    /// Executions that sent other bytes for a part of the log that the server has stored.
     pub diverged: Vec<ExecutionId>,
     /// Executions whose result arrived too late.
     pub late: Vec<ExecutionId>,
@@ -56,7 +56,7 @@ pub enum State {
     /// The job has ended. Only its logs may change.
     Ended {
         outcome: Outcome,
-        /// Execution that ended it; none if no runner had claimed the job.
+        /// Execution with the final result; none if no runner held the job at its end.
         execution: Option<ExecutionId>,
     },
 }
@@ -77,7 +77,7 @@ pub struct Execution {
     /// Time by which the execution must have ended.
     #[bincode(with_serde)]
     pub deadline: Timestamp,
-    /// True if the child process has started.
+    /// True if the runner reported that the child process has started.
     pub started: bool,
     /// Contact of the runner.
     pub contact: Contact,
@@ -97,11 +97,11 @@ pub enum Contact {
 /// Request to cancel an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CancelRequest {
-    /// Actor that requested it.
+    /// Actor of the request.
     pub by: Actor,
     /// Reason that was given.
     pub reason: String,
-    /// True to skip the grace period.
+    /// True to shorten the grace period.
     pub force: bool,
     /// True if the runner did not confirm the cancel in time.
     pub unconfirmed: bool,
@@ -286,7 +286,8 @@ impl Job {
         }
     }
 
-    /// Stores a report as it was sent, to tell a repeated report from a different one.
+    /// Stores a report as the runner sent it, to distinguish a repeated report from a different
+    /// one.
     fn remember(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Claimed { .. } => self.reports.clear(),

@@ -40,16 +40,16 @@ pub enum Origin {
         app: AppId,
         /// Component to build.
         component: ComponentId,
-        /// The build that waits for it.
+        /// Build that waits for the job.
         build: BuildId,
     },
     /// Step of a run.
     Step {
         /// Install of the run.
         install: InstallId,
-        /// The run that orchestrates it.
+        /// Run that the step belongs to.
         run: RunId,
-        /// The step that waits for it.
+        /// Step that waits for the job.
         step: StepId,
     },
 }
@@ -61,13 +61,13 @@ pub struct PlanReport {
     /// Digest that an approval covers: see `proof::plan`.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// The plan file, which stays on the runner.
+    /// Digest of the plan file, which stays on the runner.
     #[schema(value_type = String)]
     pub file: Digest,
-    /// The redacted summary, a blob of RFC 8785 JSON.
+    /// Digest of the redacted summary, which is stored as a blob of RFC 8785 JSON.
     #[schema(value_type = String)]
     pub summary: Digest,
-    /// Whether the plan has no changes.
+    /// True if the plan has no changes.
     pub noop: bool,
     /// Number of resources to create.
     pub add: u64,

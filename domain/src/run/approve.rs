@@ -154,7 +154,8 @@ impl Run {
         }
     }
 
-    /// Returns the step that the job works on; none if the run has moved on since.
+    /// Returns the step that the job works on. Returns `None` if the job worked on a step but no
+    /// longer does.
     pub(super) fn current_step_of(&self, job: JobId) -> Result<Option<&Step>, RunError> {
         if self.request.is_none() {
             return Err(RunError::NotFound);

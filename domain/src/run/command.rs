@@ -50,7 +50,7 @@ pub enum RunCommand {
     },
     /// Invalidate an approved plan that can no longer be applied.
     InvalidatePlan {
-        /// Job that was to apply it.
+        /// Apply job whose plan is stale.
         job: JobId,
         /// Change that made the plan stale.
         reason: String,
@@ -81,17 +81,17 @@ pub enum RunCommand {
     /// Retry a failed step of a run in progress.
     RetryStep {
         step: StepId,
-        /// Actor that requests it.
+        /// Actor of the request.
         by: Actor,
         /// Reason, if one was given.
         reason: Option<String>,
     },
     /// Cancel the run.
     RequestCancel {
-        /// Actor that requests it.
+        /// Actor of the request.
         by: Actor,
         reason: String,
-        /// True to skip the grace period of running jobs.
+        /// True to shorten the grace period of running jobs.
         force: bool,
     },
 }

@@ -20,9 +20,9 @@ pub enum RunEvent {
         install: InstallId,
         /// Requested operation.
         kind: RunKind,
-        /// Reason that was given.
+        /// Cause of the request.
         cause: Cause,
-        /// Actor that requested it.
+        /// Actor of the request.
         by: Actor,
         /// Config version that the run is planned from.
         config_version: u32,
@@ -71,7 +71,7 @@ pub enum RunEvent {
         step: StepId,
         /// Digest of the approved plan.
         digest: Digest,
-        /// Actor that approved it.
+        /// Actor that approved the plan.
         by: Actor,
         /// Reason that was given.
         reason: String,
@@ -82,7 +82,7 @@ pub enum RunEvent {
         step: StepId,
         /// Digest of the denied plan.
         digest: Digest,
-        /// Actor that denied it.
+        /// Actor that denied the plan.
         by: Actor,
         /// Reason for the decision.
         reason: String,
@@ -110,14 +110,14 @@ pub enum RunEvent {
         /// Job that applies the plan.
         job: JobId,
     },
-    /// The step succeeded.
+    /// The work of the step succeeded, or its plan had no changes.
     StepSucceeded {
         /// Id of the step.
         step: StepId,
         /// True if the plan had no changes.
         noop: bool,
     },
-    /// The step failed.
+    /// The step failed, and no automatic retry follows.
     StepFailed {
         /// Id of the step.
         step: StepId,
@@ -143,26 +143,26 @@ pub enum RunEvent {
     StepSkipped {
         /// Id of the step.
         step: StepId,
-        /// Reason that it is skipped.
+        /// Reason for which the step is skipped.
         reason: Skip,
     },
-    /// A failed step is retried.
+    /// A failed step starts again, by request of a user or after its back-off.
     StepRetried {
         /// Id of the step.
         step: StepId,
-        /// Actor that requested it.
+        /// Actor of the request.
         by: Actor,
         /// Reason, if one was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// An actor requested that the run is cancelled.
+    /// An actor requested the cancellation of the run.
     CancelRequested {
-        /// Actor that requested it.
+        /// Actor of the request.
         by: Actor,
         /// Reason that was given.
         reason: String,
-        /// True to skip the grace period of running jobs.
+        /// True to shorten the grace period of running jobs.
         force: bool,
     },
     /// The run has finished.

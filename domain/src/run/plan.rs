@@ -42,9 +42,9 @@ pub struct DesiredComponent {
     pub component: ComponentId,
     /// Build of the artifact.
     pub build: BuildId,
-    /// Names of the components that it depends on.
+    /// Names of the components that this component depends on.
     pub depends_on: BTreeSet<String>,
-    /// True if it reads outputs of the sandbox.
+    /// True if the component reads outputs of the sandbox.
     pub reads_sandbox: bool,
     /// Digest of everything that determines the result, except outputs of other components.
     pub fingerprint: Digest,
@@ -68,7 +68,7 @@ pub struct ActualComponent {
     /// Digest of everything that determined the result. None if an apply did not succeed, so that
     /// the actual state is unknown.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that it depended on.
+    /// Names of the components that this component depended on.
     pub depends_on: BTreeSet<String>,
     /// Outputs that changed after the component had read them for the last time.
     pub stale_outputs: StaleOutputs,

@@ -4,13 +4,14 @@ use chrono::TimeDelta;
 use super::{Run, RunEvent, StepState};
 use crate::{actor::Actor, decider::Timestamp, ids::StepId};
 
-/// Back-off before the first retry; it doubles with each.
+/// Back-off before the first automatic retry, in seconds. It doubles with each further retry.
 const FIRST_BACKOFF_S: i64 = 5;
-/// Upper bound of the back-off.
+/// Maximum back-off, in seconds.
 const LONGEST_BACKOFF_S: i64 = 300;
 
 impl Run {
-    /// Number and earliest start of the next automatic retry; none where the config allows no more.
+    /// Returns number and earliest start of the next automatic retry. Returns `None` if the run is
+    /// being cancelled or the config allows no more retries.
     pub(super) fn retry_of(&self, step: StepId, now: Timestamp) -> Option<(u32, Timestamp)> {
         let at = self.step(step).filter(|_| self.cancel.is_none())?;
         let attempt = at.retries.saturating_add(1);

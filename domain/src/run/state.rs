@@ -27,14 +27,14 @@ pub struct Run {
     pub outcome: Option<Outcome>,
 }
 
-/// Request to cancel a run.
+/// Request to cancel a run, with its actor and reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 pub struct Cancel {
-    /// Actor that requested it.
+    /// Actor of the request.
     pub by: Actor,
     /// Reason that was given.
     pub reason: String,
-    /// True to skip the grace period of running jobs.
+    /// True to shorten the grace period of running jobs.
     pub force: bool,
 }
 
@@ -47,7 +47,7 @@ pub struct Request {
     pub kind: RunKind,
     /// Cause of the request.
     pub cause: Cause,
-    /// Actor that requested it.
+    /// Actor of the request.
     pub by: Actor,
     /// Config version that the run is planned from.
     pub config_version: u32,
@@ -122,7 +122,7 @@ pub struct StepSpec {
     pub target: Target,
     /// Operation on the target.
     pub operation: Operation,
-    /// Steps that must have succeeded before.
+    /// Steps that must succeed before this step starts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<StepId>,
     /// Digest of everything that determines the result, except outputs of other components.
@@ -169,7 +169,7 @@ pub enum Target {
         name: String,
         /// Build of the artifact.
         build: BuildId,
-        /// Names of the components that it depends on.
+        /// Names of the components that this component depends on.
         #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
         depends_on: BTreeSet<String>,
     },

@@ -12,7 +12,7 @@ pub struct Step {
     pub spec: StepSpec,
     /// Lifecycle state.
     pub state: StepState,
-    /// Number of approved plans that became stale.
+    /// Number of approved plans that became stale since the last retry of the step.
     pub voided: u32,
     /// Number of automatic retries since a user retried the failed step.
     pub retries: u32,
@@ -67,7 +67,7 @@ pub enum StepState {
     },
     /// The step is skipped in this run.
     Skipped {
-        /// Reason that it is skipped.
+        /// Reason for which the step is skipped.
         reason: Skip,
     },
 }

@@ -23,9 +23,9 @@ pub enum RunnerCommand {
         /// Reason, if one was given.
         reason: Option<String>,
     },
-    /// Record that the runner has not called for minutes, or has stopped in order.
+    /// Record that the runner has not called for minutes, or announced its end.
     Disconnect {
-        /// Time of its last call.
+        /// Time of the last call of the runner.
         last_contact_at: Timestamp,
         /// True if the runner announced its end.
         stopped: bool,
@@ -48,7 +48,7 @@ pub enum RunnerCommand {
     },
     /// Disable the runner for one side.
     Disable {
-        /// Side that disables it.
+        /// Side that disables the runner.
         side: Side,
         /// Actor that decides.
         by: Actor,
@@ -56,7 +56,7 @@ pub enum RunnerCommand {
     },
     /// Enable the runner for one side.
     Enable {
-        /// Side that enables it.
+        /// Side that enables the runner.
         side: Side,
         /// Actor that decides.
         by: Actor,
@@ -74,7 +74,7 @@ pub enum RunnerCommand {
     Refuse(Refusal),
     /// Record that more than one agent may use the credential of the runner.
     SuspectClone {
-        /// Number of sessions that it opened in a short time.
+        /// Number of sessions that the runner opened in a short time.
         sessions: u32,
     },
     /// Record calls about a job that the runner does not own.

@@ -30,7 +30,7 @@ pub enum RunnerEvent {
     },
     /// The runner has not called for minutes, or announced its end.
     Disconnected {
-        /// Time of its last call.
+        /// Time of the last call of the runner.
         #[serde(with = "crate::moment")]
         #[cfg_attr(test, schemars(with = "Timestamp"))]
         last_contact_at: Timestamp,
@@ -58,7 +58,7 @@ pub enum RunnerEvent {
     },
     /// One side disabled the runner.
     Disabled {
-        /// Side that disabled it.
+        /// Side that disabled the runner.
         side: Side,
         /// Actor that decided.
         by: Actor,
@@ -67,7 +67,7 @@ pub enum RunnerEvent {
     },
     /// The vendor or the customer enabled the runner.
     Enabled {
-        /// Side that enabled it.
+        /// Side that enabled the runner.
         side: Side,
         /// Actor that decided.
         by: Actor,
@@ -86,7 +86,7 @@ pub enum RunnerEvent {
     Refused(Refusal),
     /// More than one agent may use the credential of the runner.
     CloneSuspected {
-        /// Number of sessions that it opened in a short time.
+        /// Number of sessions that the runner opened in a short time.
         sessions: u32,
     },
     /// The runner reported on a job that it does not own, or signed a false statement about its own

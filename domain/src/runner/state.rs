@@ -28,7 +28,7 @@ pub struct Runner {
     /// Time of the last call; none while the runner is connected.
     #[bincode(with_serde)]
     pub disconnected_since: Option<Timestamp>,
-    /// True if the runner is disconnected because it stopped in order.
+    /// True if the runner announced its end before it disconnected.
     #[serde(default)]
     pub stopped: bool,
     /// Last refusals, to detect a repeated one.

@@ -21,9 +21,9 @@ use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use ulid::Ulid;
 
-/// One command in this many conflicts.
+/// Number of commands of which one conflicts.
 const CONFLICT: u64 = 20;
-/// Number of streams that such commands use.
+/// Number of streams that conflicting commands use.
 const TAKEN: u64 = 1_000;
 
 pub struct SteadLog {
@@ -121,7 +121,7 @@ fn commit(id: String, number: u64) -> Commit {
     commit
 }
 
-/// A queue, as the dispatcher reads it.
+/// Inline projection of a job queue, with the rows that the dispatcher reads.
 struct Jobs;
 
 impl InlineProjection for Jobs {

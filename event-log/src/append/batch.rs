@@ -25,14 +25,15 @@ pub(crate) struct Batch {
     pub stream_guards: Vec<StreamGuard>,
     pub keys: Vec<KeyRow>,
     pub stale_keys: Vec<StaleKey>,
-    /// Without duplicates: many commits of a batch depend on the same consumer.
+    /// Guards on consumers, without duplicates: many commits of a batch depend on the same
+    /// consumer.
     pub consumers: Vec<ConsumerGuard>,
     pub sessions: Vec<SessionGuard>,
     pub new_streams: Vec<StreamRow>,
     pub grown_streams: Vec<StreamRow>,
     pub nodes: Vec<(Node, Hash)>,
     pub keys_expire_at: DateTime<Utc>,
-    /// Whether the batch writes anything; otherwise it only checks guards.
+    /// `true` if the batch writes anything. Otherwise it only checks guards.
     pub writes: bool,
 }
 
@@ -168,7 +169,7 @@ impl Batch {
         }
     }
 
-    /// Whether the batch has nothing to send: all its commits are stale and have no key.
+    /// Returns whether the batch has nothing to send: all its commits are stale and have no key.
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.stale_keys.is_empty()
     }

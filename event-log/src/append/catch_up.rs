@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{Invalidate, KeyRing, StoredEvent};
 
-/// Events from which on a subject's data cannot be read. The second is recorded when copies of it, such as cached states,
-/// are removed too.
+/// Events after which a subject's data cannot be decrypted. The server records the second event
+/// after it has also removed copies of the data, such as cached states.
 const SHREDDED: [&str; 2] = ["subject.shredded", "subject.erasure_completed"];
 
 impl Appender {
@@ -116,7 +116,8 @@ impl Appender {
         Ok(())
     }
 
-    /// Removes from memory all that the keys of newly shredded subjects protected.
+    /// If these events shred keys, marks the keys as shredded and clears the cached states and
+    /// rows, which may contain the protected data.
     pub(super) fn apply_shredding(&self, events: &[StoredEvent]) {
         if forget_shredded_keys(&self.keys, events) {
             self.cache.clear();
@@ -129,7 +130,7 @@ impl Appender {
     }
 }
 
-/// Removes the keys of subjects that these events shred. Returns whether there are any.
+/// Marks the keys of subjects that these events shred. Returns whether there are any.
 fn forget_shredded_keys(keys: &KeyRing, events: &[StoredEvent]) -> bool {
     let mut shredded = false;
     for event in events.iter().filter(|event| SHREDDED.contains(&&*event.event_type)) {

@@ -37,7 +37,7 @@ impl Conflicts {
         self.has_only_keys() && self.used_keys.is_empty()
     }
 
-    /// Whether all failed guards, if any, are idempotency keys.
+    /// Returns whether all failed guards, if any, are idempotency keys.
     pub(crate) fn has_only_keys(&self) -> bool {
         self.stale.is_empty() && self.consumers.is_empty() && self.sessions.is_empty()
     }
@@ -57,7 +57,8 @@ impl Conflicts {
         }
     }
 
-    /// Error of a commit. A used key comes first: a repeated command also finds its stream changed, by itself.
+    /// Returns the error of a commit. A used key has precedence: a repeated command also has a
+    /// version conflict with its own earlier commit.
     fn error(&self, pending: &PendingCommit) -> Option<AppendError> {
         let intake = &pending.intake;
         if let Some(key) = &intake.key

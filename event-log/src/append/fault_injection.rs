@@ -31,7 +31,7 @@ pub(super) fn panic_before_write() {
     }
 }
 
-/// Whether an in-doubt batch is sent again without a check.
+/// Returns whether the fault makes the appender send an in-doubt batch again without a check.
 pub(super) fn retries_in_doubt() -> bool {
     has(Fault::RetryInDoubt)
 }

@@ -11,7 +11,8 @@ use crate::{
     stored::{COLUMNS, bigint, number},
 };
 
-/// Most events of other servers that are read one by one; for more, only the head is read.
+/// Maximum number of events of other servers that a catch-up reads. If there are more, it reads
+/// only the head.
 const MAX_CATCH_UP: u64 = 4_096;
 /// Timeout of an attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ impl Head {
     pub(crate) async fn read(connection: &mut PgConnection) -> Result<Option<Head>, LogError> {
         let Some(mut head) = Head::read_row(connection).await? else { return Ok(None) };
         head.edge = edge(connection, head.position).await.map_err(|error| match error {
-            // The database responds; the rows that it must have are missing or invalid.
+            // The database works, but rows that it must have are missing or invalid.
             sqlx::Error::Decode(what) => {
                 LogError::Damaged { position: head.position, what: what.to_string() }
             }
@@ -103,7 +104,7 @@ impl Head {
         Ok(writes)
     }
 
-    /// Whether both are the same head of the same history.
+    /// Returns whether both are the same head of the same history.
     pub(crate) fn is_same(&self, other: &Head) -> bool {
         let row = |head: &Head| {
             let Head { position, commit_no, fence, epoch, format, chain, recorded_at, .. } = head;
@@ -166,9 +167,10 @@ async fn connect_without_timeout(
 ) -> Result<PgConnection, sqlx::Error> {
     let options = options.clone().disable_statement_logging();
     let mut connection = PgConnection::connect_with(&options).await?;
-    // To plan this long statement for each batch would cost more than to run it. The one generic plan may be made
-    // while the tables are still empty and must be good when they are large: it must find every row by its key. An
-    // acknowledged event is durable, so the connection overrides a default of the database that is not.
+    // To plan this long statement for each batch would cost more than to run it. Postgres may make
+    // the one generic plan while the tables are still empty. The settings therefore force a plan
+    // that finds every row by its key. An acknowledged event must be durable, so
+    // `synchronous_commit` must not be off.
     let settings = "set plan_cache_mode = force_generic_plan; set jit = off; \
          set enable_seqscan = off; set enable_hashjoin = off; set enable_mergejoin = off; \
          set enable_bitmapscan = off; \

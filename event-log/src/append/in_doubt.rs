@@ -43,7 +43,8 @@ impl Appender {
     }
 }
 
-/// Whether a batch is in the log. A batch is written completely or not at all, so one row decides.
+/// Returns whether a batch is in the log. A batch is written completely or not at all, so one row
+/// decides.
 async fn is_committed(connection: &mut PgConnection, batch: &Batch) -> Result<bool, sqlx::Error> {
     if let Some(event) = batch.events.first() {
         let row = sqlx::query("select event_id from log_event where position = $1")

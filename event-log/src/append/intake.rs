@@ -13,14 +13,14 @@ use crate::{
     stored::ReadablePayload,
 };
 
-/// Most bytes of one event: payload and metadata, before encryption.
+/// Maximum size of one event in bytes: payload and metadata, before encryption.
 pub(crate) const EVENT_BYTES: usize = 64 * 1024;
-/// Most events of a batch, and so of a commit.
+/// Maximum number of events in a batch, and so in a commit.
 pub(crate) const BATCH_EVENTS: usize = 1_024;
-/// Most bytes of a batch, and so of a commit.
+/// Maximum size of a batch in bytes, and so of a commit.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
 
-/// Bytes of a commit that take one more unit of the queue's capacity.
+/// Number of bytes for which a commit takes one more unit of the queue's capacity.
 const BYTES_PER_UNIT: usize = 16 * 1024;
 
 /// Commit that lacks only positions.
@@ -82,8 +82,8 @@ impl Intake {
         for write in writes {
             intake.add(write, keys)?;
         }
-        within("a commit's events", intake.events, BATCH_EVENTS)?;
-        within("a commit", intake.bytes, BATCH_BYTES)?;
+        within("the number of events in a commit", intake.events, BATCH_EVENTS)?;
+        within("the size of a commit in bytes", intake.bytes, BATCH_BYTES)?;
         Ok(intake)
     }
 
@@ -91,7 +91,11 @@ impl Intake {
         let Write { stream, expected, events: new } = write;
         let mut events = Vec::with_capacity(new.len());
         for (event, sequence) in new.into_iter().zip(expected + 1..) {
-            within("an event", event.payload.len() + self.metadata.len(), EVENT_BYTES)?;
+            within(
+                "the size of an event in bytes",
+                event.payload.len() + self.metadata.len(),
+                EVENT_BYTES,
+            )?;
             let event = IntakeEvent::of(event, (&stream, sequence), &self.metadata, keys)?;
             self.bytes += event.payload.len() + self.metadata.len();
             events.push(event);
@@ -101,7 +105,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Units of the queue's capacity that the commit takes. They bound memory and not only the number of callers.
+    /// Number of units of the queue's capacity that the commit takes. The units limit memory, not
+    /// only the number of callers.
     pub(crate) fn capacity(&self) -> usize {
         1 + self.bytes / BYTES_PER_UNIT
     }

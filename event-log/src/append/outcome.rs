@@ -17,7 +17,8 @@ pub(crate) enum Outcome {
     Conflicts(Conflicts),
     /// Nothing was written: the head is not the expected one.
     HeadMoved,
-    /// Nothing was written: a new stream exists or a key is in use. The next attempt queries which.
+    /// Nothing was written: a stream that should be new exists, or a key is in use. The next
+    /// attempt queries which.
     NotUnique,
     /// Nothing was written: the database rejected the statement.
     Rejected(sqlx::Error),
@@ -55,7 +56,7 @@ impl Outcome {
             sessions: list(row, MOVED_SESSION)?.into_iter().collect(),
         };
         Ok(if committed && conflicts.has_only_keys() {
-            // A batch that has been committed can only have used keys of stale commits.
+            // The only conflicts of a committed batch are used keys of its stale commits.
             Outcome::Committed(conflicts)
         } else if !committed && conflicts.is_empty() {
             Outcome::HeadMoved
@@ -85,8 +86,8 @@ fn list<T: serde::de::DeserializeOwned>(row: &PgRow, column: &str) -> Result<Vec
     }
 }
 
-/// Whether the error proves that nothing was written. A FATAL error does not: the database may have committed before it
-/// closed the connection.
+/// Returns whether the error proves that nothing was written. A FATAL error does not prove it: the
+/// database may have committed before it closed the connection.
 fn is_rolled_back(error: &sqlx::Error) -> bool {
     match error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>()) {
         Some(error) => matches!(error.severity(), PgSeverity::Error),
@@ -100,8 +101,9 @@ fn is_not_unique(error: &sqlx::Error) -> bool {
     constraint.is_some_and(|name| matches!(name, "log_stream_pkey" | "log_command_pkey"))
 }
 
-/// Whether a retry may succeed: deadlock, serialization failure, lock timeout, or a partition that was attached while the
-/// rows were routed to the default partition. Nothing was written.
+/// Returns whether a retry may succeed: deadlock, serialization failure, lock timeout, or a
+/// partition that was attached while rows were routed to the default partition. Nothing was
+/// written.
 pub(super) fn is_transient(error: &sqlx::Error) -> bool {
     let Some(error) = error.as_database_error() else { return false };
     // A check constraint of a table has a name; the bound of a partition has none.
@@ -111,9 +113,11 @@ pub(super) fn is_transient(error: &sqlx::Error) -> bool {
         .is_some_and(|code| matches!(&*code, "40P01" | "40001" | "55P03") || attached(&code))
 }
 
-/// Whether a commit in the batch may cause the error, as opposed to an unavailable database.
+/// Returns whether a commit in the batch may cause the error, as opposed to an unavailable
+/// database.
 pub(super) fn is_rejection(error: &sqlx::Error) -> bool {
-    // An inline projection that cannot decode a row fails before anything is sent. The row is of a stream of the batch.
+    // An inline projection that cannot decode a row fails before the appender sends anything. That
+    // row belongs to a stream of the batch.
     is_rolled_back(error)
         || matches!(error, sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. })
 }

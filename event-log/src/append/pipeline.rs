@@ -24,7 +24,8 @@ pub(crate) struct NumberedBatch {
 }
 
 impl NumberedBatch {
-    /// Whether the batch is still correct: the head is the one that it follows, and no other commit is stale.
+    /// Returns whether the batch is still correct: the head is the one that it follows, and no
+    /// other commit is stale.
     pub(crate) fn is_current(
         &self,
         head: &Head,

@@ -6,12 +6,13 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::intake::{BATCH_BYTES, BATCH_EVENTS, Intake};
 use crate::{AppendError, Appended, StreamId};
 
-/// Most yields to other tasks, which may add commits, before a batch is selected.
+/// Maximum number of yields to other tasks, which may add commits, before a batch is selected.
 const MAX_YIELDS: u32 = 32;
-/// Yields in a row without a new commit after which the batch is selected.
+/// Number of consecutive yields without a new commit after which the batch is selected.
 const MAX_IDLE_YIELDS: u32 = 2;
 
-/// Number of commits from which on the round trip is a small share of a batch's cost.
+/// Minimum number of commits in a full batch. From this size on, the round trip is a small share of
+/// a batch's cost.
 pub(crate) const FULL_BATCH: usize = 32;
 
 /// Commit that waits for its response.
@@ -23,7 +24,7 @@ pub(crate) struct PendingCommit {
 }
 
 impl PendingCommit {
-    /// Sends the response. A caller that is gone does not receive it; its commit stays in the log.
+    /// Sends the response. If the caller dropped its receiver, the commit still stays in the log.
     pub(crate) fn respond(self, response: Result<Appended, AppendError>) {
         let _ = self.response.send(response);
     }
@@ -72,9 +73,10 @@ impl Queue {
     pub(crate) async fn next(&mut self) -> Option<Vec<PendingCommit>> {
         self.wait_for_commit().await;
         self.drain();
-        // A single caller gains nothing if its commit waits for others. Several callers were acknowledged together
-        // and will soon send again, so wait for them; but not if a full batch waits already: then they prepare their
-        // commits while it is written.
+        // A single caller gains nothing if its commit waits for others. Several callers were
+        // acknowledged together and will soon send again, so this waits for them. It does not wait
+        // if a full batch is in the queue: the callers then prepare their next commits while that
+        // batch is written.
         let (mut yields, mut idle) = (0, 0);
         while (self.waiting.len() > 1 || self.last_batch > 1)
             && yields < MAX_YIELDS
@@ -194,8 +196,9 @@ mod tests {
         PendingCommit { intake, response: oneshot::channel().0, _capacity: capacity }
     }
 
-    /// Given reactions of one consumer of which two write to the same stream, and one at another position, when batches
-    /// are selected, then only the second of the two waits, and the one at the other position with those after it.
+    /// Given reactions of one consumer: two of them write to the same stream, and one has another
+    /// position. When batches are selected, only two kinds of commits wait: the second write to
+    /// that stream, and the commits from the other position on.
     #[tokio::test]
     async fn a_waiting_commit_does_not_block_others_with_the_same_guard() {
         let (send, arrivals) = mpsc::unbounded_channel();

@@ -26,9 +26,9 @@ use crate::{AppendError, Clock};
 #[cfg(feature = "planted")]
 use super::fault_injection;
 
-/// Most retries of the same commits after a transient error (deadlock, lock timeout).
+/// Maximum number of retries of the same commits after a transient error (deadlock, lock timeout).
 const MAX_RETRIES: u32 = 20;
-/// Most attempts to reconnect before callers get an error.
+/// Maximum number of attempts to reconnect before callers get an error.
 const MAX_RECONNECTS: u32 = 3;
 
 /// Batch that was prepared while the previous one was in flight.
@@ -46,7 +46,8 @@ enum Attempt {
 enum Recovery {
     Retry(Duration),
     Reconnect(Duration),
-    /// One of several commits causes the error. Halves of the batch find it, and the others lose only round trips.
+    /// One of several commits causes the error. Sending the batch in halves isolates it. The other
+    /// commits lose only round trips.
     Split,
     Fail,
 }
@@ -227,7 +228,8 @@ impl Appender {
                 let committed = self.resolve_in_doubt(&batch).await;
                 info!(committed, "Determined the outcome of an in-doubt commit");
                 if committed {
-                    // The row with the stale commits' keys is lost: they look up their keys again.
+                    // The response that reports the keys of stale commits is lost. Stale commits
+                    // are sent again, to look up their keys.
                     let written: Vec<_> =
                         commits.extract_if(.., |pending| !stale.contains(pending)).collect();
                     self.record_commit(batch, written.into_iter(), None);

@@ -1,7 +1,9 @@
-//! The append statement: all guards, the compare-and-set of the head and all writes, in one round trip and one fsync.
+//! The append statement: all guards, the compare-and-set of the head and all writes, in one round
+//! trip and one fsync.
 //!
-//! Each part owns its SQL and binds its values beside it; [`builder`] numbers the parameters. A batch sends only the
-//! parts in its [`Shape`]. The text of each shape is built once, so that the database reuses its prepared statement.
+//! Each part contains its SQL and binds its own values; [`builder`] numbers the parameters. A batch
+//! sends only the parts in its [`Shape`]. The text of each shape is built once, so that the
+//! database reuses its prepared statement.
 mod builder;
 mod consumers;
 mod events;

@@ -72,7 +72,7 @@ pub(crate) struct StaleStreams {
 }
 
 impl StaleStreams {
-    /// Whether a commit is stale.
+    /// Returns whether a commit is stale.
     pub(crate) fn contains(&self, pending: &PendingCommit) -> bool {
         !self.streams.is_empty()
             && pending.intake.writes.iter().any(|write| {

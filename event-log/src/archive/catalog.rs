@@ -21,8 +21,8 @@ const FRAMES: usize = 8;
 /// Maximum age of the cache. A verification must read the files as they are now.
 const KEEP: Duration = Duration::from_secs(5);
 
-/// Column for statements that read rows: the last position that only archives have. Read in the
-/// same statement, it tells which rows the statement could not see.
+/// Column for statements that read rows: the last position that only archives have. It shows which
+/// events the same statement could not find as rows.
 pub const FLOOR: &str =
     "(select coalesce(max(last_position), 0) from log_archive where dropped_at is not null)";
 
@@ -75,7 +75,7 @@ pub async fn list(connection: &mut PgConnection) -> Result<Vec<ArchiveRecord>, L
 /// ([`block_discard`]).
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn floor(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let floor: i64 = sqlx::query_scalar(&format!("select {FLOOR}")).fetch_one(connection).await?;
     Ok(number(floor))
@@ -85,7 +85,7 @@ pub async fn floor(connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
 /// takes its snapshot.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn block_discard(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::Executor::execute(connection, "lock table log_archive in access share mode").await?;
     Ok(())

@@ -28,7 +28,7 @@ pub struct Reader {
     pub position: u64,
 }
 
-/// Proof that the events of a range must lead to.
+/// Proof that the events of a range must match.
 pub(super) struct RangeProof {
     pub log_id: String,
     pub proof: Proof,

@@ -18,7 +18,7 @@ use crate::{Clock, StoredEvent, partitions::Partition, read::read_range, stored:
 /// well.
 pub const FRAME: u32 = 1_024;
 
-/// Progress of the creation. Tests stop it at these points.
+/// Progress of the creation. Tests interrupt the creation at these points.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// The rows up to this position were verified and written.

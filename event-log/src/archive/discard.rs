@@ -21,7 +21,8 @@ use crate::{
     stored::bigint,
 };
 
-/// Maximum time in milliseconds that one attempt delays readers and writers.
+/// Lock timeout in milliseconds of one attempt. Readers and writers queue behind the lock request
+/// for at most this time.
 const LOCK_MS: u32 = 40;
 /// Timeout in milliseconds after which the database ends an idle transaction, for example after a
 /// lost connection.
@@ -93,7 +94,7 @@ pub async fn verify(
 }
 
 async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
-    // The lock waits for readers that have asked for the archived range and still read rows.
+    // The lock waits for readers that have read the end of the archives and still read rows.
     let table = &of.table;
     let gone = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \

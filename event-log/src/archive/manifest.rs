@@ -27,7 +27,7 @@ const LONGEST: u64 = 256 << 20;
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub format: String,
-    /// Id of the log.
+    /// Id of the log that the archive belongs to.
     pub log_id: String,
     pub first_position: u64,
     pub last_position: u64,

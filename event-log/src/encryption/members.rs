@@ -71,10 +71,10 @@ pub(super) fn replaced(
 
 /// Relation of a pointer to the values to replace.
 pub(super) enum Way {
-    /// It is one of them.
+    /// The value at the pointer is to be replaced.
     Here,
-    /// It contains one of them.
+    /// The value at the pointer contains a value to replace.
     Through,
-    /// Neither.
+    /// The value at the pointer contains no value to replace.
     Past,
 }

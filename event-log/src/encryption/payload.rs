@@ -1,5 +1,5 @@
-//! A payload with somebody's words in it, and the same as it is kept: each place says [`KEPT`], and the member
-//! `encrypted` at the end has what was there.
+//! Stored and readable form of a payload with personal data. In the stored form, each encrypted
+//! field has the value [`PLACEHOLDER`]. The member `encrypted` at the end has the encrypted values.
 //!
 //! ```json
 //! {"type":"created", … "inputs":{"region":"[encrypted]"},
@@ -26,20 +26,21 @@ const MEMBER: &str = "encrypted";
 /// Encrypted fields of one set of subjects. Decryption needs the keys of all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EncryptedFields {
-    /// Subjects whose keys together decrypt it.
+    /// Subjects whose keys together decrypt the fields.
     pub subjects: Vec<String>,
     /// JSON pointers to the encrypted values.
     paths: Vec<String>,
-    /// JSON array of the values, in that order: nonce, ciphertext and tag in base64.
+    /// JSON array of the values in the order of `paths`, encrypted: nonce, ciphertext and tag in
+    /// base64.
     ciphertext: String,
 }
 
 /// Identity of an event. An encrypted field cannot be decrypted in another event.
 #[derive(Debug, Clone, Copy)]
 pub struct EventContext<'a> {
-    /// Aggregate type.
+    /// Type of the event's aggregate, for example `install`.
     pub aggregate_type: &'a str,
-    /// Aggregate id.
+    /// Id of the event's aggregate.
     pub aggregate_id: &'a str,
     /// Sequence of the event in its stream.
     pub sequence: u64,
@@ -117,7 +118,7 @@ pub(super) fn encrypt_payload(
                 stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
                 said = replaced(&said, "", &way, &mut erase).map_err(bad)?.unwrap_or(said);
             }
-            // The commit fails rather than being written in plaintext.
+            // Without the key, the commit fails. The data must not be written in plaintext.
             KeyState::Missing(why) => return Err(why),
         }
     }
@@ -145,10 +146,11 @@ pub(super) fn encrypt_payload(
     Ok(Some((stored, said.get().to_owned())))
 }
 
-/// What of a payload is sealed. Nothing: it is read as it is.
+/// Returns the encrypted fields of a payload. Empty if the payload is stored in plaintext.
 ///
 /// # Errors
-/// A member `encrypted` that cannot be read. Its payload is never taken for clear text.
+/// The payload has a member `encrypted` that cannot be read. Such a payload is never taken for
+/// plaintext.
 pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, String> {
     #[derive(Deserialize)]
     struct Encrypted<'p> {

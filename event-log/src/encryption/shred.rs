@@ -7,7 +7,7 @@ use sqlx::{PgExecutor, PgPool};
 /// another key.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<(), sqlx::Error> {
     sqlx::query(
         "insert into subject_key as k (subject, created_at, shredded_at) values ($1, $2, $2) \
@@ -25,7 +25,7 @@ pub async fn delete_key(pool: &PgPool, subject: &str, now: Timestamp) -> Result<
 /// server crashed in between.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn undone(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
     // The first event of such a stream is the shredding. The second records that no copy is left.
     let decided = "select s.aggregate_id from log_stream s where s.aggregate_type = 'subject' \
@@ -46,7 +46,7 @@ pub struct DueErasure {
 /// Returns the subjects whose key was deleted but whose copies still exist.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<DueErasure>, sqlx::Error> {
     let open = "select subject, erasure_requests from subject_key \
          where shredded_at is not null and erased_at is null order by subject";
@@ -57,7 +57,7 @@ pub async fn with_copies(executor: impl PgExecutor<'_>) -> Result<Vec<DueErasure
 /// Returns the subjects whose copies were erased.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>, sqlx::Error> {
     let done = "select subject from subject_key where shredded_at is not null and erased_at is not null \
          order by subject";
@@ -69,7 +69,7 @@ pub async fn without_copies(executor: impl PgExecutor<'_>) -> Result<Vec<String>
 /// [`barrier`] waits for them.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn raise_fence(
     executor: impl PgExecutor<'_>,
     subjects: &[String],
@@ -98,7 +98,7 @@ pub async fn barrier(owner: &PgPool, tables: &[&str]) -> Result<(), sqlx::Error>
 /// Requests another erasure of a shredded subject's copies, even if one is running.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result<(), sqlx::Error> {
     let again = "update subject_key set erased_at = null, erasure_requests = erasure_requests + 1 \
          where subject = $1 and shredded_at is not null";
@@ -110,7 +110,7 @@ pub async fn erase_again(executor: impl PgExecutor<'_>, subject: &str) -> Result
 /// Returns true if it was recorded.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn erased(
     executor: impl PgExecutor<'_>,
     due: &DueErasure,

@@ -1,6 +1,7 @@
-//! The next version of this program, as far as a test needs one to roll to: the same with another format.
+//! Simulates the next version of this program for tests of rolling updates: the same program with
+//! another format.
 
-/// Environment variable that makes a process the next version.
+/// Environment variable that gives a process another format, as in the next version.
 const VARIABLE: &str = "STEAD_NEXT_FORMAT";
 
 pub(super) const FORMAT: i32 = super::FORMAT + 1;

@@ -76,11 +76,11 @@ pub async fn fresh_in(cluster: &Cluster) -> Result<Database, TestingError> {
     Ok(database)
 }
 
-/// Divides the log of a database into smaller partitions, for tests of closed ranges. Its
-/// events must fit into one.
+/// Divides the log of a database into smaller partitions, for tests of closed ranges. All
+/// events of the log must fit into one partition.
 ///
 /// # Errors
-/// The database does not answer.
+/// A database operation failed.
 pub async fn in_partitions_of(pool: &PgPool, size: u64) -> Result<(), sqlx::Error> {
     let finer = format!(
         "alter table log_event detach partition log_event_1; \

@@ -17,9 +17,9 @@ const LOCK: &str = "hashtextextended('blob_upload ' || $1, 0)";
 /// Maximum number of bytes that may be uploaded. Each upload counts at least 4 KiB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quota {
-    /// Quota of one execution.
+    /// Quota of one execution, in bytes.
     pub execution: u64,
-    /// Quota of one runner within a day.
+    /// Quota of one runner within a day, in bytes.
     pub runner: u64,
 }
 
@@ -137,8 +137,8 @@ pub(super) async fn add(
 }
 
 /// Statement that deletes the uploads of runner `$1` that meet a condition, and subtracts them from
-/// the counters. It returns the number of deleted uploads, and how many of them no report has
-/// named.
+/// the counters. It returns the number of deleted uploads, and the number of those that no report
+/// referenced.
 pub(super) fn returned(condition: &str) -> String {
     format!(
         "with gone as (delete from blob_upload where {condition} \

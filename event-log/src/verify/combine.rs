@@ -125,7 +125,8 @@ impl LogSummary {
                 let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // Concurrent appends are possible. Such an event must exist by now.
+                    // A concurrent append may have written this event after the verified end. The
+                    // database must have it by now.
                     seen if position > end => {
                         let told = seen.map_or(position, |seen| seen.last.1);
                         later.push(stream, version, position, told);

@@ -20,7 +20,7 @@ use crate::{
 
 /// Level of the nodes of a segment: the lowest stored level.
 pub(super) const LEVEL: u8 = 8;
-/// Number of events under such a node.
+/// Number of events under a node of this level.
 pub(super) const BLOCK: u64 = 1 << LEVEL;
 
 /// Events of a segment, and the state before them.
@@ -159,7 +159,7 @@ struct Walk<'r> {
     times: Option<((i64, i64), (i64, i64))>,
     /// Streams by type and id, joined by a byte that neither contains.
     streams: HashMap<String, Seen>,
-    /// Buffer for such a name, so that a known stream needs no allocation.
+    /// Buffer for the joined name of a stream, so that a known stream needs no allocation.
     name: String,
     facts: Vec<(u64, ReportEvent)>,
 }

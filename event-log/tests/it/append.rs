@@ -240,9 +240,15 @@ async fn what_is_too_large_is_refused_before_it_is_queued() {
     let mut large = commit("a", 0, 1);
     large.writes[0].events[0].payload = format!(r#"{{"type":"{}"}}"#, "x".repeat(64 * 1024));
     let refused = log.append(large).await;
-    assert!(matches!(refused, Err(AppendError::TooLarge { what: "an event", .. })));
+    assert!(matches!(
+        refused,
+        Err(AppendError::TooLarge { what: "the size of an event in bytes", .. })
+    ));
     let refused = log.append(commit("a", 0, 1_025)).await;
-    assert!(matches!(refused, Err(AppendError::TooLarge { what: "a commit's events", .. })));
+    assert!(matches!(
+        refused,
+        Err(AppendError::TooLarge { what: "the number of events in a commit", .. })
+    ));
     let twice = Commit::of(meta(), vec![write("a", 0, 1), write("a", 1, 1)]);
     assert!(matches!(log.append(twice).await, Err(AppendError::Invalid(_))));
     log.append(commit("a", 0, 1_024)).await.unwrap();
@@ -370,7 +376,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "update log_event set payload = '{}'",
         "delete from log_event",
         "truncate log_event",
-        // It also cannot change the event's partition, or attach another one.
+        // The role also cannot change the event's partition, or attach another one.
         "update log_event_1 set payload = '{}'",
         "delete from log_event_default",
         "update log_archive set dropped_at = now()",
@@ -387,7 +393,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         assert_eq!(code, "42501", "{forbidden}");
     }
     drop(connection);
-    // Its privileges are sufficient for appends.
+    // The role's privileges are sufficient for appends.
     let options = (*database.pool.connect_options()).clone();
     let options = options.options([("role", "stead_app")]);
     let pool = sqlx::postgres::PgPoolOptions::new().connect_with(options).await.unwrap();

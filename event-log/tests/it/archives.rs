@@ -189,7 +189,7 @@ async fn a_range_that_a_reader_needs_is_not_closed() {
     let refused = making.await.unwrap_err().to_string();
     assert_eq!(
         refused,
-        "positions 1 to 256 are not closed: projection_jobs is at 255: let the server run until it is further"
+        "positions 1 to 256 are not closed: projection_jobs is at 255; let the server run until it has passed them"
     );
     // The current partition, and one that no published checkpoint covers.
     assert!(matches!(world.create(513).await, Err(ArchiveError::NotClosed { .. })));

@@ -11,7 +11,8 @@ use event_log::{
 use sqlx::PgPool;
 use support::{Answers, commit, count, database, event, every_answer_is_true, pause, run};
 
-/// Opens a log with a timeout long enough to be terminated while it waits.
+/// Opens a log with a query timeout of 20 s, so that a test can terminate its backend while it
+/// waits.
 async fn patient(database: &Database) -> EventLog {
     let answer = Duration::from_secs(20);
     let options = Options { poll_interval: None, query_timeout: answer, ..Options::default() };

@@ -128,8 +128,9 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     assert_eq!(count(&database, "select fence from log_head").await, 0);
 }
 
-/// A late request counts if it arrives before the fencing counter is raised, and must then be
-/// found. Afterwards it must write nothing, even if it arrives before the batch is sent again.
+/// A delayed request counts if it arrives before the fencing counter is incremented. The appender
+/// must then find that it was committed. A request that arrives after the increment must write
+/// nothing, even if it arrives before the batch is sent again.
 #[tokio::test]
 async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     const ROUNDS: u64 = 24;

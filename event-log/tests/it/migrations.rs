@@ -57,7 +57,7 @@ async fn a_log_of_a_pre_release_version_is_refused_by_every_way_in() {
     let mut connection = database.pool.acquire().await.unwrap();
     let refused = check_format(&mut connection).await.unwrap_err();
     assert_eq!(refused.to_string(), message);
-    // A log of a later version names that version's way out.
+    // For a log of a later version, the error says that a newer version migrated it.
     let later =
         "alter table log_head rename column layout to format; update log_head set format = 4";
     sqlx::raw_sql(later).execute(&mut *connection).await.unwrap();

@@ -112,7 +112,7 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
     }
     let since = "select first_position from log_stream where aggregate_id = 's6'";
     assert_eq!(count(&database, since).await, 6 * 256 + 1);
-    // As the stream is read: partitions before its first event are not scanned.
+    // The plan of a stream's read does not scan partitions before the stream's first event.
     let plan = "explain (analyze, costs off, timing off, summary off) select e.* from log_stream s \
          left join lateral (select * from log_event where aggregate_type = 'job' and aggregate_id = 's6' \
            and sequence > 0 and position between s.first_position and 9223372036854775807 \

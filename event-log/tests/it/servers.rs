@@ -140,7 +140,7 @@ async fn states_of_a_lost_history_are_dropped() {
     checked(&database).await;
 }
 
-/// The response to a claim includes the head, and proofs of it follow.
+/// The server can prove the last event of a head as soon as it reports that head.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_head_says_can_be_proved_at_once() {
     let database = database().await;

@@ -185,7 +185,8 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
             }
         }
         assert!(!events.is_empty(), "{}", D::NAME);
-        // A state accepts events in any order: from each one on, forwards and backwards.
+        // A state accepts events in any order. The test applies the events forwards, backwards and
+        // forwards again, from each start.
         let (forwards, count) = (events.clone(), events.len());
         events.reverse();
         let all: Vec<D::Event> = [forwards.clone(), events, forwards].concat();

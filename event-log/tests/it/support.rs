@@ -26,7 +26,7 @@ pub async fn server(database: &Database) -> EventLog {
     database.log().await.unwrap()
 }
 
-/// Opens a server that reads the writes of others only when necessary.
+/// Opens a server that does not poll for the writes of other servers.
 pub async fn alone(database: &Database) -> EventLog {
     let options = Options { poll_interval: None, ..Options::default() };
     database.log_with(options).await.unwrap()
@@ -85,8 +85,8 @@ pub async fn run(database: &Database, sql: &str) -> u64 {
 /// Results of appends by the number in their only event.
 pub type Answers = BTreeMap<u64, Result<Appended, AppendError>>;
 
-/// Checks that the log is intact, that each acknowledged number is in it once at the reported
-/// position, and that it has no other numbers. Returns the number of written and of rejected ones.
+/// Checks that the log is intact and has no unexpected numbers, and that each acknowledged number
+/// is in it once at the reported position. Returns the number of written and of rejected numbers.
 pub async fn every_answer_is_true(database: &Database, answers: &Answers) -> (usize, usize) {
     let (_, events) = checked(database).await;
     let mut found = BTreeMap::new();

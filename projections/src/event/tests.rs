@@ -17,7 +17,7 @@ fn raw<'a>(version: &'a str, payload: &'a str) -> RawEvent<'a> {
 #[test]
 fn an_unreadable_event_is_named_by_position_type_and_version() {
     for (version, payload, why) in [
-        ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads name.taken in version 1 only"),
+        ("9", r#"{"type":"taken","owner":"ins_1"}"#, "reads only version 1 of name.taken"),
         ("1", r#"{"type":"taken"}"#, "missing field `owner`"),
     ] {
         let error = raw(version, payload).read(&mut vec![]).unwrap_err().to_string();

@@ -11,8 +11,9 @@ use event_log::StreamId;
 
 use crate::{DomainEvent, RecordedEvent};
 
-/// Returns the streams that an event names and that belong to the history of its install. Starting
-/// from the install's own stream, they lead to all its runs, jobs, builds and runners.
+/// Returns the streams that an event references and that belong to the history of its install.
+/// Starting from the install's own stream, these references lead to all its runs, jobs, builds and
+/// runners.
 pub fn references(event: &RecordedEvent) -> Vec<StreamId> {
     match &event.fact {
         DomainEvent::Install(_, event) => of_install(event).into_iter().collect(),

@@ -68,7 +68,7 @@ impl Projection for Apps {
 /// Returns an app.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Option<Row>, sqlx::Error> {
     get::<Apps>(executor, app).await
 }
@@ -76,7 +76,7 @@ pub async fn app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Option<Row
 /// Returns the app with this name.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn by_name(
     executor: impl PgExecutor<'_>,
     name: &str,
@@ -87,7 +87,7 @@ pub async fn by_name(
 /// Returns the apps after `after`, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     after: Option<AppId>,

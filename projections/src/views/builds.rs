@@ -118,7 +118,7 @@ impl Projection for Builds {
 /// Returns a build.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn build(
     executor: impl PgExecutor<'_>,
     build: BuildId,
@@ -129,7 +129,7 @@ pub async fn build(
 /// Returns the builds of a component from one source, newest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_source(
     executor: impl PgExecutor<'_>,
     component: ComponentId,
@@ -151,7 +151,7 @@ pub struct Filter {
 /// Returns the builds before `before`, newest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     filter: &Filter,

@@ -77,7 +77,7 @@ impl Projection for Components {
 /// Returns a component.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn component(
     executor: impl PgExecutor<'_>,
     component: ComponentId,
@@ -88,7 +88,7 @@ pub async fn component(
 /// Returns the current components of an app, ordered by name.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_app(executor: impl PgExecutor<'_>, app: AppId) -> Result<Vec<Row>, sqlx::Error> {
     let rest = "where app = $1 and not retired order by name";
     select::<Components>(executor, rest, vec![Cell::text(app)]).await

@@ -73,7 +73,7 @@ fn key(app: AppId, version: u32) -> String {
 /// Returns these versions of apps, in one statement.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn versions(
     executor: impl PgExecutor<'_>,
     which: impl IntoIterator<Item = (AppId, u32)>,
@@ -86,7 +86,7 @@ pub async fn versions(
 /// Returns the versions of an app before `before`, newest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     app: AppId,

@@ -71,7 +71,7 @@ impl Projection for Enrolments {
 /// Returns the enrolment token with this secret, even if it was used.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn by_secret(
     executor: impl PgExecutor<'_>,
     sha256: &Digest,
@@ -83,7 +83,7 @@ pub async fn by_secret(
 /// Returns an enrolment token.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn token(
     executor: impl PgExecutor<'_>,
     token: TokenId,
@@ -94,7 +94,7 @@ pub async fn token(
 /// Returns the enrolment tokens of an install, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_install(
     executor: impl PgExecutor<'_>,
     install: InstallId,

@@ -201,7 +201,7 @@ impl Projection for Installs {
 /// Returns an install.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn install(
     executor: impl PgExecutor<'_>,
     install: InstallId,
@@ -212,7 +212,7 @@ pub async fn install(
 /// Returns the install with this name.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn by_name(
     executor: impl PgExecutor<'_>,
     name: &str,
@@ -223,7 +223,7 @@ pub async fn by_name(
 /// Returns the number of installs of each of these apps, except apps without installs.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn counts(
     executor: impl PgExecutor<'_>,
     apps: impl IntoIterator<Item = AppId>,
@@ -238,7 +238,7 @@ pub async fn counts(
 /// Returns the installs of one app or of all apps after `after`, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     app: Option<AppId>,

@@ -144,7 +144,7 @@ impl Projection for JobQueue {
 /// queued.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn waiting(
     executor: impl PgExecutor<'_>,
     target: Target,
@@ -158,7 +158,7 @@ pub async fn waiting(
 /// Returns all jobs that wait for a runner, in the order in which they were queued.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn all_waiting(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
     select::<JobQueue>(executor, "where waiting order by position", vec![]).await
 }
@@ -166,7 +166,7 @@ pub async fn all_waiting(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx
 /// Returns the jobs that a runner holds, including those with an unknown outcome.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn all_held(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
     select::<JobQueue>(executor, "where not waiting order by position", vec![]).await
 }
@@ -174,7 +174,7 @@ pub async fn all_held(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::E
 /// Returns an open job.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row>, sqlx::Error> {
     get::<JobQueue>(executor, job).await
 }

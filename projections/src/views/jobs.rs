@@ -66,7 +66,7 @@ impl Projection for Jobs {
 /// Returns a job.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row>, sqlx::Error> {
     get::<Jobs>(executor, job).await
 }
@@ -74,7 +74,7 @@ pub async fn job(executor: impl PgExecutor<'_>, job: JobId) -> Result<Option<Row
 /// Returns the jobs of a run, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Vec<Row>, sqlx::Error> {
     select::<Jobs>(executor, "where run = $1 order by key", vec![Cell::text(run)]).await
 }
@@ -82,7 +82,7 @@ pub async fn of_run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Vec<Row
 /// Returns the jobs that these runners hold.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn held_by(
     executor: impl PgExecutor<'_>,
     runners: &[RunnerId],
@@ -106,7 +106,7 @@ pub struct Filter {
 /// Returns the jobs before `before`, newest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     filter: &Filter,

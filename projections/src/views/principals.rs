@@ -70,7 +70,7 @@ impl Projection for Principals {
 /// Returns a principal.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn principal(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,

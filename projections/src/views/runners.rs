@@ -108,7 +108,7 @@ impl Projection for Runners {
 /// Returns a runner.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn runner(
     executor: impl PgExecutor<'_>,
     runner: RunnerId,
@@ -119,7 +119,7 @@ pub async fn runner(
 /// Returns the runners that enrolled for an install, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_install(
     executor: impl PgExecutor<'_>,
     install: InstallId,
@@ -131,7 +131,7 @@ pub async fn of_install(
 /// Returns all build runners.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn of_builds(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
     select::<Runners>(executor, "where mode = 'build' order by key", vec![]).await
 }
@@ -139,7 +139,7 @@ pub async fn of_builds(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::
 /// Returns the runners after `after`, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     after: Option<RunnerId>,

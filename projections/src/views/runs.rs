@@ -213,7 +213,7 @@ impl Projection for Runs {
 /// Returns a run.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Option<Row>, sqlx::Error> {
     get::<Runs>(executor, run).await
 }
@@ -221,7 +221,7 @@ pub async fn run(executor: impl PgExecutor<'_>, run: RunId) -> Result<Option<Row
 /// Returns the installs of these runs. Unknown runs are left out.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn installs_of(
     executor: impl PgExecutor<'_>,
     runs: &[RunId],
@@ -239,7 +239,7 @@ pub async fn installs_of(
 /// Returns the open runs, oldest first.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn open(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error> {
     select::<Runs>(executor, "where not finished order by key", vec![]).await
 }
@@ -248,7 +248,7 @@ pub async fn open(executor: impl PgExecutor<'_>) -> Result<Vec<Row>, sqlx::Error
 /// state.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     install: Option<InstallId>,

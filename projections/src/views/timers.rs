@@ -262,7 +262,7 @@ fn after(moment: Timestamp, wait_ms: u64) -> Timestamp {
 /// runs.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn due(
     executor: impl PgExecutor<'_>,
     now: Timestamp,
@@ -274,7 +274,7 @@ pub async fn due(
 /// Returns the due timeouts of runs only, so that jobs do not delay approval timeouts.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn due_of_runs(
     executor: impl PgExecutor<'_>,
     now: Timestamp,

@@ -95,7 +95,7 @@ impl Projection for Tokens {
 /// Returns the token with this secret and its principal, even if the token was revoked.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn by_secret(
     connection: &mut PgConnection,
     sha256: &Digest,
@@ -110,7 +110,7 @@ pub async fn by_secret(
 /// Returns a token.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn token(
     executor: impl PgExecutor<'_>,
     token: TokenId,
@@ -121,7 +121,7 @@ pub async fn token(
 /// Returns the tokens after `after`, ordered by id.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn page(
     executor: impl PgExecutor<'_>,
     after: Option<TokenId>,

@@ -53,7 +53,8 @@ fn meanwhile() -> impl Strategy<Value = Meanwhile> {
 fn cases() -> ProptestConfig {
     let asked = ProptestConfig::default();
     let cases = std::env::var_os("PROPTEST_CASES").map_or(CASES, |_| asked.cases);
-    // Each history uses its own database, so the search for a shorter one is limited.
+    // Each history uses its own database, so the number of attempts to shrink a failing history is
+    // limited.
     ProptestConfig { cases, max_shrink_iters: 20, failure_persistence: None, ..asked }
 }
 

@@ -347,8 +347,8 @@ async fn a_rebuild_needs_the_owner_of_the_tables() {
     assert!(refused.contains("DATABASE_OWNER_URL"), "{refused}");
 }
 
-/// given projections that servers of another version keep, then this server does not read the log
-/// for them repeatedly
+/// given projections that servers of another version maintain, then this server does not read the
+/// log for them repeatedly
 #[tokio::test]
 async fn pentest_a_server_without_a_view_of_its_version_comes_to_rest() {
     let database = database().await;

@@ -169,7 +169,8 @@ impl Bundle {
     }
 }
 
-/// Returns whether the bundle passes through the kept checkpoint, or begins with it.
+/// Returns whether the bundle connects the given checkpoint with the signed one. The given
+/// checkpoint must be empty, or have the size of a checkpoint of the bundle.
 fn leads_from(kept: &Checkpoint, proven: &VerifiedBundle) -> bool {
     let sizes = [Some(&proven.checkpoint), proven.since.as_ref()].into_iter().flatten();
     kept.size == 0 || sizes.map(|known| known.size).any(|size| size == kept.size)

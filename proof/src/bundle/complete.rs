@@ -15,7 +15,7 @@ use crate::{
     tree::{Edge, TreeError, leaf_hash},
 };
 
-/// Knowledge about events of the stream that are not in the bundle.
+/// Extent to which a bundle proves that its streams have no other events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Complete {
     /// Not applicable: the subject is one event.
@@ -45,11 +45,11 @@ pub(super) struct Shown {
 /// Result of the check of the other entries.
 pub(super) struct Seen {
     pub complete: Complete,
-    /// True if the check passed through the kept checkpoint.
+    /// True if the check compared the roots at the size of the given checkpoint.
     pub kept: bool,
 }
 
-/// Determines whether the stream has further events.
+/// Checks the other entries and determines the completeness of the subject's streams.
 pub(super) fn check(
     bundle: &Bundle,
     (shown, streams): (&[Shown], &Streams<'_>),
@@ -112,8 +112,8 @@ pub(super) fn check(
     if edge.root() != checkpoint.root {
         return Err(root(from, size));
     }
-    // The root matches here, so a different kept root means a rewritten log and not a wrong
-    // statement in the bundle.
+    // The root matches here, so a different root of the given checkpoint means a rewritten log. The
+    // statements of the bundle itself are consistent.
     if let (Some(false), Some(kept)) = (met, kept) {
         return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
     }
@@ -125,7 +125,8 @@ fn root(from: u64, to: u64) -> BundleError {
     BundleError::Root { from, to }
 }
 
-/// At the kept checkpoint's size, returns whether the roots match.
+/// Returns whether the roots match at the size of the given checkpoint. Returns `None` without a
+/// checkpoint, or if the edge has another size.
 pub(crate) fn meets(edge: &Edge, kept: Option<&Checkpoint>) -> Option<bool> {
     kept.filter(|kept| kept.size == edge.size()).map(|kept| kept.root == edge.root())
 }

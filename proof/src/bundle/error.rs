@@ -34,7 +34,7 @@ pub enum BundleError {
     /// The signed note of the older checkpoint is malformed, or its signature is not the signer's.
     #[error("cannot verify the older checkpoint: {0}")]
     Older(CheckpointError),
-    /// The kept checkpoint is malformed, or no trusted key signed it.
+    /// The checkpoint from another source is malformed, or no trusted key signed it.
     #[error("cannot verify the kept checkpoint: {0}")]
     Kept(CheckpointError),
     /// The signer belongs to another log.
@@ -67,12 +67,12 @@ pub enum BundleError {
         /// Epoch of the newer checkpoint.
         newer: u64,
     },
-    /// The file has no path from the kept checkpoint to the signed one.
+    /// The file has no proof from the checkpoint of another source to the signed one.
     #[error(
         "cannot compare the kept checkpoint at {kept} with the signed one at {size}: no path between them; {remedy}"
     )]
     Uncompared {
-        /// Size of the kept checkpoint.
+        /// Size of the checkpoint from another source.
         kept: u64,
         /// Size of the signed checkpoint.
         size: u64,
@@ -82,7 +82,7 @@ pub enum BundleError {
     /// A check failed at one position.
     #[error("position {position}: {wrong}")]
     At {
-        /// Position.
+        /// Position in the log.
         position: u64,
         /// Failed check.
         wrong: PositionError,

@@ -33,7 +33,7 @@ pub fn opened(
 }
 
 /// Returns the number of signature lines that are not the signer's. Each line must match the
-/// specification, so that every byte of the note has a meaning.
+/// specification, so that a note has exactly one valid encoding.
 fn others(note: &str, signer: &VerifierKey) -> Result<usize, CheckpointError> {
     let malformed = CheckpointError::Format("a signature line is malformed");
     let (body, signatures) = note.rsplit_once("\n\n").ok_or(malformed.clone())?;

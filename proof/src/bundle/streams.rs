@@ -69,8 +69,8 @@ impl<'a> Streams<'a> {
         self.streams.iter().find(|stream| stream.events == 0).map(|stream| stream.name)
     }
 
-    /// Returns each stream with its completeness. A stream whose last event precedes the first
-    /// checked position may have more events in between.
+    /// Returns each stream with its completeness. A stream may have further events between its last
+    /// event and the first checked position.
     pub fn proven(&self, seen: &Complete) -> Vec<StreamProven> {
         let complete = |last: u64| match seen {
             Complete::FromSequences { from } if last.saturating_add(1) < *from => {

@@ -26,11 +26,11 @@ impl Bundle {
     }
 }
 
-/// Checks that the bytes are the canonical JSON of the value. Whitespace, escapes and key order
-/// carry no meaning, so they must not vary.
+/// Checks that the bytes are the canonical JSON of the value. Whitespace, escapes and key order carry
+/// no meaning, so they must not vary.
 ///
 /// # Errors
-/// [`BundleError::Spelling`].
+/// [`BundleError::NotCanonical`].
 pub fn check_canonical<T: Serialize>(bytes: &[u8], value: &T) -> Result<(), BundleError> {
     let mut same = Same { left: bytes };
     let written = serde_json::to_writer(&mut same, value);
@@ -71,7 +71,7 @@ pub struct BundleEncoder {
 }
 
 impl BundleEncoder {
-    /// Returns everything before the events. Ignores the bundle's events and others.
+    /// Returns the encoding of everything before the events. Ignores the bundle's events and others.
     ///
     /// # Errors
     /// Never fails in practice: the data is plain.
@@ -81,7 +81,7 @@ impl BundleEncoder {
         Ok(text.strip_suffix("]}").unwrap_or(&text).to_owned())
     }
 
-    /// Returns the next event.
+    /// Returns the encoding of the next event.
     ///
     /// # Errors
     /// Never fails in practice.
@@ -103,7 +103,7 @@ impl BundleEncoder {
         Ok(format!("],\"others\":{{\"from\":{from},\"edge\":{edge},\"entries\":["))
     }
 
-    /// Returns the next other entry.
+    /// Returns the encoding of the next other entry.
     ///
     /// # Errors
     /// Never fails in practice.

@@ -25,7 +25,8 @@ pub struct ReportCounts {
 /// `ReportState`.
 #[derive(Debug, Default)]
 pub struct Reports {
-    /// True if it started at the first event. If so, an unseen enrolment or claim does not exist.
+    /// True if the verifier started at the first event of the log. Then every enrolment and claim
+    /// must precede the reports that depend on it.
     whole: bool,
     known: ReportState,
     /// Last resolution: its position, job and content.
@@ -72,7 +73,7 @@ impl Reports {
     /// Takes the next event. The caller must still check the returned signature.
     ///
     /// # Errors
-    /// [`Wrong`]: the report is not the runner's, whatever its signature.
+    /// [`ReportError`]: the report is forged, altered or unreadable, even if its signature is valid.
     pub fn take(
         &mut self,
         position: u64,
@@ -217,8 +218,9 @@ impl Reports {
         Ok(Some(Signature { position, runner, key, said, signature }))
     }
 
-    /// Checks a result without a signature. With a report number it is the server's record of a
-    /// runner report. Without one it must follow a resolution.
+    /// Checks a result without a signature. A result with a report number, or a late result, is the
+    /// server's record of a runner report and is only counted. Any other result of an execution
+    /// must directly follow its resolution.
     fn unsigned(&mut self, position: u64, job: &str, ended: &Ended) -> Result<(), ReportError> {
         if ended.seq.is_some() || ended.late {
             self.tally.unsigned += 1;
@@ -235,8 +237,8 @@ impl Reports {
             // The job had no runner: it was cancelled, or its queue time expired.
             (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
         };
-        // For a job from before this part of the log, the resolution can be the last event before
-        // it.
+        // In a part of the log, the resolution of a job from before the part can be the last event
+        // before the part.
         if is_decided || (known.is_none() && !self.whole) {
             return Ok(());
         }
@@ -284,7 +286,8 @@ fn says(ended: &Ended, said: &Statement) -> bool {
         }
 }
 
-/// Returns the reason. If the runner gave none, the server sets the type of the failure.
+/// Returns the reason that the event must have: the runner's reason, or the type of the failure if
+/// the runner gave none.
 fn reason(said: &Statement) -> Option<String> {
     let given = said.reason.clone();
     let kind = match (said.signal, said.exit_code) {

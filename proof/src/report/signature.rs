@@ -10,7 +10,7 @@ use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 pub struct ReportError {
     /// Position of the event.
     pub position: u64,
-    /// Explanation.
+    /// Mismatch that was found, for a user.
     pub what: String,
 }
 
@@ -28,7 +28,7 @@ pub struct Signature {
     pub(super) runner: String,
     /// Key of the runner at this position, hexadecimal.
     pub(super) key: String,
-    /// Signed bytes.
+    /// Bytes that the signature covers: the pre-authentication encoding of the statement.
     pub(super) said: Vec<u8>,
     /// Signature, base64.
     pub(super) signature: String,
@@ -38,7 +38,7 @@ impl Signature {
     /// Verifies the signature.
     ///
     /// # Errors
-    /// [`Wrong`].
+    /// [`ReportError`]: the signature does not match the runner's key and the event.
     pub fn check(&self) -> Result<(), ReportError> {
         self.check_by(key(&self.key).as_ref())
     }

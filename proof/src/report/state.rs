@@ -1,5 +1,5 @@
-//! State of runners and jobs while a log is read. It is small, because it covers every job of the
-//! log.
+//! State of runners and jobs during the verification of a log. The state covers every job of the
+//! log, so each entry must be small.
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
@@ -30,7 +30,7 @@ pub(super) struct Runner {
     pub id: String,
     /// Identity key, hexadecimal. `None`: no enrolment was read yet.
     pub key: Option<String>,
-    /// Position of the revocation. A later key does not end it.
+    /// Position of the revocation. A later key does not undo the revocation.
     pub revoked: Option<u64>,
 }
 
@@ -48,11 +48,11 @@ pub(super) struct Run {
     pub log: Option<Id>,
 }
 
-/// State while a log is read.
+/// State during the verification of a log.
 ///
 /// A job with one execution takes 100 bytes in the tables, and up to 230 with their spare capacity:
 /// 230 MB for a million jobs. A late result can arrive for any job at any time, so no job can be
-/// removed. The outputs of an execution are removed when it is over.
+/// removed. The outputs of an execution are removed when the execution is over.
 #[derive(Debug, Default)]
 pub(super) struct ReportState {
     runners: HashMap<Id, Runner>,
@@ -102,8 +102,8 @@ impl ReportState {
         }
     }
 
-    /// Ends the execution and returns its reported outputs, if they are readable and it was not
-    /// over.
+    /// Ends the execution and returns its reported outputs. Returns `None` if some outputs are
+    /// unreadable or the execution was already over.
     pub fn over(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
         self.outputs.remove(&Id::of(&[job, execution])).flatten()
     }

@@ -125,8 +125,8 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
     );
     wrong(&|log| log[7].0 = "job.cancelled", at, "records cancelled");
     wrong(&|log| log[7].1["execution"] = json!("exe_2"), at, "no runner claimed exe_2");
-    wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot be read");
-    // another statement under the old signature
+    wrong(&|log| log[7].1["signed"] = json!({}), at, "cannot read");
+    // A changed statement with the old signature.
     let forged = |log: &mut Events| {
         log[7].1["exit_code"] = json!(3);
         let said = serde_json::to_string(&other(&|said| said["exit_code"] = json!(3))).unwrap();
@@ -143,7 +143,8 @@ fn a_report_that_was_changed_or_invented_is_found_and_named() {
     wrong(&|log| log[7].1 = end(&ran, 2), at, "another manifest");
     wrong(&|log| log[6].1["outputs"]["bucket"] = json!("c"), at, "the reported outputs");
     wrong(&|log| log[8].1["sha256"] = json!(digest(9)), 9, "the stored log differs");
-    // a plan with another tool, another digest, another job's signature, another key
+    // A plan with another tool, with another digest, with the signature of another job, and with
+    // another key.
     wrong(&|log| log[3].1["plan"]["tool"] = json!("tofu"), 4, "differ from the signed plan");
     wrong(&|log| log[3].1["plan"]["digest"] = json!(digest(9)), 4, "differ from the signed plan");
     wrong(&|log| log[3].1 = planned("job_2", 1), 4, "its signature does not match");
@@ -167,14 +168,14 @@ fn what_nobody_signed_is_counted_and_what_was_claimed_before_is_left_to_others()
 
 #[test]
 fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
-    // given a part of the log that begins after `job.queued`, in which a runner enrols, claims and
-    // reports
+    // Given a part of the log that begins after `job.queued`. A runner enrols, claims and reports
+    // in this part.
     let mut log = log();
     log.remove(1);
-    // then its result is verified as far as possible, and its plan is skipped
+    // Then the verifier checks the result without the manifest, and skips the plan.
     assert_eq!(told(false, &log), (vec![], ReportCounts { signed: 1, ..ReportCounts::default() }));
     assert_eq!(told(true, &log).0.len(), 2);
-    // and a false statement that needs no manifest is found in the part, too
+    // And the verifier also detects a false statement that needs no manifest in this part.
     log[6].1["exit_code"] = json!(0);
     assert_eq!(told(false, &log).0.len(), 1);
 }
@@ -201,8 +202,8 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     };
     let wrong =
         |at: u64| vec![(at, "the result has neither a runner report nor a resolution".to_owned())];
-    // without a resolution, in a part of the log too; with another one; of another execution; after
-    // another event
+    // Cases: no resolution, in the whole log and in a part; another resolution; a resolution of
+    // another execution; another event after the resolution.
     let mut none = resolved("succeeded");
     none.remove(7);
     assert_eq!((found(true, &none), found(false, &none)), (wrong(8), wrong(8)));
@@ -213,7 +214,7 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     let mut later = resolved("succeeded");
     later.insert(8, ("job.log_diverged", json!({"execution": "exe_1", "offset_bytes": 1})));
     assert_eq!(found(true, &later), wrong(10));
-    // and one without an execution, while a runner has the job
+    // A result without an execution is wrong while a runner has the job.
     let mut unnamed = none.clone();
     unnamed[7] = ("job.cancelled", json!({"type": "cancelled", "forced": false}));
     assert_eq!(found(true, &unnamed), wrong(8));
@@ -240,10 +241,11 @@ fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
     let mut log = log();
     log.insert(7, revoked());
     assert_eq!(found(true, &log), [(9, why(8))]);
-    // in a part that has the claim but not the key, too; and earlier signatures stay valid
+    // A part of the log with the claim but without the key also shows the revocation. Signatures
+    // before the revocation stay valid.
     log.drain(..2);
     assert_eq!(found(false, &log), [(7, why(6))]);
-    // and a later key does not end the revocation
+    // A later key does not end the revocation.
     let mut log = super::tests::log();
     log.insert(3, revoked());
     assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);

@@ -87,7 +87,8 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // The verifier knows the old root, so it is omitted when it is a node of its own.
+    // The verifier already has the old root. The proof omits this hash if the old tree is one
+    // perfect subtree of the new tree.
     let mut known = true;
     let mut steps = Vec::new();
     while old != to {
@@ -109,7 +110,7 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
 }
 
 /// Returns the perfect subtrees that cover leaves `from..to`. `from` must be a multiple of the
-/// largest of them, which is always so where a tree is split.
+/// largest of them, which every split of a tree ensures.
 pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = from;

@@ -247,7 +247,7 @@ fn hostile_numbers_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Every byte of a bundle has a meaning.
+    /// Tests that a bundle has exactly one valid encoding: every changed byte is detected.
     #[test]
     fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8, since in 0u64..10) {
         let log = log();
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// Further signatures are allowed. They are counted, because nothing is known about them.
+/// Further signatures are allowed. The check counts them, but cannot verify them.
 #[test]
 fn another_signature_is_not_proven_and_that_is_said() {
     let log = log();

@@ -84,8 +84,8 @@ fn hostile_numbers_are_refused() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Every byte of an export's first line has a meaning. Only with position 1 is the link before
-    /// the first event covered.
+    /// Tests that every changed byte of an export's first line is detected. The chain link before
+    /// the first event is covered only if the range starts at position 1.
     #[test]
     fn any_changed_byte_of_a_first_line_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 1u64..9) {
         let log = log();

@@ -119,7 +119,8 @@ fn an_annotation_belongs_to_an_event_of_the_bundle() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Every byte of a bundle of several streams has a meaning.
+    /// Tests that a bundle of several streams has exactly one valid encoding: every changed byte is
+    /// detected.
     #[test]
     fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
         let log = log();

@@ -186,8 +186,8 @@ fn a_checkpoint_is_a_signed_note_and_any_other_byte_breaks_it() {
     }
 }
 
-/// A runner that predates a new checkpoint line must still accept the checkpoint. The line is
-/// signed too.
+/// A runner that is older than a new checkpoint line must still accept the checkpoint. The
+/// signature covers this line, too.
 #[test]
 fn lines_of_a_later_version_are_signed_and_do_no_harm() {
     use base64::{Engine, engine::general_purpose::STANDARD};

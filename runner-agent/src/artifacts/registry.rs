@@ -216,8 +216,8 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
         .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
 }
 
-/// Sends a request until the registry itself responds. A response that takes too long is sent
-/// again, like one whose connection broke.
+/// Sends a request until the registry itself responds, and not a proxy. A request that times out or
+/// loses its connection is sent again.
 async fn answered(
     what: &str,
     patience: Duration,
@@ -235,8 +235,8 @@ async fn answered(
     }
 }
 
-/// Returns whether to retry a response. The registry refuses requests in JSON; HTML comes from a
-/// proxy.
+/// Returns whether to retry after this response. The registry refuses requests in JSON; HTML comes
+/// from a proxy.
 fn passing(answer: &Response) -> bool {
     let status = answer.status();
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

@@ -209,7 +209,7 @@ fn said(
 fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let identity = enrol::stored_identity(data)?
         .context("cannot export the journal: this runner is not enrolled")?;
-    // A new signature would make a truncated journal valid for everyone without an older head.
+    // A new signature would make a truncated journal valid for every reader without an older head.
     examined(data, vec![], None).context(
         "cannot export the journal: it does not match an earlier signed head; keep its files as they are",
     )?;

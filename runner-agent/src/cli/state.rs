@@ -116,7 +116,8 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
              {component} --{again} --reason TEXT`"
         )
     })?;
-    // The decision is recorded all the same: it may repeat one that the journal has only half.
+    // Record the decision even if it changes nothing: the journal may have only the start of an
+    // earlier resolution.
     Ok(match keeps && !blocked {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),

@@ -33,9 +33,9 @@ pub enum InvalidResponse {
     /// A value is out of range.
     #[error("cannot use the response: {field} is {value}, expected {expected}")]
     OutOfRange {
-        /// Name of the field.
+        /// Name of the first field that is out of range.
         field: &'static str,
-        /// Value of the field.
+        /// Value of the field, cut to 80 characters.
         value: String,
         /// Allowed values.
         expected: String,
@@ -50,14 +50,14 @@ pub trait Response: DeserializeOwned {
     /// Rejects a value that is out of range.
     ///
     /// # Errors
-    /// [`Rejected::OutOfRange`] names the first such field.
+    /// [`InvalidResponse::OutOfRange`] names the first such field.
     fn check(&self) -> Result<(), InvalidResponse>;
 }
 
 /// Reads a response and checks its limits.
 ///
 /// # Errors
-/// [`Rejected`] says which limit it exceeds.
+/// [`InvalidResponse`]: the response is too large, unreadable or out of range.
 pub fn read<T: Response>(body: &[u8]) -> Result<T, InvalidResponse> {
     if body.len() > T::BYTES {
         return Err(InvalidResponse::TooLarge { limit: T::BYTES });
@@ -71,7 +71,7 @@ pub fn read<T: Response>(body: &[u8]) -> Result<T, InvalidResponse> {
 /// Rejects an implausible clock.
 ///
 /// # Errors
-/// [`Rejected::OutOfRange`].
+/// [`InvalidResponse::OutOfRange`].
 pub fn clock(field: &'static str, time: DateTime<Utc>) -> Result<(), InvalidResponse> {
     let bound = |text: &str| text.parse::<DateTime<Utc>>().ok();
     let is_right = bound(YEARS.start).is_some_and(|start| start <= time)
@@ -192,7 +192,7 @@ impl Response for PollResponse {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // Only displayed: the claim has the signed deadline.
+            // This deadline is only displayed. The claim has the signed deadline.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }

@@ -84,7 +84,7 @@ async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_s
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
-    // when a report is rejected because of that
+    // when a report is rejected because the former session was superseded
     let report =
         ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     let (next, said) = (opened(2, "T2"), client.send::<serde_json::Value>(&report));

@@ -28,10 +28,10 @@ pub struct Entry {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum JournalEvent {
-    /// First line. A journal without it, or with another id, is another journal.
+    /// First line. Its id distinguishes this journal from other journals.
     Opened { journal_id: String },
-    /// Each line from here on is an entry of the chain. The journal was begun by a program that knew of none, or went on
-    /// under one: so many lines stand before this one in no chain, and this is their digest.
+    /// Start of the hash chain: each later line is an entry of it. A program without the chain
+    /// wrote `lines` lines before this one; `sha256` is their digest.
     ChainStarted { journal_id: String, lines: u64, sha256: Digest },
     /// A session with the server began.
     SessionOpened { session: SessionId, generation: u64 },
@@ -76,7 +76,7 @@ pub enum JournalEvent {
     Cancelling { execution: ExecutionId, reason: String, force: bool },
     /// The job ended.
     Exited { job: JobId, execution: ExecutionId, exit: Exit },
-    /// The runner signed a statement of the result; the digest of that statement.
+    /// The runner signed a statement of the result. `statement` is its digest.
     StatementSigned { job: JobId, execution: ExecutionId, outcome: Outcome, statement: Digest },
     /// The server rejected the signed statement: the result is reported without a signature.
     StatementRejected { job: JobId, execution: ExecutionId, reason: String },
@@ -90,7 +90,8 @@ pub enum JournalEvent {
     Abandoned { job: JobId, claim_id: String, reason: String },
     /// The runner verified this signed head of the server's log.
     Checkpoint { note: String },
-    /// The server presented a log that does not extend the one seen before. The file holds both heads.
+    /// The server presented a log that does not extend the verified log. The file `evidence` has
+    /// both heads.
     LogRejected { job: JobId, rule: String, evidence: String },
     /// The customer accepted a log that the vendor restored.
     EpochAccepted { epoch: u64 },
@@ -146,7 +147,8 @@ pub enum JournalEvent {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// Copy of an entry of the previous file whose claim is still open. The history shows it once.
+    /// Copy of an entry of the previous file whose claim is still open. The history shows the entry
+    /// once.
     CarriedOver { original: Box<Entry> },
     /// Entry of a later version.
     #[serde(other)]

@@ -149,7 +149,7 @@ pub(super) fn unlinked(
     Ok((last, lines))
 }
 
-/// Returns the entry that begins or continues a chain after such lines.
+/// Returns the entry that begins or continues a chain after lines of an older program.
 pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
     JournalEvent::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }

@@ -23,14 +23,14 @@ struct Header {
     /// Public key of the runner; not trusted, because the reader must know the key from another
     /// source.
     identity_key: String,
-    /// Signed head.
+    /// Head of the journal, signed with the runner's key.
     head: Envelope,
 }
 
 /// Verified contents of an exported journal.
 #[derive(Debug)]
 pub struct Exported {
-    /// Signed head.
+    /// Head of the journal, whose signature was verified.
     pub head: JournalHead,
     /// Lines after the header.
     pub examined: VerifiedJournal,

@@ -71,7 +71,7 @@ impl Heads {
     }
 
     /// Returns the heads that the journal contradicted when the next head was signed. Their
-    /// signatures are not verified: they are the runner's own files, and are only compared.
+    /// signatures are not verified, because these files are the runner's own and are only compared.
     pub fn contradicted(&self) -> io::Result<Vec<JournalHead>> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.0.root())?
             .filter_map(|file| Some(file.ok()?.path()))

@@ -49,7 +49,7 @@ pub fn texts(data: &Data) -> io::Result<Vec<Vec<u8>>> {
     each(data)?.collect()
 }
 
-/// Returns the same lines one by one. Only one file is in memory.
+/// Returns the lines of [`texts`] one by one, with one file in memory at a time.
 pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
     Ok(files(data)?.into_iter().flat_map(|file| match lines(&file) {
         Ok(lines) => lines.into_iter().map(Ok).collect::<Vec<_>>(),

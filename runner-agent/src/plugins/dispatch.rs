@@ -159,7 +159,7 @@ async fn apply<P: Plugin>(
     report(outputs, sink)
 }
 
-/// Completes the state of an apply before anything else happens to the component.
+/// Ends the apply in the state store, and logs the names of rescued files.
 fn end_apply<P: Plugin>(
     plugin: &P,
     work: &Work<'_>,
@@ -221,7 +221,7 @@ async fn report_state<P: Plugin>(
     }
 }
 
-/// Returns whether the error of a plugin means that it did not begin.
+/// Returns whether an error means that the plugin did not begin the apply, so nothing changed.
 fn means_unchanged(halt: &Halt) -> bool {
     match halt {
         Halt::Error(PluginError::PlanStale(_) | PluginError::ToolMissing(_)) => true,
@@ -249,8 +249,8 @@ fn refusal_to_failure(halt: Halt) -> Halt {
     }
 }
 
-/// Does the same for the outputs of an apply. Here a stale plan would also mean that nothing
-/// changed.
+/// Turns a refusal or a stale plan in the outputs call after an apply into a failure. The server
+/// would otherwise record that nothing changed.
 fn output_error_to_failure(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {

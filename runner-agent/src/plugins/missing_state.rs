@@ -9,9 +9,9 @@ use super::{
 };
 use crate::state::StateMark;
 
-/// Refuses to plan without state if the manifest marks the component as provisioned.
-/// [`StateStore::check_known`](crate::state::StateStore::check_known) refuses what the manifest
-/// omits.
+/// Refuses to plan without state if the manifest marks the component as provisioned. If the
+/// manifest omits the mark, [`StateStore::check_known`](crate::state::StateStore::check_known)
+/// refuses a missing state that this runner knows.
 ///
 /// # Errors
 /// [`PluginError::Refused`] with the missing state and the directory that it belongs to.

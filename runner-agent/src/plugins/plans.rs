@@ -7,8 +7,8 @@
 //!                         begun          execution that began to apply the plan; never applied again
 //! ```
 //!
-//! A plan file can contain secrets: files have mode 0600, directories 0700. What is read back is
-//! trusted only as far as the approved digest covers it.
+//! A plan file can contain secrets: files have mode 0600, directories 0700. The runner uses
+//! a stored plan only after it has recomputed the approved digest.
 
 use std::{
     collections::BTreeMap,
@@ -113,8 +113,8 @@ pub(crate) fn store(
     write_private(&arriving.path().join("record.json"), &bytes)?;
     let home = plan_dir(plans, &digest);
     if is_stored(&home, &record, &digest) {
-        // The same plan again: the stored one stays, so that an apply that began continues and no
-        // other begins.
+        // The same plan is stored already and stays: a running apply may use its files, and a
+        // `begun` file prevents a second apply.
         let _stays_as_old_as_it_was =
             fs::File::open(&home).and_then(|home| home.set_modified(SystemTime::now()));
     } else {
@@ -212,7 +212,7 @@ impl ApprovedPlan {
     /// Records that the apply begins. The record is on disk before the first change, so that no
     /// crash leads to a second apply.
     ///
-    /// A tool that is killed may leave a state that looks unchanged.
+    /// The state cannot replace this record: after a tool was killed, the state may look unchanged.
     pub(crate) fn begin(&self, work: &Work<'_>) -> Result<(), PluginError> {
         write_private(&self.dir.join(BEGUN), work.job.execution.to_string().as_bytes())?;
         let sync = || "cannot record the start of an apply".to_owned();

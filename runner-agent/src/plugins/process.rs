@@ -103,7 +103,7 @@ impl ProcessGroup {
     /// Sends the stop signal to members that are not in `asked`. Returns whether a member may still
     /// run.
     ///
-    /// No member gets it twice: a second SIGINT makes Terraform abort and lose its state.
+    /// No member gets the signal twice: a second SIGINT makes Terraform abort and lose its state.
     fn stop_new_members(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
         let Ok(members) = self.members() else { return true };
         // The members were unknown, so each of them may have received the signal.
@@ -238,7 +238,8 @@ pub(crate) async fn follow(
     let (mut asked, mut forced, mut late) = (false, false, false);
     let began = Instant::now();
     let mut until = began;
-    // The child has ended, and other members of its group use the rest of its grace period.
+    // `true` after the child has ended, while other members of its group use the rest of its grace
+    // period.
     let mut left_behind = false;
     // Members of the group that received the stop signal.
     let mut told = Some(Vec::new());

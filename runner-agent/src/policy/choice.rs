@@ -26,7 +26,7 @@ const STARTING: &str = include_str!("starting.toml");
 pub enum Choice {
     /// Policy file. A relative path starts at the data directory.
     File(PathBuf),
-    /// No policy.
+    /// No policy: the runner allows everything that the server signs.
     None,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// Returns the choice of a command line. `None`: the recorded one stays.
+    /// Returns the choice of a command line. `None`: the recorded choice stays.
     pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
@@ -193,7 +193,7 @@ mod tests {
         std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
         let default = Choice::File(dir.path().join("link/policy.toml"));
         begin(&data, Some(default.clone())).unwrap();
-        // Once recorded, it is not written again.
+        // Once a policy is recorded, the default file is not written again.
         fs::remove_file(data.path(FILE)).unwrap();
         for asked in [None, Some(default)] {
             let said = begin(&data, asked).unwrap_err().to_string();

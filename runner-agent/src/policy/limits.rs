@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// Longest grace period if the policy sets none. It leaves a deploy more than the five minutes that
-/// it has to write its state.
+/// Longest grace period if the policy sets none. It exceeds the five minutes that a deploy has to
+/// write its state.
 const MAX_GRACE: Duration = Duration::from_secs(10 * 60);
 /// Longest duration of a job where the policy sets none.
 const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);

@@ -19,14 +19,15 @@ pub fn wrapper(limits: &Limits) -> Vec<String> {
     ["/bin/sh", "-c", &script, "stead-limits"].map(String::from).to_vec()
 }
 
-/// Watches one execution until it ends, and stops it.
+/// Watches one execution. Stops it on a cancel request, at its deadline, or after too long without
+/// output.
 pub struct Watch {
     pub dir: JobDir,
     pub cancel: Cancel,
     pub recorder: Recorder,
     pub deadline_uptime_ms: u64,
     pub grace: Duration,
-    /// Longest grace period that an order may give.
+    /// Longest grace period that a cancel request can set.
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
     /// Cause of the stop, once there is one.
@@ -74,7 +75,7 @@ impl Watch {
         }
     }
 
-    /// Stops the child with this grace period. A later order can only shorten it.
+    /// Stops the child with this grace period. A later cancel request can only shorten it.
     pub fn stop(&mut self, order: &CancelOrder) {
         let grace = order.grace_ms.map_or(self.grace, Duration::from_millis).min(self.max_grace);
         let at = Instant::now() + grace;
@@ -97,7 +98,7 @@ impl Watch {
         self.stop(&Self::own_order(StopCause::AgentStop, "the shim received a signal to stop"));
     }
 
-    /// Checks orders, deadline and time without output once.
+    /// Checks the cancel request, the deadline and the time without output once.
     pub fn check(&mut self) {
         processes::reap();
         if self.synced.elapsed() >= SYNC_INTERVAL {

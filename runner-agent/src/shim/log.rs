@@ -26,7 +26,7 @@ use sha2::{Digest as _, Sha256};
 use super::tail::Tail;
 use crate::{data, data::JobDir, host};
 
-/// Open log.
+/// Writer of the log of one execution.
 pub struct Log {
     file: File,
     began: Instant,
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(records[gap].omitted, Some(seal.omitted));
         assert_eq!(records[gap].n, records[gap - 1].n + 1);
         assert!(records.windows(2).all(|pair| pair[0].n < pair[1].n));
-        // Records in the log and records left out are all there are. The timestamp of a record that
-        // was left out is unknown.
+        // Each record is in the log or was left out. The timestamp of a record that was left out is
+        // unknown.
         let kept: std::collections::BTreeSet<u64> = records
             .iter()
             .filter(|record| record.omitted.is_none())

@@ -1,5 +1,5 @@
-//! Order of the supervisor to a shim. It is sent once through a pipe, and never through a file or
-//! an argument.
+//! Messages of the supervisor to a shim. The launch parameters are sent once through a pipe, never
+//! through a file or an argument.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use domain::digest::Digest;
@@ -11,7 +11,7 @@ use crate::{
     tls::Trust,
 };
 
-/// Everything that a shim needs and that is not in its directory.
+/// Launch parameters: everything that a shim needs and that is not in its directory.
 #[derive(Serialize, Deserialize)]
 pub struct ShimOrder {
     /// Bytes of the manifest as they were signed: JSON.
@@ -57,7 +57,8 @@ impl std::fmt::Debug for ShimOrder {
     }
 }
 
-/// Order of the supervisor to stop a running job. It is a file, so that it outlives both processes.
+/// Request of the supervisor to stop a running job. It is a file, so that it outlives both
+/// processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelOrder {
     /// Reason, for users.
@@ -69,7 +70,8 @@ pub struct CancelOrder {
 }
 
 impl CancelOrder {
-    /// Returns the order for this job, if there is one. An order that cannot be read stops the job.
+    /// Returns the cancel request for this job, if there is one. A request that cannot be read
+    /// stops the job.
     pub fn of(dir: &JobDir) -> Option<Self> {
         let path = dir.cancel();
         match data::read_json(&path) {
@@ -78,7 +80,7 @@ impl CancelOrder {
             Err(_) if matches!(fs::exists(&path), Ok(false)) => None,
             Err(error) => {
                 let reason = format!(
-                    "cannot read the order {}: {error}; the runner stops the job",
+                    "cannot read the cancel request {}: {error}; the runner stops the job",
                     path.display()
                 );
                 Some(CancelOrder { reason, grace_ms: None, cause: StopCause::AgentStop })
@@ -86,21 +88,21 @@ impl CancelOrder {
         }
     }
 
-    /// Returns the order for a cancel of the vendor. The shim limits the grace period.
+    /// Returns the request for a cancel of the vendor. The shim limits the grace period.
     pub fn of_vendor(reason: String, grace_s: u64, force: bool) -> Self {
         let grace_s = if force { grace_s.min(5) } else { grace_s };
         let grace_ms = Some(grace_s.saturating_mul(1_000));
         CancelOrder { reason, grace_ms, cause: StopCause::Cancel }
     }
 
-    /// Returns whether this order leaves less time than an earlier one. The grace period of the
+    /// Returns whether this request leaves less time than an earlier one. The grace period of the
     /// manifest counts as the longest.
     pub fn is_stricter_than(&self, told: &CancelOrder) -> bool {
         self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
     }
 }
 
-/// Cause of a stop.
+/// Cause of a stop, which determines the outcome in the final report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopCause {

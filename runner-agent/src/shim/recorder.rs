@@ -143,7 +143,7 @@ impl RecordWriter {
         line.push(b'\n');
         let length = self.reports.metadata()?.len();
         if let Err(error) = self.reports.write_all(&line) {
-            // Write all of it or nothing.
+            // Remove a report that was written only in part.
             let _best_effort = self.reports.set_len(length);
             return Err(error);
         }
@@ -199,7 +199,7 @@ impl RecordWriter {
 
     fn line(&mut self, stream: Stream, bytes: &[u8]) {
         if stream != Stream::Runner && self.is_withheld() {
-            // Records only that output arrived, so that the child does not count as silent.
+            // Records only that output arrived, so that the time without output starts again.
             return self.log.lines(LogStream::Out, b"");
         }
         let (stream, waiting) = match stream {

@@ -4,8 +4,8 @@
 //! alignment, URL, JSON, hexadecimal). They are found across lines, too: a line that may begin such
 //! a value is held until the next line. Values that a tool wraps or spaces out are found by pieces.
 //!
-//! Texts and lines also lose what only looks like a credential ([`shapes`]). Values for other
-//! components do not, because an output must not change silently.
+//! Text and log lines also lose character sequences that only look like a credential ([`shapes`]).
+//! Outputs for other components keep these sequences, because an output must not change silently.
 mod encoded;
 mod shapes;
 
@@ -30,7 +30,7 @@ const MIN_HELD_BACK_BYTES: usize = 8 * 1024;
 pub struct Redactor {
     automaton: Option<AhoCorasick>,
     pieces: Pieces,
-    /// Prefixes of values that end with a newline.
+    /// Prefixes of multi-line values. Each prefix ends with a newline.
     beginnings: Vec<Vec<u8>>,
     longest: usize,
 }

@@ -6,12 +6,12 @@
 //! printf '%s' "$password" | "$STEAD_RUNNER" redact
 //! ```
 //!
-//! It fails closed. If a value cannot be registered, the command fails and the rest of the job's
-//! output is withheld, because a script may continue and print the value. `redact` connects before it
-//! reads the value, and reports over the connection if there is none. A connection that ends
-//! without a value counts as a failure. If no connection is possible, `redact` removes a file next to
-//! the socket. Without that file the shim shows no line. Removing a file needs neither disk space nor
-//! a file descriptor.
+//! `redact` fails closed. If a value cannot be registered, the command fails and the rest of the
+//! job's output is withheld, because a script may continue and print the value. `redact` connects
+//! before it reads the value. If there is no value, it reports that over the connection. A
+//! connection that ends without a value counts as a failure. If no connection is possible, `redact`
+//! removes a file next to the socket. Without that file the shim shows no line. Removing a file
+//! needs neither disk space nor a file descriptor.
 //!
 //! On the connection: the length of the value in four bytes, big-endian, and the value. The response
 //! is `ok` or `no`.
@@ -49,7 +49,7 @@ const COMPLETE: &str = "complete";
 /// Length that no value has. It reports that the script has no value to register.
 const NO_VALUE: u32 = u32::MAX;
 
-/// Check of whether every value was registered so far.
+/// Checks whether every value was registered so far.
 #[derive(Debug, Clone)]
 pub struct Guard {
     complete: PathBuf,
@@ -81,7 +81,8 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
                     let recorder = recorder.clone();
                     tokio::spawn(async move { serve(connection, &recorder).await });
                 }
-                // A script may be sending a value.
+                // The connection that could not be accepted may be of a script that registers a
+                // value.
                 Err(_) => {
                     recorder.writer().withhold();
                     sleep(ACCEPT_RETRY_PAUSE).await;
@@ -113,7 +114,7 @@ async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::
     check(value).map_err(io::Error::other)?;
     let mut pen = recorder.writer();
     pen.add_secret(Zeroizing::new(value.to_owned()));
-    // A newline at the end is the pipe's. The encoded forms of the value do not contain it.
+    // A newline at the end comes from the pipe. The encoded forms of the value do not contain it.
     pen.add_secret(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }

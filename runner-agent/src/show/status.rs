@@ -101,8 +101,8 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
     Ok(note.and_then(|note| Checkpoint::read_unverified(&note).ok()))
 }
 
-/// Returns the reason for rejecting the last log. `None`: it was verified, or the customer has
-/// accepted another one since.
+/// Returns the reason for rejecting the last log. `None`: the log was verified, or the customer has
+/// accepted another log since.
 pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {

@@ -122,7 +122,8 @@ impl StateStore {
     }
 
     /// Locks the component until the file is closed: no other process begins or ends an apply, or
-    /// resolves the state. The lock is not held during an apply, whose record keeps others out.
+    /// resolves the state. The lock is not held during an apply, because the record of the apply
+    /// blocks other processes.
     pub(super) fn lock(&self) -> Result<File, StateError> {
         let context = || format!("cannot lock the state of {}", self.component);
         let file = data::append(&self.dir.join(LOCK)).map_err(StateError::io(context()))?;

@@ -32,8 +32,8 @@ impl StateDump {
         StateDump { store, path, file: None, continues: false, failed: None }
     }
 
-    /// Writes a line that belongs to the dump, and returns whether it does. `cut`: the line
-    /// continues in the next one.
+    /// Writes the line if it belongs to the dump. Returns whether it belongs to the dump. `cut`:
+    /// the line continues in the next one.
     pub(crate) fn take(&mut self, line: &[u8], cut: bool) -> bool {
         let begins = line.starts_with(b"{")
             && line[..line.len().min(HEAD)].windows(MESSAGE.len()).any(|part| part == MESSAGE);

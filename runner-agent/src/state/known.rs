@@ -1,5 +1,5 @@
-//! Newest state of each component that this runner knows from its journal. An older state was
-//! restored from a backup.
+//! Newest state of each component that this runner knows from its journal. A state with an older
+//! serial indicates that a backup was restored.
 use std::collections::BTreeMap;
 
 use schemas::manifest;
@@ -10,7 +10,7 @@ use crate::journal::{Entry, JournalEvent};
 /// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// Newest lineage, with its highest serial. No lineage: none.
+    /// Newest lineage, with its highest serial. No lineage: this runner knows no state.
     pub newest: StateMark,
     /// True if the component has no resources: it was destroyed, or a user of the customer decided
     /// so.
@@ -106,9 +106,9 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
 pub struct StateRefusal(pub String);
 
 impl StateStore {
-    /// Checks that the state is not missing, has the known lineage, and is not older than the
-    /// newest state in the vendor's log or on this runner. Returns the decision of the vendor that
-    /// this relies on, if this runner has not applied it before.
+    /// Checks the state against the newest state in the vendor's log and on this runner. Refuses a
+    /// missing state, another lineage and an older state. Returns the decision of the vendor that
+    /// allows the state, if this runner has not applied that decision before.
     pub fn check_known(
         &self,
         mark: &StateMark,
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(store().check_known(&absent, &nothing, None), Ok(None));
         let decided = &known(&[entry(seen("web", 7)), entry(resolved(None, 0))])["web"];
         assert_eq!(store().check_known(&absent, decided, Some(&log)), Ok(None));
-        // After the next state, a missing one is refused again.
+        // After the next known state, a missing state is refused again.
         let again = &known(&[entry(resolved(None, 0)), entry(seen("web", 1))])["web"];
         assert!(store().check_known(&absent, again, None).is_err());
     }

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use super::{ERRORED, StateError, StateMark, StateStore, apply::InProgress};
 use crate::data;
 
-/// Terraform's own copy, in the directory of the module.
+/// File in the module's directory to which Terraform writes a state that it cannot store.
 const LEFT_BEHIND: &str = "errored.tfstate";
 
 impl StateStore {

@@ -42,7 +42,7 @@ impl Resolution {
     }
 }
 
-/// Component in a list.
+/// Component and its state, for `stead-runner state list`.
 #[derive(Debug)]
 pub struct Overview {
     /// Name of the component.

@@ -142,7 +142,7 @@ fn an_apply_that_still_runs_blocks_the_plan() {
 fn an_apply_runs_as_long_as_any_process_of_its_execution() {
     let stage = stage();
     fs::write(stage.store.file(), state(1)).unwrap();
-    // Concurrent tests use the constant.
+    // Needs a new id, because concurrent tests use the constant.
     let execution = ExecutionId(ulid::Ulid::new());
     stage.store.begin_apply(execution, stage.module.path(), true).unwrap();
     stage.shim_dies();

@@ -22,7 +22,8 @@ use crate::{
 const INTERVAL: Duration = Duration::from_secs(60);
 /// Interval while the disk has space.
 const IDLE_INTERVAL: Duration = Duration::from_secs(600);
-/// Largest number of manifests that ended the agent and that a rotated journal keeps.
+/// Largest number of `verified` entries without a shim start that a rotation copies. The quarantine
+/// counts them.
 const MAX_CRASHED_MANIFESTS: usize = 100;
 
 /// Starts a cleanup in the background if one is due. A full disk must not wait for the end of a job

@@ -114,8 +114,8 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) 
                 end: None,
             });
         }
-        // The reports may be lost, including the one that the job started. Without it, some reasons
-        // mean to the server that nothing ran.
+        // The reports may be lost, including the one that the job started. Without that report,
+        // some reasons mean to the server that nothing ran.
         ClaimStage::Exited(exit) if !known.children.is_empty() => {
             let reason = report::without_not_started_reason(exit.reason);
             attendance.exit = Some(Exit { reason, ..exit });

@@ -16,7 +16,7 @@ use crate::{
 
 /// Shortest interval between two polls.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// Interval between checks of the disable file and of the signals while a poll is parked.
+/// Interval between checks of the disable file and of the signals during a long poll.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time without contact to the server after which a draining agent exits. It is longer than the
 /// long poll of a busy runner.
@@ -93,7 +93,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
                 }
                 Err(refused) => handle_poll_rejection(agent, &refused, &seen).await,
             },
-            // The parked poll sent an older state, so drop it and send the current one.
+            // The pending poll sent an older state: drop the poll and send the current state.
             () = wait_for_change(agent, &seen) => {}
         }
     }
@@ -123,7 +123,8 @@ impl LocalState {
 fn check_exit(agent: &Agent) -> Option<ExitReason> {
     let (ended, idle) = {
         let state = agent.state();
-        // A requested session reports what no other request reports.
+        // A requested session must open before the exit: no other request reconciles the open
+        // claims.
         let told = !state.session_renewal.delays_exit(std::time::Instant::now());
         (state.ended.clone(), state.running.is_empty() && told)
     };
@@ -142,7 +143,7 @@ fn check_exit(agent: &Agent) -> Option<ExitReason> {
     }
 }
 
-/// Returns whether a draining agent waits for nothing but an unreachable server. Its unsent results
+/// Returns whether a draining agent runs no shim and cannot reach the server. Its unsent results
 /// are in the journal, so the exit does not lose them.
 fn is_unreachable(agent: &Agent) -> bool {
     *agent.stop_level.borrow() != StopLevel::KeepRunning
@@ -185,8 +186,8 @@ async fn wait_for_change(agent: &Agent, seen: &LocalState) {
     }
 }
 
-/// Waits for a reason to exit. Nothing less interrupts a session request: the server may have
-/// opened the session, and limits their number.
+/// Waits for a reason to exit. No other change interrupts a session request: the server may have
+/// opened the session, and limits the number of sessions.
 async fn wait_for_exit(agent: &Agent, seen: &LocalState) {
     loop {
         sleep(CHECK_INTERVAL).await;

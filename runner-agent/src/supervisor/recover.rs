@@ -226,7 +226,7 @@ pub fn started_late(agent: &Agent, wanted: ExecutionId) -> bool {
     })
 }
 
-/// Returns the abandoned claims, each in its last state before that.
+/// Returns the abandoned claims, each in its last state before the abandonment.
 fn abandoned_claims(entries: Vec<Entry>) -> Vec<OpenClaim> {
     let is_abandoned = |entry: &Entry| matches!(entry.fact, JournalEvent::Abandoned { .. });
     let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);

@@ -39,7 +39,7 @@ pub struct ReportQueue {
 }
 
 impl ReportQueue {
-    /// Starts with no report read or sent. Sending a report twice is harmless.
+    /// Creates a queue that has read and sent no report. Sending a report twice has no effect.
     pub fn of(execution: ExecutionId, dir: &JobDir) -> Self {
         let (path, unsent) = (dir.reports(), VecDeque::new());
         let (read_bytes, last_line, acknowledged, rewinds, skipped_numbers) = (0, 0, 0, 0, 0);

@@ -120,7 +120,8 @@ pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     });
 }
 
-/// Fetches the server's keys, and trusts them if the keys that are trusted by then signed them.
+/// Fetches the server's keys. Trusts them if a key that is trusted when they arrive has signed
+/// them.
 pub(super) async fn renew_keys(agent: &Agent, within: Duration) -> anyhow::Result<()> {
     let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
     let shown = shown.context("cannot fetch the server's keys in time")??;
@@ -167,7 +168,7 @@ fn session_entry(agent: &Agent, known: &OpenClaim) -> io::Result<JournalEntry> {
     })
 }
 
-/// Ends the session.
+/// Signs the journal, and ends the session on the server if one is open.
 pub async fn close(agent: &Agent) {
     let held = agent.state().session.take();
     // Sign the entries since the last job, too. The next session sends this head.

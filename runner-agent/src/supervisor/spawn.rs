@@ -48,7 +48,7 @@ const SHIM_ENV: [&str; 8] = [
 ];
 /// Timeout of the customer's veto command.
 pub(super) const VETO_TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout for a shim to read its order.
+/// Timeout for a shim to read its launch parameters.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for a shim to write its `spawned` entry.
 const SPAWNED_TIMEOUT: Duration = Duration::from_secs(10);
@@ -179,13 +179,13 @@ fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<For
         .stdout(Stdio::null())
         .stderr(errors);
     let mut child = processes::spawn(&mut command).context("cannot start the shim")?;
-    // Requested above, so it exists. A shim without an order does nothing.
+    // The pipe was requested above, so it exists. A shim without launch parameters does nothing.
     let pipe = child.stdin.take().context("cannot start the shim: it has no standard input")?;
     Ok(Forked { child, pipe, journal })
 }
 
-/// Sends a shim its order. From here on the job may have started: an error means that the shim
-/// ended without starting it.
+/// Sends a shim its launch parameters. From here on the job may have started: an error means that
+/// the shim ended without starting it.
 async fn send_order(
     agent: &Agent,
     execution: ExecutionId,
@@ -210,7 +210,7 @@ async fn send_order(
 }
 
 /// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
-/// order.
+/// launch parameters.
 async fn identify(child: &mut Child) -> Option<Process> {
     for _ in 0..20 {
         if let Some(Ok(process)) = child.id().map(Process::of) {
@@ -218,7 +218,7 @@ async fn identify(child: &mut Child) -> Option<Process> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // Without its order it has started nothing.
+    // Without launch parameters the shim has started nothing.
     let _gone_already = child.kill().await;
     None
 }

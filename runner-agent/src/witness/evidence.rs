@@ -1,7 +1,7 @@
 //! Evidence against a rejected log: the head that was verified before, and the rejected one.
 //!
-//! Two contradicting heads that the vendor signed prove the contradiction to everyone who has the
-//! vendor's key.
+//! Two contradicting heads that the vendor signed prove the contradiction to every party that has
+//! the vendor's key.
 use std::{
     fs,
     io::{self, ErrorKind, Write as _},

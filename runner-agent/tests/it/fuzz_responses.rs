@@ -1,6 +1,6 @@
 //! Fuzz tests: no response crashes the runner. There is one target per response type. Each changes
-//! a good response: extreme numbers and times, other types, truncated and repeated text. A response
-//! within the limits is used as the runner uses it.
+//! a good response: extreme numbers and times, other types, truncated and repeated text. The test
+//! uses each response within the limits as the runner does.
 //!
 //! The targets share `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). Without it, each makes 300
 //! responses.

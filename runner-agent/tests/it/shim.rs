@@ -47,13 +47,13 @@ fn start(script: &str, deadline: Duration, change: impl FnOnce(&mut Value)) -> R
     start_as(script, deadline, change, |_| Command::new(env!("CARGO_BIN_EXE_stead-runner")))
 }
 
-/// Does the same with a data directory below this path.
+/// Starts a shim with a data directory below this path.
 fn start_in(below: &str, script: &str) -> Run {
     let program = |_: &Data| Command::new(env!("CARGO_BIN_EXE_stead-runner"));
     begin(below, script, MINUTE, |_| {}, program)
 }
 
-/// Does the same with another program, which is chosen after the data directory exists.
+/// Starts a shim with another program, which is chosen after the data directory exists.
 fn start_as(
     script: &str,
     deadline: Duration,
@@ -149,7 +149,7 @@ impl Run {
         last
     }
 
-    /// Returns every byte on the disk.
+    /// Returns the contents of all files in the data directory.
     fn everything(&self) -> String {
         let found = Command::new("grep").args(["-rha", ""]).arg(self.data.root()).output().unwrap();
         String::from_utf8_lossy(&found.stdout).into_owned()

@@ -116,7 +116,7 @@ pub struct SyncReport {
     pub position: u64,
 }
 
-/// Position after which reads include the change.
+/// Build that a sync or a retry of builds requested.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct BuildRequested {
     /// Id of the build.
@@ -160,11 +160,11 @@ pub struct Diff {
     pub to: Option<u32>,
     /// Changes in this order: inputs, sandbox, components, actions, then the rest by kind.
     pub changes: Vec<Change>,
-    /// Plans that the later version would cause in each install, oldest install first. Empty after a sync that is not a
-    /// dry run: it moves no install.
+    /// Plans that the later version would cause in each install, oldest install first. Empty after
+    /// a sync that is not a dry run, because a sync does not change the version of installs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impact: Vec<Impact>,
-    /// Number of installs that `impact` leaves out. Absent: none.
+    /// Number of installs that `impact` omits. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remaining_installs: Option<u64>,
     /// Settings of the later version that this release parses but ignores, with the effect. Present
@@ -183,7 +183,8 @@ pub struct Impact {
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,
-    /// False: nothing is deployed yet; everything is planned once its runner has enrolled.
+    /// True if the install has deployed resources. If false, `plans` deploys everything, after a
+    /// runner has enrolled.
     pub provisioned: bool,
     /// Planned operations, in order. Empty: no changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -35,8 +35,8 @@ pub struct EventRecord {
     /// Payload, byte for byte as hashed. Personal data fields are encrypted.
     #[schema(value_type = Object)]
     pub payload: Box<RawValue>,
-    /// Payload with its encrypted fields decrypted, or `[erased]`. Absent: nothing in it is encrypted. Not part of the
-    /// log or of an export.
+    /// Payload with its encrypted fields decrypted, or as `[erased]`. Absent if the payload has no
+    /// encrypted fields. Not part of the log or of an export.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub readable_payload: Option<Box<RawValue>>,
@@ -65,7 +65,7 @@ pub struct EventsQuery {
     /// Event type, such as `run.approved`, or a prefix such as `run.`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub event_type: Option<String>,
-    /// Actor.
+    /// Filter by the actor that caused the event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
     /// Start time, inclusive.
@@ -88,7 +88,8 @@ pub struct EventsQuery {
 pub struct Events {
     /// Events, by position.
     pub items: Vec<EventRecord>,
-    /// Last position that was examined: continue with `after` = this. Equal to `head` on the last page.
+    /// Last position that the server examined. To continue, pass it as `after`. Equal to `head` on
+    /// the last page.
     pub scanned_through: u64,
     /// Position of the head of the log.
     pub head: u64,
@@ -175,7 +176,7 @@ pub struct AsOf {
     /// Recording time of that position.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub recorded_at: Option<DateTime<Utc>>,
-    /// Number of events of the stream that the state is folded from.
+    /// Sequence number of the last event of the stream that the state includes.
     pub sequence: u64,
     /// State of the aggregate.
     pub state: Value,

@@ -48,7 +48,7 @@ pub struct Build {
     /// Failure message of the runner or the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Condition that it waits for.
+    /// Condition that the build waits for. Absent if the build does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
     /// Time of the request.

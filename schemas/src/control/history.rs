@@ -98,10 +98,10 @@ pub struct StreamDiff {
     pub more_changes: u64,
     /// Events of the install or run between the points, grouped by run.
     pub runs: Vec<RunActivity>,
-    /// Events in between that belong to no run.
+    /// Events between the points that belong to no run.
     pub other_events: Vec<EventSummary>,
-    /// Last position whose events are all listed. Less than `to` when the response has reached its limit: continue with
-    /// `from_position` = this.
+    /// Last position whose events are all listed. If less than `to`, the response has reached its
+    /// limit. To continue, pass it as `from_position`.
     pub complete_through: u64,
 }
 
@@ -179,12 +179,12 @@ pub struct Intervention {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub digest: Option<Digest>,
-    /// Actor.
+    /// Actor that caused the intervention.
     pub by: String,
     /// Current display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason.
+    /// Reason of the intervention, if the actor gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time of the intervention.
@@ -244,7 +244,7 @@ pub struct ComponentChange {
 /// Deployed state of a component.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct DeployedVersion {
-    /// Config version that it was deployed from.
+    /// Config version that the component was deployed from.
     pub config_version: u32,
     /// Id of the deployed build.
     #[schema(value_type = String)]
@@ -264,9 +264,9 @@ pub struct EventSummary {
     pub event_type: String,
     /// Stream, `<aggregate type>/<aggregate id>`.
     pub stream: String,
-    /// Actor.
+    /// Actor that caused the event.
     pub actor: String,
-    /// Current display name of the actor.
+    /// Current display name of the actor that caused the event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actor_name: Option<String>,
     /// Reason, if the event has one.

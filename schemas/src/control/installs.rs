@@ -114,12 +114,12 @@ pub struct Install {
     pub inputs: BTreeMap<String, Value>,
     /// Outputs of the customer's stack, reported by the runner at enrolment or set by hand: account, region …
     pub stack_outputs: BTreeMap<String, Value>,
-    /// Its runner, once enrolled.
+    /// Id of the install's runner. Absent before a runner enrolled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub runner: Option<RunnerId>,
-    /// State of the runner, as in `/v1/runners`. `silent` if the runner is active but does not
-    /// call.
+    /// State of the runner, as in `/v1/runners`. `disconnected` also if the runner is active but
+    /// makes no calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_state: Option<String>,
     /// Time of the last call of the runner.
@@ -223,7 +223,7 @@ pub struct UpdateInstall {
     /// True to apply plans without approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_approve: Option<bool>,
-    /// Reason.
+    /// Reason of the caller for the change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
@@ -238,7 +238,7 @@ pub struct AcceptState {
     pub lineage: String,
     /// Serial number of the state.
     pub serial: u64,
-    /// Reason.
+    /// Reason of the caller for accepting the state.
     #[schema(max_length = 2000)]
     pub reason: String,
 }

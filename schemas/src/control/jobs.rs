@@ -51,7 +51,7 @@ pub struct Job {
     pub name: Option<String>,
     /// Executions, oldest first.
     pub attempts: Vec<Attempt>,
-    /// Condition that it waits for.
+    /// Condition that the job waits for. Absent if the job does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
     /// Failure reason, one of a closed set of codes.
@@ -143,9 +143,9 @@ pub struct SignedResult {
     /// Digest of the statement, as in the runner's journal.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Identity key that signed it, hexadecimal.
+    /// Identity key that signed the statement, hexadecimal.
     pub key: String,
-    /// Whether `key` is, or was, the identity key of the runner that executed the job.
+    /// True if `key` is, or was, the identity key of the runner that executed the job.
     pub key_matches_runner: bool,
     /// Ed25519 signature of the envelope's pre-authentication encoding, base64.
     pub signature: String,
@@ -197,10 +197,10 @@ pub struct JobsQuery {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// Reason. Required.
+    /// Reason of the caller for the cancel. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
-    /// True to skip the grace period.
+    /// True to shorten the grace period to 5 seconds.
     #[serde(default)]
     pub force: bool,
 }
@@ -246,7 +246,7 @@ pub struct LogQuery {
 pub struct LogRecord {
     /// Record number, from 1, without gaps.
     pub n: u64,
-    /// Microseconds since the start, from a monotonic clock.
+    /// Time since the start of the execution, in microseconds, from a monotonic clock.
     pub t: u64,
     /// Origin of the line: `o` standard output, `e` standard error, `x` the shim.
     pub s: String,

@@ -16,14 +16,15 @@ pub struct Projection {
     pub class: String,
     /// Version in use.
     pub version: u32,
-    /// Last position that it includes.
+    /// Last position that the projection includes.
     pub position: u64,
-    /// Number of events between this position and the head of the log.
+    /// Number of events after `position`, up to the head of the log.
     pub lag: u64,
-    /// Positions of its as-of tables, `projection_<name>_at_<position>`.
+    /// Positions of the as-of tables, which are named `projection_<name>_at_<position>`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub as_of_positions: Vec<u64>,
-    /// Policies only: number of events that could not be processed yet. The server's log has the reasons.
+    /// Number of events that the policies could not process yet. The reasons are in the server's
+    /// own log messages. Present for policies only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dead_letters: Option<u64>,
 }

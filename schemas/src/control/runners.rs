@@ -15,7 +15,7 @@ pub struct Runner {
     pub id: RunnerId,
     /// Mode: `install` or `build`.
     pub mode: String,
-    /// Id of its install.
+    /// Id of the runner's install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,
@@ -25,7 +25,7 @@ pub struct Runner {
     /// State: `active`, `disconnected`, `stopped` (after an orderly shutdown), `drained`,
     /// `disabled` or `revoked`.
     pub state: String,
-    /// Parties that disabled it: `vendor`, `customer`, or both.
+    /// Sides that disabled the runner: `vendor`, `customer`, or both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub disabled_by: Vec<String>,
     /// Reason of the state, if one was given.
@@ -42,7 +42,7 @@ pub struct Runner {
     /// server that holds its session knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub online: Option<bool>,
-    /// Ids of the jobs that it has claimed.
+    /// Ids of the jobs that the runner holds.
     #[schema(value_type = Vec<String>)]
     pub jobs: Vec<JobId>,
     /// Time of the enrolment.
@@ -72,7 +72,7 @@ pub struct ReceivedJournalHead {
     pub journal_id: String,
     /// Number of entries that the head covers.
     pub entries: u64,
-    /// Time at which the server received it.
+    /// Time at which the server received the head.
     #[serde(with = "moment")]
     pub received_at: DateTime<Utc>,
     /// DSSE envelope around a [`crate::runner::JournalHead`], signed by the runner.

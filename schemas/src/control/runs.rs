@@ -14,7 +14,7 @@ use crate::moment;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RequestRun {
-    /// Operation.
+    /// Operation that the run performs on the install.
     pub kind: RequestedKind,
     /// Components for `deploy`, which also includes their dependents. Default: all. Not allowed for
     /// other operations.
@@ -23,7 +23,7 @@ pub struct RequestRun {
     /// Name of the action for `action`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Reason.
+    /// Reason of the caller for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2000)]
     pub reason: Option<String>,
@@ -140,19 +140,19 @@ pub struct Step {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub job: Option<JobId>,
-    /// Plan of the step.
+    /// Latest plan of the step. Absent before a runner reported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// Decision on the plan.
+    /// Decision on the plan. Absent: no actor has decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     /// Resolution of the unknown outcome of its last job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<super::jobs::Resolution>,
-    /// Condition that it waits for.
+    /// Condition that the step waits for. Absent if the step does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<Waiting>,
-    /// Reason of a failure or a skip.
+    /// Reason for which the step failed or was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -208,7 +208,7 @@ pub struct ApproveRun {
     /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Reason. Required.
+    /// Reason of the caller for the approval. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }
@@ -224,7 +224,7 @@ pub struct DenyRun {
     /// another plan.
     #[schema(value_type = String)]
     pub digest: Digest,
-    /// Reason. Required.
+    /// Reason of the caller for the denial. Required.
     #[schema(min_length = 1, max_length = 2000)]
     pub reason: String,
 }

@@ -10,19 +10,19 @@ use crate::moment;
 pub struct Subject {
     /// Id of the install or principal.
     pub subject: String,
-    /// State. `kept`: readable. `shredded`: the key is deleted, so the data is unreadable.
-    /// `erased`: the server has also erased every copy that it can reach.
+    /// State. `readable`: the key exists. `shredded`: the key is deleted, so the data is
+    /// unreadable. `erased`: the server has also erased every copy that it can reach.
     pub state: String,
     /// Time of the crypto-shredding.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "moment::maybe")]
     pub shredded_at: Option<DateTime<Utc>>,
-    /// Actor that requested it.
+    /// Actor that requested the shredding. Absent while the data is readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// Display name of the actor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_name: Option<String>,
-    /// Reason.
+    /// Reason of the caller for the shredding. Absent while the data is readable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Time when the last copy was erased.

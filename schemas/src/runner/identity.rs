@@ -13,8 +13,8 @@ use crate::moment;
 
 /// Request of `POST /runner/v1/enrol`.
 ///
-/// Responses: 200 [`Enrolled`]; 401 for an unknown, used or expired token; 409 for a token that was
-/// used with another key; 422 if the token is for another mode.
+/// Responses: 200 [`Enrolled`]. 401 for an unknown, used or expired token. 409 for a token that was
+/// used with another key. 422 if the token is for another mode.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Enrol {
     /// Single-use enrolment token.
@@ -45,7 +45,7 @@ pub struct Enrolled {
     pub runner: RunnerId,
     /// Mode of the runner.
     pub mode: RunnerMode,
-    /// Id of its install.
+    /// Id of the runner's install. Absent for a build runner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub install: Option<InstallId>,

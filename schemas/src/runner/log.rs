@@ -51,7 +51,7 @@ pub struct LogRecord {
     /// Record number in the execution, from 1. Record 1 comes from the shim and holds the start
     /// time.
     pub n: u64,
-    /// Microseconds since the start time, from a monotonic clock.
+    /// Time since the start time, in microseconds, from a monotonic clock.
     pub t: u64,
     /// Origin of the line.
     pub s: LogStream,
@@ -63,7 +63,7 @@ pub struct LogRecord {
     /// True if the line continues in the next record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub c: bool,
-    /// Number of bytes that were omitted here.
+    /// Number of output bytes that were omitted at this point of the log. Absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub omitted: Option<u64>,
 }

@@ -89,8 +89,8 @@ pub enum ExecutionState {
     Exited,
     /// The journal shows that no process was started.
     NeverSpawned,
-    /// A process was started and its result is unknown, or this version cannot read the reported
-    /// state.
+    /// A process was started, and its result is unknown. Also the value for a state that this
+    /// version does not know.
     #[serde(other)]
     Unknown,
 }

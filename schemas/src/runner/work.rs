@@ -36,7 +36,7 @@ pub struct Claimed {
     /// Id of the execution, the fencing token of every later call.
     #[schema(value_type = String)]
     pub execution: ExecutionId,
-    /// Number from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
     /// Seconds without contact after which the execution becomes disconnected.
     pub lease_s: u64,
@@ -85,9 +85,11 @@ pub struct Consistency {
     pub path: Vec<String>,
 }
 
-/// `POST /runner/v1/jobs/{job}/events`: 200 [`ReportResponse`], also for a repeated one; 202 while the log is
-/// incomplete; 409 `seq_conflict`, or `seq_gap` with `expected`; 412 `fenced` with `job_state`, or
-/// `log_mismatch`; 422 `statement_invalid`.
+/// Request of `POST /runner/v1/jobs/{job}/events`.
+///
+/// Responses: 200 [`ReportResponse`], also for a repeated report. 202 while the log is incomplete.
+/// 409 `seq_conflict`, or `seq_gap` with `expected`. 412 `fenced` with `job_state`, or
+/// `log_mismatch`. 422 `statement_invalid`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Report {
     /// Id of the execution.
@@ -198,8 +200,8 @@ pub struct Finished {
     pub not_ended: Vec<String>,
 }
 
-/// Maximum number of entries in [`Finished::not_ended`]. The last entry may give the number of the
-/// others.
+/// Maximum number of entries in [`Finished::not_ended`]. If there are more processes, the last
+/// entry gives the number of the others.
 pub const NOT_ENDED: usize = 16;
 
 /// Outcome of an execution.
@@ -231,7 +233,8 @@ pub struct ReportResponse {
     /// State of the job.
     #[serde(default)]
     pub job_state: String,
-    /// Log bytes that the server has stored durably, while it waits for more.
+    /// Log bytes that the server has stored durably. Present only while the server waits for the
+    /// rest of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub committed_bytes: Option<u64>,
     /// Cancel request for this execution, if one is pending.

@@ -24,8 +24,7 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name() {
         assert!(refused(&out).contains(&name), "{name} missing");
         fs::write(&path, &whole).unwrap();
     }
-    // The test wrote these files with the default mode, like a careless copy. Keys that others can
-    // read are rejected.
+    // The test wrote these files with the default mode. Keys that others can read are rejected.
     assert!(refused(&out).contains("can be read by others"));
     for entry in fs::read_dir(out.join("keys")).unwrap() {
         let private = fs::Permissions::from_mode(0o600);

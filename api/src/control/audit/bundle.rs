@@ -90,18 +90,18 @@ pub async fn bundle(
 type OtherRange = (u64, Vec<Base64<Hash>>);
 type Selected = Result<(Source, Subject, Option<OtherRange>, Option<Annotations>), Problem>;
 
-/// Parts of a bundle that are known before its first byte is sent.
+/// Parts of a bundle that the server determines before it sends the first byte.
 struct BundleWriter {
     head: Checkpoint,
     /// Bundle without events.
     bundle: Bundle,
     source: Source,
     hashes: bool,
-    /// First position of the other entries, and the tree edge before it.
+    /// First position of the entries of other streams, and the tree edge before this position.
     others: Option<OtherRange>,
 }
 
-/// Events of a bundle.
+/// Selection of the events of a bundle.
 enum Source {
     Event(u64),
     Stream(StreamId),
@@ -131,8 +131,7 @@ impl BundleWriter {
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
-            let detail =
-                "names and reasons need the content of the events: send them without hashes_only";
+            let detail = "names and reasons need the content of the events: omit hashes_only";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         let (source, subject, others, annotations) =

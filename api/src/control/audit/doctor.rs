@@ -1,4 +1,5 @@
-//! `POST /v1/audit/doctor`: the log run through today's code, without writing anything.
+//! `POST /v1/audit/doctor`: checks the log and the projections with the current code, without
+//! writing anything.
 use std::{convert::Infallible, sync::Arc};
 
 use axum::{
@@ -229,8 +230,8 @@ impl Doctor {
         Ok(())
     }
 
-    /// Checks earlier rows of a projection. Reports only keys, because the rows may hold data that
-    /// was erased since.
+    /// Checks an as-of table of a projection, or the rows from before its last rebuild. Reports
+    /// only keys, because the rows may hold data that was erased since.
     async fn copy(
         &mut self,
         app: &App,

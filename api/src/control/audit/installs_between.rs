@@ -26,13 +26,13 @@ use crate::{
     state::App,
 };
 
-/// Default limit.
+/// Page size if the request has no limit.
 const DEFAULT_LIMIT: u32 = 20;
-/// Maximum limit. Each install is read as of two positions.
+/// Largest page size that a request can set. The server reads each install as of two positions.
 const MAX_LIMIT: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVE_PAGE: u32 = 2_000;
-/// Number of cached ranges.
+/// Maximum number of cached ranges.
 const MAX_CACHED: usize = 8;
 
 type Range = (u64, u64);
@@ -105,7 +105,7 @@ pub async fn installs_diff(
     Ok(Json(InstallsDiff { from, to, items, next }))
 }
 
-/// Returns the installs that have an event in between, or whose run has one.
+/// Returns the installs that have an event in the range, or whose run has one.
 async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
     let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
     let mut take = |kind: &str, id: &str| {

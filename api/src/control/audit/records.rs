@@ -1,4 +1,4 @@
-//! Selects events by the filters of an auditor, byte for byte as stored.
+//! Selects events by the filters of an auditor. Returns them byte for byte as stored.
 use std::collections::HashSet;
 
 use chrono::TimeDelta;
@@ -46,9 +46,9 @@ const ANY_STREAM: &str = "($3::text is null or aggregate_type = $3) and $4::text
 
 /// Filters and range of positions of a query.
 pub struct EventSelection {
-    /// Exclusive start.
+    /// Position before the range (exclusive start).
     pub after: u64,
-    /// Inclusive end.
+    /// Last position of the range (inclusive end).
     pub until: u64,
     aggregate_type: Option<String>,
     aggregate_id: Option<String>,

@@ -101,7 +101,8 @@ pub async fn follow(
     Ok(Sse::new(events).keep_alive(keep).into_response())
 }
 
-/// Registers a reader of the job's log while it lives. The runner then sends log bytes more often.
+/// Registers a reader of the job's log until the guard is dropped. Meanwhile, the runner sends log
+/// bytes more often.
 struct TailGuard {
     app: App,
     job: JobId,

@@ -1,4 +1,4 @@
-//! Converts apps and their config versions.
+//! Converts rows of apps and of their config versions to the API types.
 use projections::views::{apps, config_versions};
 use schemas::control::apps::{App, ConfigVersion, VersionComponent};
 

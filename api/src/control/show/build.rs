@@ -1,4 +1,4 @@
-//! Converts builds.
+//! Converts rows of builds to the API type.
 use domain::build::State;
 use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};

@@ -11,7 +11,7 @@ use super::word;
 
 /// Converter that knows the names of the principals.
 pub struct HistoryConverter<'a> {
-    /// Current names.
+    /// Current names of principals, by id.
     pub names: &'a HashMap<PrincipalId, String>,
 }
 

@@ -1,4 +1,4 @@
-//! Converts installs and their enrolment tokens.
+//! Converts installs and their enrolment tokens to the API types.
 use std::collections::BTreeMap;
 
 use domain::{

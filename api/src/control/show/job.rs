@@ -1,4 +1,4 @@
-//! Converts jobs and their attempts.
+//! Converts rows of jobs, with their attempts, to the API type.
 use projections::views::{jobs, waiting};
 use schemas::control::{
     Waiting,
@@ -63,8 +63,8 @@ pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Er
     Ok(job)
 }
 
-/// Converts the resolution of an unknown outcome. The caller has already read the name of its
-/// author.
+/// Converts the resolution of an unknown outcome. The caller must have prefetched the name of the
+/// resolution's author.
 pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,

@@ -1,4 +1,4 @@
-//! Converts runs and their steps.
+//! Converts rows of runs, with their steps, to the API types.
 use std::collections::{BTreeMap, HashMap};
 
 use domain::{

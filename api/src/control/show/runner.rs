@@ -1,4 +1,4 @@
-//! Converts runners.
+//! Converts rows of runners to the API type.
 use projections::views::runners;
 use schemas::control::runners::Runner;
 

@@ -185,7 +185,7 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     let app = started.app();
     let (install, job) = of_ada(app, &owner).await;
     let subject = SubjectId::Install(install);
-    // The log never has it in clear text, unlike the projections.
+    // The log never has the personal data in clear text, unlike the projections.
     let log = "select string_agg(payload::text, '') from log_event";
     let log: String = sqlx::query_scalar(log).fetch_one(&app.pool).await.unwrap();
     assert_eq!(found(&log, &ALL), Vec::<&str>::new());
@@ -206,7 +206,8 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     deprovisioned(app, &owner, install).await;
     assert!(owner.shred(subject, &why()).await.unwrap().changed);
     assert!(!owner.shred(subject, &why()).await.unwrap().changed);
-    // Effective from the response, while copies are still being erased.
+    // The shredding is effective when its response arrives. At that time, the server may still
+    // erase copies.
     let then = AsOfQuery {
         stream: "install/acme".into(),
         position: Some(kept.size),

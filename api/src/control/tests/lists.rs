@@ -1,4 +1,4 @@
-//! The number of statements of a list does not depend on its length.
+//! Tests that the number of SQL statements of a list request does not depend on the number of rows.
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},

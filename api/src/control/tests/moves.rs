@@ -1,4 +1,4 @@
-//! Upgrades, rollbacks and input changes of installs, and retries of runs.
+//! Upgrades, rollbacks and input updates of installs, and retries of runs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use cli::client::Client;

@@ -239,7 +239,7 @@ async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
     until(free, 1).await;
 }
 
-/// Waits until the count is reached.
+/// Waits until the count is at least `enough`.
 async fn until(mut count: impl AsyncFnMut() -> i64, enough: i64) {
     for _ in 0..400 {
         if count().await >= enough {

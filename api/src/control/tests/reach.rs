@@ -74,7 +74,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
     done.await.unwrap();
 }
 
-/// Name, version, and the planned operations or the problem.
+/// Formats each impact: the install's name and version, and its planned operations or the problem.
 fn impact_lines(reach: &[Impact]) -> Vec<String> {
     let one = |reach: &Impact| {
         let plans: Vec<_> =
@@ -118,7 +118,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     assert_eq!(owner.app("shop").await.unwrap().version, 1);
     assert!(owner.install("acme").await.unwrap().runs.is_empty());
 
-    // The base version determines the differences. The impact depends only on the actual state.
+    // The differences depend on the base version. The impact does not.
     owner.sync("shop", bundle("2"), false).await.unwrap();
     let newest = would(bundle("2")).await;
     assert!(newest.diff.changes.is_empty());

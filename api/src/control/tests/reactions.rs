@@ -36,7 +36,7 @@ fn meta() -> Meta {
     Meta::new(domain::actor::Actor::System, Ulid::new().to_string())
 }
 
-/// Waits until the value exists.
+/// Waits until `look` returns a value.
 pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
         if let Some(found) = look().await {
@@ -253,7 +253,7 @@ async fn event_with_an_unreadable_row_is_a_dead_letter_until_the_repair() {
     let Started { server, data, http, database } = started;
     server.stop().await;
     let pool = event_log::connect(&database, 1).await.unwrap();
-    // A run without timers has no row. Stead never writes this one.
+    // A run without timers has no row, so Stead never writes this row.
     let spoil =
         sqlx::query("insert into projection_timers (key, data) values ($1, '{\"timers\": 7}')");
     spoil.bind(spoiled.to_string()).execute(&pool).await.unwrap();
@@ -348,7 +348,7 @@ async fn failed_template_reports_its_location_and_variable() {
     assert!(failed.payload.get().contains(r#""detail":"[encrypted]""#));
     let detail = payload["detail"].as_str().unwrap();
     let (place, variable) = ("components/shop.toml:8:17", ".nuon.components.base.outputs.id");
-    assert!(detail.starts_with(&format!("{place}: {variable}: there is no")), "{detail}");
+    assert!(detail.starts_with(&format!("{place}: {variable}: \"id\" does not exist")), "{detail}");
     started.server.stop().await;
 }
 

@@ -42,7 +42,7 @@ async fn app_without_plugins() -> (Started, Client) {
     ]);
     let synced = owner.sync("web", bundle, false).await.unwrap();
     let told: Vec<_> = synced.diagnostics.iter().map(|said| said.message.as_str()).collect();
-    assert!(told.iter().any(|said| said.contains("its deploy is refused")), "{told:?}");
+    assert!(told.iter().any(|said| said.contains("its deploy is rejected")), "{told:?}");
     let new =
         CreateInstall { app: "web".into(), inputs: Default::default(), ..new_install("acme") };
     owner.create_install(&new).await.unwrap();

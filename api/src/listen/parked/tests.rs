@@ -108,7 +108,8 @@ async fn deferred_response_equals_a_direct_one_and_keeps_the_connection() {
 async fn request_during_a_deferred_response_is_served_after_it() {
     let mut served = served(None).await;
     let mut stream = TcpStream::connect(served.address).await.unwrap();
-    // One request together with the first, and one while it waits.
+    // The client sends a second request together with the first, and a third one while the first
+    // waits.
     let two = [call("/wait", "first", ""), call("/wait", "second", "")].concat();
     stream.write_all(&two).await.unwrap();
     let tell = served.next().await;

@@ -76,7 +76,7 @@ fn planned(wanted: &DesiredState, present: &ActualState) -> BTreeSet<String> {
     steps.unwrap().into_iter().filter_map(name).collect()
 }
 
-/// Returns true if a text contains the path of an input or a sandbox output, as templates write it.
+/// Returns `true` if a text of the module contains one of these paths.
 fn holds(module: &Module, written: &[String]) -> bool {
     texts_contain(&module.texts, written)
 }
@@ -138,7 +138,8 @@ fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
         let mut bytes = Tree::default();
         tree(&top, "", &mut bytes);
         let Reading { config: app, diagnostics: warnings, .. } = app_config::survey(&bytes, &[]);
-        // The texts do not show what a template reads that iterates over all inputs or components.
+        // If a template iterates over all inputs or components, its text does not show which ones
+        // it reads.
         let graph = app_config::graph(&app);
         let config = Config { app, graph, warnings, tree: bytes };
         if config

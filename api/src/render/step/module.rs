@@ -35,7 +35,8 @@ impl StepContext {
                 inputs["terraform_version"] = json!(wanted);
             }
         }
-        // Without this, a runner that has lost the state would plan as if the target did not exist.
+        // Without `present`, a runner that has lost the state would plan as if the target did not
+        // exist.
         if self.is_provisioned {
             inputs["present"] = json!(true);
         }

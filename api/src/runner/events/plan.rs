@@ -97,7 +97,7 @@ fn is_signed_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
     keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
 }
 
-/// Bytes that a report names. The runner must have uploaded them.
+/// Uploaded bytes that a report references by digest.
 async fn uploaded(app: &App, execution: ExecutionId, digest: &Digest) -> Result<Vec<u8>, Problem> {
     let bytes = upload::read(&app.pool, &execution.to_string(), digest).await?;
     bytes.ok_or_else(|| missing(digest))

@@ -1,4 +1,4 @@
-//! Liveness transitions with timeouts sixty times shorter.
+//! Tests of liveness transitions, with timeouts sixty times shorter than the defaults.
 use std::time::Duration;
 
 use axum::http::Method;
@@ -237,7 +237,7 @@ async fn killed_runner_does_not_count_as_a_session_after_its_lease() {
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
     assert_eq!(world.app.dispatch.census().sessions, 0);
-    // The next call of the same session counts again.
+    // After its next call, the session counts again.
     world.poll(&agent, 0, json!({})).await;
     assert_eq!(world.app.dispatch.census().sessions, 1);
 }

@@ -175,7 +175,8 @@ impl World {
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
         loops.spawn(dispatch::follow(app.dispatch.clone(), log, tail, position, stopping));
-        // A test that counts statements of this loop starts the server with its subscriber.
+        // Tests that count the SQL statements of this loop start the server with their own
+        // subscriber.
         let subscriber = tracing::dispatcher::get_default(Clone::clone);
         loops.spawn(liveness::run(app.clone()).with_subscriber(subscriber));
         let router = router::runner(&app);

@@ -109,7 +109,8 @@ impl Generator {
         match self.random.below(14) {
             0 => self.function("lower", &[Text]),
             1 => {
-                // ASCII only: Stead replaces half a character.
+                // ASCII only: `substr` cuts bytes, and Stead replaces the bytes of a partial
+                // character with U+FFFD.
                 self.put("substr ");
                 self.operand(Int);
                 self.put(" ");
@@ -220,7 +221,7 @@ impl Generator {
                 "values (dict \"a\" 1)",
             ]),
             3 => {
-                // Within the length. Beyond it, Go shows arbitrary memory.
+                // Indices within the length. Go shows arbitrary memory beyond the length.
                 self.pick(&[
                     "slice .nuon.l 0 2",
                     "slice $.nuon.l 1",

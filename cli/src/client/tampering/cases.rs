@@ -1,4 +1,4 @@
-//! Rows of the table: a change, and its meaning.
+//! Rows of the tampering table in `docs/security.md`: a change, and its meaning.
 
 /// Kind of a change.
 pub(super) enum How {
@@ -6,14 +6,15 @@ pub(super) enum How {
     Sql(&'static str),
     /// Restore of a dump that `pg_dump` wrote at position 9.
     OldBackup { published: Published },
-    /// Restore, and then other events from our own program, until the log has its former length.
+    /// Restore of a dump from position 5. Then Stead's own code appends other events, until the log
+    /// has its former length.
     Rewritten { published: Published },
-    /// One more event, written by our own program.
+    /// One more event, appended with Stead's own code.
     Invented,
     /// The runner's report at position 9 is changed and keeps its old signature. All hashes are
     /// computed again, and all checkpoints are signed again with the server's key.
     ReportChanged,
-    /// One more job with a forged report of its runner, written by our own program.
+    /// One more job with a forged report of its runner, appended with Stead's own code.
     ReportInvented {
         /// Fields that are missing in the forged report, which another key has signed.
         lacks: &'static [&'static str],
@@ -26,7 +27,7 @@ pub(super) enum Published {
     Removed,
 }
 
-/// Row of the table.
+/// Row of the tampering table in `docs/security.md`.
 pub(super) struct Case {
     pub what: &'static str,
     pub how: How,

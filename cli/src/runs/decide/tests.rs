@@ -76,5 +76,5 @@ fn without_terminal_digest_or_all_is_required() {
     assert_eq!(on(&ask(None, &[], true), false).unwrap().len(), 2);
     assert_eq!(on(&ask(None, &[], false), true).unwrap().len(), 2, "the user confirms each plan");
     let none = on(&ask(Some("dns"), &[], true), false).unwrap_err();
-    assert!(none.text().contains("dns has no plan"), "{}", none.text());
+    assert!(none.text().contains("no plan of dns yet"), "{}", none.text());
 }

@@ -34,7 +34,7 @@ fn released(name: &str) -> InstallEvent {
     InstallEvent::ComponentReleased { name: name.into(), run: ONE, step: S1 }
 }
 
-/// Returns the deploy of a component of the desired state, with these outputs.
+/// Returns the event that deploys this component of the desired state, with these outputs.
 fn brought(name: &str, said: &str) -> InstallEvent {
     let DesiredComponent { component, build, depends_on, fingerprint, .. } =
         wanted().components[name].clone();
@@ -121,7 +121,7 @@ fn a_reader_is_planned_until_it_is_deployed() {
 
 #[test]
 fn outputs_that_change_during_a_step_count_as_unread() {
-    // The manifest of `api` was rendered when its step began.
+    // The manifest of `api` has the outputs of the time when its step began.
     let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
     assert_eq!(planned(late.clone()), ["api", "web"]);
     let again = [reserved("api"), brought("api", "x"), released("api")];

@@ -200,7 +200,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(claimed(Mutating), [failed(Some(1), FailureReason::TimedOut)]),
         and(claimed(Mutating), [failed_at(1)]),
         and(claimed(Mutating), [cancelled_at(1)]),
-        // The lost execution may have run without a report, whatever the next one found.
+        // The lost execution may have run without a report, whatever the next execution reports.
         and(retried.clone(), [cancelled]),
         and(retried, [claimed_by(B, 2), stale]),
         and(second, [failed(Some(1), FailureReason::Internal)]),

@@ -126,7 +126,8 @@ fn refusal(error: JobError) -> String {
     .into()
 }
 
-/// Uses the first state of each name that the walk finds and that execution B does not hold.
+/// Each row uses the first state of its name that the walk finds. Execution B does not hold the job
+/// in these states.
 #[test]
 fn the_whole_machine_fits_in_a_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");

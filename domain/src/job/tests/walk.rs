@@ -25,8 +25,8 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
     walk(&few.collect::<Vec<_>>(), 6, ask)
 }
 
-/// Returns the command with the next sequence number, at a time at which its deadline has passed if
-/// it says so.
+/// Returns the command with the next sequence number, and its time. A command that declares a
+/// missed deadline gets a time after the deadline.
 pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     let now = match command {
         JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => late(),

@@ -71,7 +71,7 @@ pub(in crate::append) struct Text {
     sql: String,
     /// Names of the common table expressions that must be empty for the batch to be written.
     guards: Vec<&'static str>,
-    /// Names and aggregates of those that the statement returns.
+    /// Name and aggregate of each common table expression whose rows the statement returns.
     reports: Vec<(&'static str, &'static str)>,
 }
 
@@ -158,7 +158,7 @@ impl StatementBuilder {
         self.bound
     }
 
-    /// Whether columns are single values.
+    /// Returns whether columns are single values.
     pub(super) fn one_row(&self) -> bool {
         self.one_row
     }

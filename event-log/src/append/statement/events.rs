@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::builder::{StatementBuilder, table};
 use crate::{StoredEvent, stored::bigint};
 
-/// Adds the insert.
+/// Adds the insert of the events.
 pub(super) fn push(sql: &mut StatementBuilder, events: &[StoredEvent], recorded_at: DateTime<Utc>) {
     let ids = events.iter().map(|event| Uuid::from_bytes(event.event_id.to_bytes()));
     let columns = [

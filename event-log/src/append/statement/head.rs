@@ -1,4 +1,5 @@
-//! Compare-and-set of the head row. Every insert of the statement selects from it, so without it nothing is written.
+//! Compare-and-set of the head row. Every insert of the statement selects from the updated row, so
+//! nothing is written if the update does not apply.
 use super::{Expected, builder::StatementBuilder};
 use crate::{append::Head, stored::bigint};
 

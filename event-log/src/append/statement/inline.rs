@@ -1,6 +1,8 @@
-//! SQL of inline projections: numbered from `$1` by each projection, written for arrays.
+//! SQL of inline projections. Each projection numbers its parameters from `$1` and writes its SQL
+//! for arrays.
 //!
-//! It is split at its parameters once, at start. Each text then gets the numbers that the values have in it.
+//! The SQL is split at its parameters once, at start. Each append statement then inserts its own
+//! parameter numbers.
 use super::builder::StatementBuilder;
 use crate::Column;
 
@@ -8,7 +10,7 @@ use crate::Column;
 pub(crate) struct InlineRows {
     /// Index of the projection.
     pub projection: usize,
-    /// Values of its parameters.
+    /// Values of the projection's parameters.
     pub columns: Vec<Column>,
 }
 
@@ -29,8 +31,8 @@ enum Piece {
     },
 }
 
-/// SQL for arrays, and what replaces it for one row: `unnest($1::t[])` becomes `(values ($1::t))`, and
-/// `= any($1::t[])` becomes `= ($1::t)`.
+/// SQL for arrays, with its replacement for one row: `unnest($1::t[])` becomes `(values ($1::t))`,
+/// and `= any($1::t[])` becomes `= ($1::t)`.
 const FORMS: [(&str, &str); 4] =
     [("unnest(", "(values ("), (UNNEST_END, "))"), ("= any(", "= ("), ("[]", "")];
 const UNNEST_END: &str = ")";
@@ -55,7 +57,7 @@ impl InlineStatement {
         InlineStatement { pieces }
     }
 
-    /// Whether all parameters of the statement have rows.
+    /// Returns whether all parameters of the statement have rows.
     pub(super) fn has_rows(&self, columns: &[Column]) -> bool {
         self.pieces.iter().all(|piece| match piece {
             Piece::Text(_) | Piece::Rows { .. } => true,
@@ -66,7 +68,8 @@ impl InlineStatement {
         })
     }
 
-    /// SQL in a statement where the projection's values follow `before` others.
+    /// Returns the SQL for an append statement in which `before` other values precede those of the
+    /// projection.
     fn sql(&self, before: usize, one_row: bool) -> String {
         let piece = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
@@ -78,7 +81,8 @@ impl InlineStatement {
 }
 
 impl Piece {
-    /// Piece other than text at the start of some SQL, and its length there.
+    /// Returns the parameter or the array form at the start of `sql`, with its length. `None` if
+    /// `sql` starts with other text.
     fn at_start(sql: &str, in_unnest: bool) -> Option<(Piece, usize)> {
         if let Some(after) = sql.strip_prefix('$') {
             let digits = after.bytes().take_while(u8::is_ascii_digit).count();

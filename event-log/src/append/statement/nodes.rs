@@ -4,7 +4,7 @@ use proof::{Hash, tree::Node};
 use super::builder::{StatementBuilder, table};
 use crate::stored::bigint;
 
-/// Adds the insert.
+/// Adds the insert of the nodes.
 pub(super) fn push(sql: &mut StatementBuilder, nodes: &[(Node, Hash)]) {
     let columns = [
         ("level", sql.column(nodes.iter().map(|(node, _)| i32::from(node.level)))),

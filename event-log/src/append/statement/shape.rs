@@ -15,8 +15,8 @@ pub(crate) enum Uniqueness {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub uniqueness: Uniqueness,
-    /// Whether every part has one row. An array costs the database a table per column, and a commit that is alone in
-    /// its batch would pay for thirty of them.
+    /// `true` if every part has one row. An array costs the database a table per column. A commit
+    /// that is alone in its batch would pay for thirty of them.
     pub one_row: bool,
     pub writes: bool,
     pub stream_guards: bool,

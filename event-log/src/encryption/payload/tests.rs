@@ -100,8 +100,8 @@ mod pentest {
             assert!(open(&payload, WHICH, &both).is_err(), "{payload}");
             assert!(crate::encryption::is_encrypted(&payload), "{payload}");
         }
-        // Spaces make no difference, and a nested member `sealed` of a customer is not an encrypted
-        // field.
+        // Spaces make no difference. A nested member `encrypted`, which a customer may choose, is
+        // not an encrypted field.
         let spaced = stored.replace("\"encrypted\":[{", "\"encrypted\" : [ {");
         assert_eq!(open(&spaced, WHICH, &both), Ok(Some(PAYLOAD.into())));
         let nested = r#"{"type":"x","outputs":{"encrypted":[{"subjects":7}]}}"#;

@@ -1,4 +1,4 @@
-//! Plans, complete enough that the apply needs nothing else.
+//! Plans. Each plan contains everything that its apply requires.
 
 use std::{
     collections::BTreeMap,

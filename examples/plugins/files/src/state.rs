@@ -42,7 +42,7 @@ impl State {
             false => json!({
                 "root": root(given),
                 "files": self.files,
-                // Changes with any of the files, for components that depend on them.
+                // Changes if any file changes, so that dependent components detect the change.
                 "digest": digest(json!(self.files).to_string().as_bytes()),
             }),
         }

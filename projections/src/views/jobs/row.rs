@@ -49,7 +49,7 @@ pub struct Row {
     pub position: u64,
 }
 
-/// State of a job.
+/// State of a job from the queue to its outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobState {
@@ -94,7 +94,8 @@ pub struct Attempt {
     /// Time at which the runner was recorded as disconnected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<Timestamp>,
-    /// Reason why the server gave it up.
+    /// Reason why the server recorded a loss or an unknown outcome of the execution; `None` if it
+    /// recorded neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss_reason: Option<LossReason>,
     /// Exit code of the child process.
@@ -301,7 +302,8 @@ impl Row {
             }
             JobEvent::PlanProduced { plan, .. } => self.plan = Some(plan.clone()),
             JobEvent::OutputsReported { outputs, .. } => self.outputs.extend(outputs.clone()),
-            // The history of the install includes it.
+            // The row does not contain the reported state; the history of the install shows the
+            // event.
             JobEvent::StateReported { .. } => {}
             JobEvent::ArtifactPushed { artifact, .. } => self.artifact = Some(artifact.clone()),
             JobEvent::Disconnected { execution } => {

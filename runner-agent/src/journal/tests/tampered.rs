@@ -99,7 +99,7 @@ fn an_entry_that_was_cut_is_found() {
 
 #[test]
 fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
-    // given a head that someone else has
+    // given a head that another party stored
     let (_dir, data, mut lines) = ten();
     let head = open_head(&signed(&data), &public()).unwrap();
     assert_eq!(head.entries, 10);
@@ -151,7 +151,7 @@ fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
     let (path, aside) = (data.path("journal.head"), data.path("aside"));
     fs::rename(&path, &aside).unwrap();
     fs::create_dir(&path).unwrap();
-    // when it is signed again, then that is an error and not evidence
+    // when the journal is signed again, then the unreadable head is an error and not evidence
     let sign = || sign_head(&Journal::open(&data).unwrap(), runner(), &key(), host::now());
     let error = sign().unwrap_err().to_string();
     assert!(error.contains("journal.head: "), "{error}");
@@ -233,7 +233,7 @@ fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
         |lines: &[Vec<u8>]| export(runner(), public_hex.clone(), signed(&data), lines).unwrap();
     let exported = verify(&write(&lines), &public()).unwrap();
     assert_eq!((exported.head.entries, exported.unsigned), (10, 0));
-    // Another key does not verify it, whatever key the file itself names.
+    // Another key does not verify the file, whatever key its header names.
     let other = [SigningKey::from_bytes(&[8; 32]).verifying_key()];
     let refused = format!("{:#}", verify(&write(&lines), &other).unwrap_err());
     assert!(refused.contains("not signed by the key"), "{refused}");

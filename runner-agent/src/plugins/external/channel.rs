@@ -24,7 +24,8 @@ use crate::plugins::{
 
 /// Largest message in bytes, in either direction.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// Largest number of phases. Together with the runner's own phases it is below the limit of a job.
+/// Largest number of phases. With the runner's own phases, the total stays below the limit of a
+/// job.
 const MAX_PHASES: usize = 50;
 /// Time for a plugin to exit after its input was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -221,7 +222,7 @@ impl Channel {
     }
 }
 
-/// Waits until this moment. Without one, it never returns.
+/// Waits until this moment, or indefinitely if there is none.
 async fn sleep_until_some(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

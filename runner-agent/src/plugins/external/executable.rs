@@ -58,7 +58,10 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
         }
         hasher.update(&buffer[..read]);
         if hasher.length() > LIMIT {
-            let refusal = format!("{} is larger than {LIMIT} bytes", installed.display());
+            let refusal = format!(
+                "cannot use {}: it is larger than {LIMIT} bytes; install a smaller executable",
+                installed.display()
+            );
             return Err(PluginError::Refused(refusal));
         }
         to.write_all(&buffer[..read]).doing(copy)?;

@@ -8,15 +8,15 @@ use crate::plugins::{
     process::LINE_LIMIT,
 };
 
-/// Largest number of phases for resources. Together with the other phases it is below the limit of
-/// a job.
+/// Largest number of phases for resources. With the other phases, the total stays below the limit
+/// of a job.
 const MAX_PHASES: usize = 50;
 /// Longest name of a phase in characters. The address of a resource has no limit.
 const NAME_LIMIT: usize = 120;
 /// Longest part of the first error in the report, in characters.
 const DETAIL_LIMIT: usize = 300;
 
-/// Progress of an apply.
+/// State of the conversion of `apply -json` output.
 #[derive(Default)]
 pub(super) struct Progress {
     phases: usize,

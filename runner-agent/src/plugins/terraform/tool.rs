@@ -23,7 +23,7 @@ pub(super) const REMEDY: &str = "neither terraform nor tofu is on the runner's P
 /// Tools in the order of preference.
 const NAMES: [&str; 2] = ["terraform", "tofu"];
 
-/// Installed tool.
+/// Path and version of terraform or tofu on this host.
 pub(super) struct Tool {
     pub path: PathBuf,
     pub version: String,

@@ -113,7 +113,7 @@ async fn diagnostics(
         Stream::Out => {}
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
-    // It exits with 1 if it found an error, which its output names.
+    // After an error, `validate` exits with 1, and its output names the error.
     let ended = ended.await?;
     let validation: Validation = match (serde_json::from_slice(&output), ended) {
         (Ok(validation), ChildEnd::Exit(_)) => validation,

@@ -109,7 +109,7 @@ impl Workspace<'_> {
             ("TF_IN_AUTOMATION", "1"),
             ("TF_INPUT", "0"),
             ("CHECKPOINT_DISABLE", "1"),
-            // These could lead to a plan that does not match this manifest.
+            // These variables could lead to a plan that does not match this manifest.
             ("TF_WORKSPACE", "default"),
             ("TF_CLI_ARGS", ""),
             ("TF_CLI_ARGS_init", ""),

@@ -1,5 +1,6 @@
-//! Removes what looks like a credential, whatever its value: a credential that was created in a job
-//! is not a known value. Only a prefix that its issuer reserved or the name next to it counts.
+//! Removes text that looks like a credential, whatever its value: a credential that was created in
+//! a job is not a known value. Only a prefix that its issuer reserved or the name next to it
+//! counts.
 //!
 //! The runner does this and not the server, because the offsets and the digest of a log cover the
 //! bytes as they are sent.
@@ -9,7 +10,7 @@ use regex::bytes::Regex;
 
 use super::MARK;
 
-/// The group `kept` stays in front of the mark.
+/// Patterns of credentials. The text of the group `kept` stays before the mark.
 const TOKENS: [&str; 15] = [
     // Stead: tokens of users, services and enrolments.
     r"\bstead_[A-Za-z0-9_-]{43,}",

@@ -158,7 +158,7 @@ impl Monitor {
         }
         report.end = self.signed(&report);
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
-            // The missing summary follows from its size, so return the first rejection.
+            // The server has no summary because it is too large, so return that rejection.
             Some(too_large) if too_large.status == 413 => too_large,
             Some(_) | None => refused,
         })?;

@@ -104,11 +104,11 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
     stage.ask.state = None;
     stage.room.known_state = KnownState { newest: newest.clone(), ..KnownState::default() };
     names_both(&refusal(stage.plan("three").await.0));
-    // also if the vendor says without a decision that an older one is the newest
+    // also if the vendor states, without a decision, that an older state is the newest
     stage.ask.state = Some(log(&older, None));
     names_both(&refusal(stage.plan("three").await.0));
 
-    // when a user of the vendor has accepted it
+    // when a user of the vendor has accepted the older state
     stage.ask.state = Some(log(&older, Some(1)));
     let (ended, heard) = stage.plan("three").await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);

@@ -56,7 +56,7 @@ pub struct JobRecord {
     pub artifact: Option<Artifact>,
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
-    /// Text, and what happens at a line that contains it.
+    /// Text, and the action at a line that contains the text.
     pub at: Option<(String, Then)>,
 }
 
@@ -245,7 +245,7 @@ impl TestRunner {
     ) -> (Result<Outcome, PluginError>, JobRecord) {
         let mut heard = JobRecord { at, ..JobRecord::default() };
         let ended = run(&self.manifest(ask), &context, &mut heard).await;
-        // The shim does the same.
+        // The shim also keeps the work directory of an apply in progress.
         let kept = executions_in_progress(&context.state_dir).unwrap();
         if !kept.contains(&context.execution) {
             fs::remove_dir_all(&context.work_dir).unwrap();

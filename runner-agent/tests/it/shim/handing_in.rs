@@ -78,9 +78,9 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
 
 #[test]
 fn output_is_withheld_once_a_value_could_not_be_handed_in() {
-    // Cases: the shim no longer listens; the helper is missing; the value is too long, too short,
-    // or not text; the value is an argument; the process is killed before it has the value, or can
-    // open no file.
+    // Cases, in order: The socket is absent. The helper is missing. The value is too long. It is
+    // too short. It is not text. It is an argument. The process is killed before it reads the
+    // value. The process cannot open a file.
     let change = [
         r#"rm "$STEAD_REDACT_SOCKET";"#,
         r#"rm "$STEAD_RUNNER";"#,
@@ -99,7 +99,7 @@ fn output_is_withheld_once_a_value_could_not_be_handed_in() {
     }
 }
 
-/// Runs the script with a tmpfs of these options on the directory that `part` returns.
+/// Runs the script with a tmpfs on the directory that `part` returns, mounted with these options.
 fn start_on(
     options: &str,
     script: &str,

@@ -92,8 +92,8 @@ pub(super) async fn last(app: &App, stream: &StreamId, size: u64) -> Result<u64,
     Ok(last.position)
 }
 
-/// Returns the first position and the tree edge of the other entries, if a bundle may have that
-/// many.
+/// Returns the first position and the tree edge of the other entries. Rejects the request if a
+/// bundle cannot have that many entries.
 pub(super) async fn rest(
     app: &App,
     from: u64,
@@ -111,7 +111,8 @@ pub(super) async fn rest(
     Ok((from, edge.into_iter().map(Base64).collect()))
 }
 
-/// Returns the older checkpoint with the key that signed it and a consistency proof from there.
+/// Returns the older checkpoint, the key that signed it, and a consistency proof from it to the
+/// head.
 pub(super) async fn since(app: &App, note: &str, head: &Checkpoint) -> Result<Since, Problem> {
     let invalid =
         |why: &str| Problem::new(Code::Invalid, format!("invalid older checkpoint: {why}"));

@@ -25,7 +25,7 @@ const PAGE: u32 = 500;
 /// may be.
 const MAX_EVENTS: usize = 150_000;
 
-/// Data that the first bytes of a bundle require.
+/// Data that the server collects before it sends the first bytes of a bundle.
 pub(super) struct Collected {
     /// Streams with the position of their last event.
     pub streams: BTreeMap<String, u64>,
