@@ -67,7 +67,7 @@ fn the_customer_decides_what_runs_and_sees_what_did() {
     });
     assert!(waiting.contains("change freeze") || waiting.contains("disabled"), "{waiting}");
     let status = stdout_of(&mut runner.local(&["status"]));
-    assert!(status.contains("off") && status.contains("change freeze"), "{status}");
+    assert!(status.contains("disabled") && status.contains("change freeze"), "{status}");
     stdout_of(&mut runner.local(&["enable"]));
     assert_eq!(finish(&server, "acme")["state"], "succeeded");
 }
@@ -88,7 +88,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
         let hook = server.dir().join("hook.sh");
         let text = format!("read=$(cat)\ncase $read in *'\"kind\":\"plan\"'*) {end} ;; esac\n");
         fs::write(&hook, text).unwrap();
-        let text = format!("version = 1\nveto = [\"/bin/sh\", \"{}\"]\n", hook.display());
+        let text = format!("version = 1\nveto_command = [\"/bin/sh\", \"{}\"]\n", hook.display());
         fs::write(&policy, text).unwrap();
     };
     hook("echo not on a Friday >&2; exit 3");
@@ -102,7 +102,7 @@ fn doubt_about_the_rules_is_a_no_and_a_hook_of_the_customers_has_the_last_word()
     let refused = events(&server, "runner.refused");
     assert_eq!(refused.len(), 1, "{refused:#?}");
     let said = &refused[0]["readable_payload"];
-    assert_eq!(said["source"], "veto", "{said:#}");
+    assert_eq!(said["refused_by"], "veto", "{said:#}");
     assert!(said["detail"].as_str().unwrap().contains("not on a Friday"), "{said:#}");
 
     // A half-written file, as an editor leaves it. Its rules are unknown, so nothing may run.

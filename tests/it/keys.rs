@@ -219,7 +219,7 @@ fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert!(shown.contains("signed by its runner, sha256:"), "{shown}");
         let digest = job["attempts"][0]["signed"]["digest"].as_str().unwrap();
-        assert!(journal.contains(&format!("signed how it ended: {digest}")), "{journal}");
+        assert!(journal.contains(&format!("signed the result: {digest}")), "{journal}");
     }
 }
 

@@ -46,7 +46,7 @@ fn servers_roll_to_the_next_version_and_callers_go_on() {
     let mut migrate = Command::new(program("stead"));
     migrate.arg("migrate").env("DATABASE_OWNER_URL", &owner);
     let ran = stdout_of(migrate.env(NEXT.0, NEXT.1));
-    assert!(ran.contains("Ran 9999_next.sql"), "{ran}");
+    assert!(ran.contains("Applied 9999_next.sql"), "{ran}");
     // then the old servers still read, reject writes and state why
     for server in [&one, &two] {
         let authorization = format!("Bearer {token}");
