@@ -15,6 +15,8 @@ pub mod auth;
 pub mod background;
 /// Backup and restore.
 pub mod backup;
+/// Source of the time.
+pub mod clock;
 /// Control API for users and services.
 pub mod control;
 /// Dispatch of queued jobs to runners, and contact with runners.

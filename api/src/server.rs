@@ -31,6 +31,7 @@ use crate::{
     artifacts::{ArtifactError, Manifests, Registry},
     auth::{self, Assertions, BootstrapError, PrincipalCache, Tokens},
     background,
+    clock::{Clock, system_clock},
     dispatch::{Dispatch, Timing},
     execute::Engine,
     keys::{KeyError, Keys, wrapping},
@@ -39,7 +40,7 @@ use crate::{
     metrics::Metrics,
     problem::Problem,
     router,
-    state::{App, Clock, Inner, system_clock},
+    state::{App, Inner},
 };
 
 /// Timeout for the end of the loops.

@@ -28,13 +28,14 @@ use crate::{
     artifacts::{Manifests, Registry},
     auth::{self, Assertions, PrincipalCache, Tokens},
     background::{grants, idempotent_responses, liveness, write_behind},
+    clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
     router,
-    state::{App, Config, Inner, system_clock},
+    state::{App, Config, Inner},
     usecases::enrolments,
 };
 
