@@ -55,5 +55,9 @@ pub mod runner;
 pub mod server;
 /// Shared state of all handlers and loops.
 pub mod state;
+/// State of background tasks.
+pub mod tasks;
 /// Use cases.
 pub mod usecases;
+/// Batched writes of data that can be reproduced.
+pub mod write_behind;

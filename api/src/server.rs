@@ -30,7 +30,6 @@ pub use self::{
 use crate::{
     artifacts::{ArtifactError, Manifests, Registry},
     auth::{self, Assertions, BootstrapError, PrincipalCache, Tokens},
-    background,
     clock::{Clock, system_clock},
     dispatch::{Dispatch, Timing},
     execute::Engine,
@@ -41,6 +40,7 @@ use crate::{
     problem::Problem,
     router,
     state::{App, Inner},
+    write_behind,
 };
 
 /// Timeout for the end of the loops.
@@ -170,8 +170,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = background::write_behind::channel();
-        let (answers, answered) = background::write_behind::channel();
+        let (evidence, grants) = write_behind::channel();
+        let (answers, answered) = write_behind::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,

@@ -11,7 +11,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{Assertions, PrincipalCache, Tokens},
-    background::{grants::GrantQueue, idempotent_responses::ResponseQueue, supervise::Tasks},
     clock::Clock,
     control::ChangedInstallsCache,
     dispatch::Dispatch,
@@ -20,6 +19,8 @@ use crate::{
     logs::LogStore,
     metrics::Metrics,
     render::config::ConfigCache,
+    tasks::Tasks,
+    write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
 /// Shared reference to the server. Cheap to clone.

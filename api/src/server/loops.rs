@@ -7,16 +7,17 @@ use tokio::{sync::broadcast::Receiver, task::JoinSet};
 use crate::{
     auth,
     background::{
-        self, checkpoints,
-        idempotent_responses::StoredResponse,
-        policies,
+        self, checkpoints, policies,
         supervise::{require, supervise},
         verification,
-        write_behind::WriteBehindQueue,
     },
     dispatch,
     problem::Problem,
     state::App,
+    write_behind::{
+        WriteBehindQueue, grants,
+        idempotent_responses::{self, StoredResponse},
+    },
 };
 
 /// Projections that are written in the append statement.
@@ -33,7 +34,7 @@ pub(super) type Inputs =
 pub(super) async fn start(
     app: &App,
     loops: &mut JoinSet<()>,
-    (tail, grants, answered): Inputs,
+    (tail, queued, answered): Inputs,
 ) -> Result<(), Problem> {
     let (log, views) = (app.log().clone(), app.projections.clone());
     require(loops, app, "log", async move { log.ended().await });
@@ -50,9 +51,11 @@ pub(super) async fn start(
         let (tail, position) = (log.tail(), position.max(desk.taken()));
         dispatch::follow(desk, log, tail, position, stopping)
     });
-    supervise(loops, app, "grants", move |app| background::grants::run(app, grants.clone()));
+    supervise(loops, app, "grants", move |app| {
+        grants::run(app.pool.clone(), app.stopping.clone(), queued.clone())
+    });
     supervise(loops, app, "answers", move |app| {
-        background::idempotent_responses::run(app, answered.clone())
+        idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered.clone())
     });
     supervise(loops, app, "liveness", background::liveness::run);
     supervise(loops, app, "timers", background::timers::run);

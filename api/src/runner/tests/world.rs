@@ -27,7 +27,7 @@ use ulid::Ulid;
 use crate::{
     artifacts::{Manifests, Registry},
     auth::{self, Assertions, PrincipalCache, Tokens},
-    background::{grants, idempotent_responses, liveness, write_behind},
+    background::liveness,
     clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
@@ -37,6 +37,7 @@ use crate::{
     router,
     state::{App, Config, Inner},
     usecases::enrolments,
+    write_behind::{self, grants, idempotent_responses},
 };
 
 /// Server with its database.
@@ -170,8 +171,8 @@ impl World {
         });
         let mut loops = JoinSet::new();
         loops.spawn(auth::follow_log(app.clone(), tail));
-        loops.spawn(grants::run(app.clone(), grants));
-        loops.spawn(idempotent_responses::run(app.clone(), answered));
+        loops.spawn(grants::run(app.pool.clone(), app.stopping.clone(), grants));
+        loops.spawn(idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered));
         let log = app.engine.log().clone();
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();
