@@ -17,6 +17,8 @@ pub mod background;
 pub mod backup;
 /// Source of the time.
 pub mod clock;
+/// Parsed configs of published bundles.
+pub mod configs;
 /// Control API for users and services.
 pub mod control;
 /// Dispatch of queued jobs to runners, and contact with runners.

@@ -20,7 +20,7 @@ use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 use super::{
     anomalies, caller, execution,
     finish::{self, FinalLog},
-    journal, reconnect,
+    reconnect,
 };
 use crate::{
     artifacts::Repository,
@@ -30,7 +30,7 @@ use crate::{
     extract,
     problem::{Code, Problem},
     state::App,
-    usecases::steps::shortened,
+    usecases::{jobs, journal_heads, steps::shortened},
 };
 
 /// Report progress or the result of an execution. A repeated report changes nothing.
@@ -62,7 +62,7 @@ pub async fn report(
     let signed = statement::check(&app, &runner, job, &ask).await;
     let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
-        journal::told(&app, runner.id, head).await;
+        journal_heads::told(&app, runner.id, head).await;
     }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     reconnect::settle(&app, &runner, touched, None).await;
@@ -124,7 +124,7 @@ pub(super) async fn hear(
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
             if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
-                finish::tell(unit, job, log).await?;
+                jobs::finalize_log(unit, job, log).await?;
             }
             Ok(answer)
         })
