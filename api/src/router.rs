@@ -11,7 +11,7 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    artifacts, auth, control, docs, metrics, ops,
+    artifacts, auth, control, docs, ops,
     problem::{Code, Problem},
     runner,
     state::App,
@@ -78,7 +78,7 @@ fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state((app.clone(), https), metrics::measure))
+        .layer(from_fn_with_state((app.clone(), https), measure::measure))
         .with_state(app.clone())
 }
 
@@ -98,5 +98,6 @@ pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 pub mod headers;
 #[cfg(test)]
 mod matrix;
+mod measure;
 #[cfg(test)]
 mod tests;
