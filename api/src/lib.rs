@@ -7,7 +7,7 @@
 
 /// Operator commands for archives of the log.
 pub mod archives;
-/// Registry of the vendor's artifacts.
+/// Endpoint of the registry for runners.
 pub mod artifacts;
 /// Authentication and authorization.
 pub mod auth;
@@ -47,6 +47,8 @@ pub mod postgres;
 pub mod problem;
 /// Conversion of domain errors to problems.
 pub mod refusal;
+/// Storage of the vendor's artifacts.
+pub mod registry;
 /// Rendering of manifests.
 pub mod render;
 /// Routes of each listener.

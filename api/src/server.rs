@@ -28,7 +28,6 @@ pub use self::{
     ready::Ready,
 };
 use crate::{
-    artifacts::{ArtifactError, Manifests, Registry},
     auth::{self, Assertions, BootstrapError, PrincipalCache, Tokens},
     clock::{Clock, system_clock},
     dispatch::{Dispatch, Timing},
@@ -38,6 +37,7 @@ use crate::{
     logs::LogStore,
     metrics::Metrics,
     problem::Problem,
+    registry::{ArtifactError, Manifests, Registry},
     router,
     state::{App, Inner},
     write_behind,

@@ -9,7 +9,6 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    artifacts::{Manifests, Registry},
     auth::{Assertions, PrincipalCache, Tokens},
     clock::Clock,
     configs::ConfigCache,
@@ -19,6 +18,7 @@ use crate::{
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    registry::{Manifests, Registry},
     tasks::Tasks,
     write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };

@@ -23,12 +23,12 @@ use super::{
     reconnect,
 };
 use crate::{
-    artifacts::Repository,
     auth::RunnerCaller,
     dispatch::{self, CallKind},
     execute::UnitOfWork,
     extract,
     problem::{Code, Problem},
+    registry::Repository,
     state::App,
     usecases::{jobs, journal_heads, steps::shortened},
 };
@@ -87,7 +87,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     let Artifact { repository, digest, .. } = artifact;
     let own = match &job.work {
         Some(work) if work.kind.product() == JobProduct::Artifact => {
-            let manifest = app.manifests.get(app, &work.manifest).await?;
+            let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
         // The job aggregate rejects artifacts of other kinds of jobs.

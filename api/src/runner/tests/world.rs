@@ -25,7 +25,6 @@ use tracing::instrument::WithSubscriber as _;
 use ulid::Ulid;
 
 use crate::{
-    artifacts::{Manifests, Registry},
     auth::{self, Assertions, PrincipalCache, Tokens},
     background::liveness,
     clock::system_clock,
@@ -34,6 +33,7 @@ use crate::{
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    registry::{Manifests, Registry},
     router,
     state::{App, Config, Inner},
     usecases::enrolments,
