@@ -15,6 +15,8 @@ pub mod auth;
 pub mod background;
 /// Backup and restore.
 pub mod backup;
+/// Installs that changed in ranges of the log.
+pub mod changed_installs;
 /// Source of the time.
 pub mod clock;
 /// Parsed configs of published bundles.

@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     auth::{Assertions, PrincipalCache, Tokens},
+    changed_installs::ChangedInstallsCache,
     clock::Clock,
     configs::ConfigCache,
-    control::ChangedInstallsCache,
     dispatch::Dispatch,
     execute::Engine,
     keys::Keys,
