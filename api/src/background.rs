@@ -11,6 +11,7 @@ pub mod log_partitions;
 #[cfg(feature = "planted")]
 mod planted;
 pub mod policies;
+pub mod principals;
 mod reactions;
 pub mod supervise;
 pub mod timers;

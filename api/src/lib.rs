@@ -31,7 +31,7 @@ pub mod docs;
 pub mod erasure;
 /// The only writer of the log.
 pub mod execute;
-/// Request extractors.
+/// Request extractors, and authentication of callers.
 pub mod extract;
 /// Signing keys of the server.
 pub mod keys;

@@ -11,7 +11,7 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    artifacts, auth, control, docs, ops,
+    artifacts, control, docs, extract, ops,
     problem::{Code, Problem},
     runner,
     state::App,
@@ -55,8 +55,8 @@ pub fn control(app: &App) -> Router {
             control::AllowedParams::of(&document),
             control::reject_unknown_params,
         ))
-        .route_layer(from_fn_with_state(app.clone(), auth::guard))
-        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+        .route_layer(from_fn_with_state(app.clone(), extract::guard))
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
     let all = api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true));
     finish(app, all, &app.config.control_url)
 }
@@ -66,7 +66,7 @@ pub fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
     let api = api
         .merge(artifacts::routes())
-        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
     let all = api.merge(docs::routes(document)).merge(ops::routes(false));
     finish(app, all, &app.config.runner_url)
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::answer::RegistryProblem;
 use crate::{
-    auth::JobCaller,
+    extract::JobCaller,
     problem::{Code, Problem},
     registry::Repository,
     state::App,

@@ -32,8 +32,7 @@ use schemas::{
 };
 
 use crate::{
-    auth::Caller,
-    extract::Query,
+    extract::{Caller, Query},
     problem::{ApiResult, Code, Problem},
     state::App,
 };

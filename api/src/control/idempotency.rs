@@ -25,8 +25,7 @@ use tracing::Instrument as _;
 
 use super::MAX_BUNDLE_BYTES;
 use crate::{
-    auth::Caller,
-    extract::is_too_long,
+    extract::{Caller, is_too_long},
     problem::{Code, Problem},
     state::App,
     write_behind::idempotent_responses::{self, StoredResponse},

@@ -23,10 +23,9 @@ use super::{
     reconnect,
 };
 use crate::{
-    auth::RunnerCaller,
     dispatch::{self, CallKind},
     execute::UnitOfWork,
-    extract,
+    extract::{self, RunnerCaller},
     problem::{Code, Problem},
     registry::Repository,
     state::App,

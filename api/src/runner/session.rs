@@ -16,10 +16,10 @@ use tokio::time::Instant;
 
 use super::{caller, reconnect, resume, token::Signer};
 use crate::{
-    auth::{ACCESS_SECONDS, Assertions, RunnerCaller},
+    auth::{ACCESS_SECONDS, Assertions},
     dispatch::{Session, SessionError},
     execute::Call,
-    extract,
+    extract::{self, RunnerCaller},
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
     state::App,

@@ -5,7 +5,6 @@ use event_log::{InlineProjection, StoredEvent};
 use tokio::{sync::broadcast::Receiver, task::JoinSet};
 
 use crate::{
-    auth,
     background::{
         self, checkpoints, policies,
         supervise::{require, supervise},
@@ -43,7 +42,7 @@ pub(super) async fn start(
     let mut first = Some(tail);
     supervise(loops, app, "authorization", move |app| {
         let tail = first.take().unwrap_or_else(|| app.log().tail());
-        auth::follow_log(app, tail)
+        background::principals::run(app, tail)
     });
     let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
     supervise(loops, app, "dispatch", move |app| {

@@ -25,8 +25,8 @@ use tracing::instrument::WithSubscriber as _;
 use ulid::Ulid;
 
 use crate::{
-    auth::{self, Assertions, PrincipalCache, Tokens},
-    background::liveness,
+    auth::{Assertions, PrincipalCache, Tokens},
+    background::{liveness, principals},
     clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
@@ -170,7 +170,7 @@ impl World {
             pool,
         });
         let mut loops = JoinSet::new();
-        loops.spawn(auth::follow_log(app.clone(), tail));
+        loops.spawn(principals::run(app.clone(), tail));
         loops.spawn(grants::run(app.pool.clone(), app.stopping.clone(), grants));
         loops.spawn(idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered));
         let log = app.engine.log().clone();
