@@ -1,4 +1,4 @@
-//! Authentication and authorization.
+//! Authentication and authorization: principals, tokens and roles. `extract` applies them to requests.
 //!
 //! ```text
 //! Control API   Bearer stead_…        users and services   cache of principals, fed by the log ─▶ Caller
