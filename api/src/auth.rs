@@ -1,4 +1,4 @@
-//! Authentication and authorization: principals, tokens and roles. `extract` applies them to requests.
+//! Principals, tokens and roles. `extract` authenticates and authorizes requests with them.
 //!
 //! ```text
 //! Control API   Bearer stead_…        users and services   cache of principals, fed by the log ─▶ Caller

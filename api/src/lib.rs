@@ -1,15 +1,15 @@
 //! The server: two APIs over one log.
 //!
 //! ```text
-//! listen ─▶ router ─▶ auth (authenticate, authorize) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
-//!                                                         └─ problem: error responses ◀─┘
+//! listen ─▶ router ─▶ extract (authenticate, authorize) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
+//!                                                            └─ problem: error responses ◀─┘
 //! ```
 
 /// Operator commands for archives of the log.
 pub mod archives;
 /// Endpoint of the registry for runners.
 pub mod artifacts;
-/// Authentication and authorization.
+/// Principals, tokens and roles.
 pub mod auth;
 /// Background loops.
 pub mod background;
