@@ -27,7 +27,6 @@ mod grant;
 pub mod log;
 pub mod poll;
 mod reconnect;
-mod refusals;
 pub mod rekey;
 mod resume;
 pub mod session;
