@@ -1,6 +1,5 @@
 //! Tests that the modules of `api` depend on each other only downward. So no module that the shared
 //! state contains knows the shared state, and no module that a front end calls knows a front end.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use std::{
     collections::BTreeSet,
     fs,
