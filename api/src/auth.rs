@@ -1,4 +1,4 @@
-//! Authentication and authorization.
+//! Principals, tokens and roles. `extract` authenticates and authorizes requests with them.
 //!
 //! ```text
 //! Control API   Bearer stead_…        users and services   cache of principals, fed by the log ─▶ Caller
@@ -10,9 +10,6 @@
 //! bits.
 mod assertion;
 mod bootstrap;
-mod callers;
-mod follow;
-mod guard;
 pub mod names;
 #[cfg(test)]
 mod pentest;
@@ -24,10 +21,7 @@ mod tokens;
 pub use self::{
     assertion::Assertions,
     bootstrap::{BootstrapError, OWNER_TOKEN, create_another_owner, create_first_owner},
-    callers::{JobCaller, RunnerCaller},
-    follow::follow_log,
-    guard::{Caller, guard},
-    principals::{Identity, PrincipalCache, require_current},
+    principals::{Identity, PrincipalCache},
     roles::RequiredRole,
     tokens::{ACCESS_SECONDS, Tokens},
 };

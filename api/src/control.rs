@@ -31,8 +31,6 @@ mod subjects;
 mod tokens;
 mod whoami;
 
-pub use audit::ChangedInstallsCache;
-
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use idempotency::idempotent;

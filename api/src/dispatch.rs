@@ -51,7 +51,7 @@ pub use takeover::{beat, forget_gone};
 pub use timeouts::TimeoutCommand;
 pub use timing::Timing;
 
-use crate::state::Clock;
+use crate::clock::Clock;
 
 /// Dispatcher of this server. Cheap to clone.
 #[derive(Clone)]

@@ -14,8 +14,8 @@ use event_log::{
 use futures::future::BoxFuture;
 
 use crate::{
+    clock::Clock,
     problem::{Code, Problem},
-    state::Clock,
 };
 
 /// Maximum number of attempts at a use case whose streams change concurrently.
@@ -295,7 +295,7 @@ mod tests {
     #[tokio::test]
     async fn rejection_is_confirmed_with_fresh_state() {
         let database = event_log::testing::fresh_database().await.unwrap();
-        let clock = crate::state::system_clock();
+        let clock = crate::clock::system_clock();
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
         let take = |by: &str| NameCommand::Take { owner: by.into() };
@@ -309,7 +309,7 @@ mod tests {
     #[tokio::test]
     async fn creating_an_existing_aggregate_is_a_conflict() {
         let database = event_log::testing::fresh_database().await.unwrap();
-        let one = Engine::new(database.log().await.unwrap(), crate::state::system_clock());
+        let one = Engine::new(database.log().await.unwrap(), crate::clock::system_clock());
         let call = Call::of(Meta::new(Actor::System, ulid::Ulid::new().to_string()));
         let begin = async |id: &'static str| {
             let begun = one.transact(&call, move |unit| {
@@ -327,7 +327,7 @@ mod tests {
     async fn rejection_by_cached_state_is_not_an_attempt() {
         use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
         let database = event_log::testing::fresh_database().await.unwrap();
-        let clock = crate::state::system_clock();
+        let clock = crate::clock::system_clock();
         let one = Engine::new(database.log().await.unwrap(), clock.clone());
         let two = Engine::new(database.log().await.unwrap(), clock);
         let tries = AtomicUsize::new(0);

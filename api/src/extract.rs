@@ -1,4 +1,8 @@
-//! Extractors for handlers. As in axum, but with a [`Problem`] that locates the error.
+//! Extractors for handlers, as in axum, but with a [`Problem`] that locates the error. Authenticates
+//! callers and extracts them.
+mod caller;
+mod runner_caller;
+
 use axum::{
     extract::{
         FromRequest, FromRequestParts, Request,
@@ -10,6 +14,10 @@ use bytes::Bytes;
 use schemas::problem::FieldProblem;
 use serde::de::DeserializeOwned;
 
+pub use self::{
+    caller::{Caller, guard, require_current},
+    runner_caller::{JobCaller, RunnerCaller},
+};
 use crate::problem::{Code, Problem};
 
 /// Body as JSON of one type.

@@ -1,20 +1,26 @@
 //! The server: two APIs over one log.
 //!
 //! ```text
-//! listen ─▶ router ─▶ auth (authenticate, authorize) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
-//!                                                         └─ problem: error responses ◀─┘
+//! listen ─▶ router ─▶ extract (authenticate, authorize) ─▶ control · runner · artifacts ─▶ execute ─▶ the log
+//!                                                            └─ problem: error responses ◀─┘
 //! ```
 
 /// Operator commands for archives of the log.
 pub mod archives;
-/// Registry of the vendor's artifacts.
+/// Endpoint of the registry for runners.
 pub mod artifacts;
-/// Authentication and authorization.
+/// Principals, tokens and roles.
 pub mod auth;
 /// Background loops.
 pub mod background;
 /// Backup and restore.
 pub mod backup;
+/// Installs that changed in ranges of the log.
+pub mod changed_installs;
+/// Source of the time.
+pub mod clock;
+/// Parsed configs of published bundles.
+pub mod configs;
 /// Control API for users and services.
 pub mod control;
 /// Dispatch of queued jobs to runners, and contact with runners.
@@ -25,7 +31,7 @@ pub mod docs;
 pub mod erasure;
 /// The only writer of the log.
 pub mod execute;
-/// Request extractors.
+/// Request extractors, and authentication of callers.
 pub mod extract;
 /// Signing keys of the server.
 pub mod keys;
@@ -43,6 +49,8 @@ pub mod postgres;
 pub mod problem;
 /// Conversion of domain errors to problems.
 pub mod refusal;
+/// Storage of the vendor's artifacts.
+pub mod registry;
 /// Rendering of manifests.
 pub mod render;
 /// Routes of each listener.
@@ -53,5 +61,9 @@ pub mod runner;
 pub mod server;
 /// Shared state of all handlers and loops.
 pub mod state;
+/// State of background tasks.
+pub mod tasks;
 /// Use cases.
 pub mod usecases;
+/// Batched writes of data that can be reproduced.
+pub mod write_behind;

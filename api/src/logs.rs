@@ -11,6 +11,7 @@ mod committer;
 pub mod days;
 mod headers;
 mod place;
+mod problems;
 mod read;
 mod store;
 

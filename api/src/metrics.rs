@@ -1,31 +1,18 @@
 //! Metrics of this process, for Prometheus. Names end in their unit.
 use std::{
-    panic::AssertUnwindSafe,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::Duration,
 };
 
-use axum::{
-    extract::{MatchedPath, Request, State},
-    middleware::Next,
-    response::Response,
-};
-use futures::FutureExt as _;
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeMetric, MetricEncoder, text},
     metrics::{
         MetricType, TypedMetric, counter::Counter, family::Family, gauge, histogram::Histogram,
     },
     registry::{Metric, Registry},
-};
-
-use crate::{
-    listen::ParkedResponse,
-    router::{headers, panicked},
-    state::App,
 };
 
 /// Media type of [`Metrics::text`].
@@ -195,36 +182,12 @@ impl Metrics {
         let _ = text::encode(&mut out, &self.registry);
         out
     }
-}
 
-/// Counts every request by route, method and status, and adds the headers that every response has.
-pub async fn measure(
-    State((app, https)): State<(App, bool)>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
-    let route = route.unwrap_or_else(|| "none".into());
-    let method = request.method().to_string();
-    let (started, aside) = (Instant::now(), request.extensions().get::<ParkedResponse>().cloned());
-    let counted = move |response: Response| {
-        let status = response.status().as_u16();
+    /// Counts a request by route, method and status.
+    pub fn observe_request(&self, route: String, method: String, status: u16, took: Duration) {
         let request = RequestLabels { route: route.clone(), method: method.clone() };
-        let took = started.elapsed().as_secs_f64();
-        app.metrics.http_request_duration.get_or_create(&request).observe(took);
-        app.metrics.http_requests.get_or_create(&ResponseLabels { route, method, status }).inc();
-        headers::secure(response, https)
-    };
-    let response = next.run(request).await;
-    // A deferred response is measured when it is ready.
-    match aside.and_then(|aside| Some((aside.take()?, aside))) {
-        Some((later, aside)) => {
-            // The middleware that catches panics does not cover a deferred response.
-            let answered = AssertUnwindSafe(later).catch_unwind();
-            let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
-            aside.put(answered.map(counted).boxed())
-        }
-        None => counted(response),
+        self.http_request_duration.get_or_create(&request).observe(took.as_secs_f64());
+        self.http_requests.get_or_create(&ResponseLabels { route, method, status }).inc();
     }
 }
 

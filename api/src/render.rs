@@ -1,7 +1,6 @@
 //! Renders manifests: loads the bundle and the state, renders templates and resolves digests. No
 //! other code renders manifests.
 pub mod build;
-pub mod config;
 pub mod desired;
 pub mod manifest;
 pub mod state;

@@ -11,7 +11,7 @@ use utoipa::openapi::{InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    artifacts, auth, control, docs, metrics, ops,
+    artifacts, control, docs, extract, ops,
     problem::{Code, Problem},
     runner,
     state::App,
@@ -55,8 +55,8 @@ pub fn control(app: &App) -> Router {
             control::AllowedParams::of(&document),
             control::reject_unknown_params,
         ))
-        .route_layer(from_fn_with_state(app.clone(), auth::guard))
-        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+        .route_layer(from_fn_with_state(app.clone(), extract::guard))
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
     let all = api.merge(docs::routes(document)).merge(docs::schemas()).merge(ops::routes(true));
     finish(app, all, &app.config.control_url)
 }
@@ -66,7 +66,7 @@ pub fn runner(app: &App) -> Router {
     let (api, document) = runner_api();
     let api = api
         .merge(artifacts::routes())
-        .route_layer(from_fn_with_state(app.clone(), auth::require_current));
+        .route_layer(from_fn_with_state(app.clone(), extract::require_current));
     let all = api.merge(docs::routes(document)).merge(ops::routes(false));
     finish(app, all, &app.config.runner_url)
 }
@@ -78,7 +78,7 @@ fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state((app.clone(), https), metrics::measure))
+        .layer(from_fn_with_state((app.clone(), https), measure::measure))
         .with_state(app.clone())
 }
 
@@ -98,5 +98,6 @@ pub fn panicked(_: Box<dyn std::any::Any + Send>) -> Response {
 pub mod headers;
 #[cfg(test)]
 mod matrix;
+mod measure;
 #[cfg(test)]
 mod tests;

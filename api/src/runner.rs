@@ -24,19 +24,15 @@ pub mod events;
 mod execution;
 mod finish;
 mod grant;
-pub mod journal;
 pub mod log;
 pub mod poll;
 mod reconnect;
-mod refusals;
 pub mod rekey;
 mod resume;
 pub mod session;
 #[cfg(test)]
 mod tests;
 pub mod token;
-
-pub use finish::seal_incomplete;
 
 /// Compression adds at most this much to an incompressible chunk.
 const CHUNK_BODY_BYTES: usize = CHUNK_MAX_BYTES + 4096;

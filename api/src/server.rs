@@ -28,9 +28,8 @@ pub use self::{
     ready::Ready,
 };
 use crate::{
-    artifacts::{ArtifactError, Manifests, Registry},
     auth::{self, Assertions, BootstrapError, PrincipalCache, Tokens},
-    background,
+    clock::{Clock, system_clock},
     dispatch::{Dispatch, Timing},
     execute::Engine,
     keys::{KeyError, Keys, wrapping},
@@ -38,8 +37,10 @@ use crate::{
     logs::LogStore,
     metrics::Metrics,
     problem::Problem,
+    registry::{ArtifactError, Manifests, Registry},
     router,
-    state::{App, Clock, Inner, system_clock},
+    state::{App, Inner},
+    write_behind,
 };
 
 /// Timeout for the end of the loops.
@@ -169,8 +170,8 @@ impl Server {
         let timing = Timing::default();
         let dispatch = Dispatch::new(config.server.clone(), timing, Arc::clone(&clock));
         let logs = LogStore::new(pool.clone());
-        let (evidence, grants) = background::write_behind::channel();
-        let (answers, answered) = background::write_behind::channel();
+        let (evidence, grants) = write_behind::channel();
+        let (answers, answered) = write_behind::channel();
         let app = App::new(Inner {
             pool,
             owner: owner_pool,

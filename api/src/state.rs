@@ -1,7 +1,6 @@
 //! Shared state of all handlers and loops.
 use std::{ops::Deref, path::PathBuf, sync::Arc};
 
-use chrono::SubsecRound as _;
 use domain::decider::Timestamp;
 use event_log::{EventLog, Source};
 use projections::Projections;
@@ -10,16 +9,18 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    artifacts::{Manifests, Registry},
     auth::{Assertions, PrincipalCache, Tokens},
-    background::{grants::GrantQueue, idempotent_responses::ResponseQueue, supervise::Tasks},
-    control::ChangedInstallsCache,
+    changed_installs::ChangedInstallsCache,
+    clock::Clock,
+    configs::ConfigCache,
     dispatch::Dispatch,
     execute::Engine,
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
-    render::config::ConfigCache,
+    registry::{Manifests, Registry},
+    tasks::Tasks,
+    write_behind::{grants::GrantQueue, idempotent_responses::ResponseQueue},
 };
 
 /// Shared reference to the server. Cheap to clone.
@@ -79,9 +80,6 @@ pub struct Inner {
 /// Maximum number of concurrent as-of queries of projections.
 pub const MAX_AS_OF_QUERIES: usize = 2;
 
-/// Source of the time, which tests replace.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
 /// Configuration from the start options.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -137,10 +135,4 @@ impl Deref for App {
     fn deref(&self) -> &Inner {
         &self.0
     }
-}
-
-/// System clock.
-pub fn system_clock() -> Clock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that all other code receives")]
-    Arc::new(|| chrono::Utc::now().trunc_subsecs(6))
 }

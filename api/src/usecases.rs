@@ -6,6 +6,7 @@ pub mod enrolments;
 pub mod impact;
 pub mod installs;
 pub mod jobs;
+pub mod journal_heads;
 pub mod rebuild;
 pub mod runners;
 pub mod runs;

@@ -90,7 +90,7 @@ async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
 }
 
 async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
-    let now = api::state::system_clock()();
+    let now = api::clock::system_clock()();
     let archives = archives_directory(data, ask.archives.as_deref());
     let make = async |access: Access| {
         backup::create((data, &archives), &access, &ask.out, now, progress).await

@@ -49,7 +49,7 @@ impl Migrate {
             Err(_) => event_log::KeyRing::default(),
         };
         let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
-        let today = api::state::system_clock()().date_naive();
+        let today = api::clock::system_clock()().date_naive();
         let days = api::logs::days::make(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
         let ranges =
             partitions::create_missing(&pool, self.partition_events, partitions::FAR_AHEAD).await?;

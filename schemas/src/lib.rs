@@ -12,6 +12,7 @@
 //!
 //! Readers ignore unknown members, so client and server may differ by one version. Writers omit a
 //! member without a value instead of writing null.
+
 pub mod control;
 pub mod keys;
 pub mod manifest;

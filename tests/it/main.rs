@@ -1,6 +1,7 @@
 //! Tests of whole programs through their public interfaces.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a failed test panics")]
 
+mod api_layers;
 mod architecture;
 mod archive;
 mod aws;

@@ -6,8 +6,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::ArtifactError;
-use crate::problem::{Code, Problem};
+use crate::{
+    problem::{Code, Problem},
+    registry::ArtifactError,
+};
 
 /// Error response of the registry.
 #[derive(Debug)]

@@ -1,49 +1,18 @@
 //! Permissions of an execution: it can access only content that its manifest references.
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use domain::{digest::Digest, job::Job};
 use schemas::{manifest::Manifest, runner::JobKind};
 use serde_json::Value;
 
-use super::{Repository, answer::RegistryProblem};
+use super::answer::RegistryProblem;
 use crate::{
-    auth::JobCaller,
+    extract::JobCaller,
     problem::{Code, Problem},
+    registry::Repository,
     state::App,
 };
-
-/// Maximum number of cached manifests. They never change.
-const MAX_CACHED: usize = 1_024;
-
-/// Cache of manifests by digest, so that pulling many blobs reads the manifest once.
-#[derive(Default)]
-pub struct Manifests(Mutex<HashMap<Digest, Arc<Manifest>>>);
-
-impl Manifests {
-    /// Manifest with this digest.
-    ///
-    /// # Errors
-    /// The database is unavailable, or the bytes are not a manifest.
-    pub async fn get(&self, app: &App, digest: &Digest) -> Result<Arc<Manifest>, Problem> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(digest) {
-            return Ok(Arc::clone(known));
-        }
-        let bytes = event_log::blob::get(&app.pool, digest).await?;
-        let bytes = bytes.ok_or_else(|| Problem::internal(format!("blob {digest} is missing")))?;
-        let manifest = serde_json::from_slice(&bytes).map_err(Problem::internal)?;
-        let manifest = Arc::new(manifest);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= MAX_CACHED {
-            known.clear();
-        }
-        known.insert(digest.clone(), Arc::clone(&manifest));
-        Ok(manifest)
-    }
-}
 
 /// Authenticated request of an execution that holds its job, with the permissions of the job.
 pub(super) struct Permit {
@@ -61,7 +30,7 @@ impl FromRequestParts<App> for Permit {
             let detail = format!("{} no longer holds {}", call.execution, call.job);
             Problem::new(Code::ExecutionSuperseded, detail)
         })?;
-        Ok(Permit { manifest: app.manifests.get(app, &manifest).await? })
+        Ok(Permit { manifest: app.manifests.get(&app.pool, &manifest).await? })
     }
 }
 

@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 use tokio_util::io::ReaderStream;
 
 use super::{
-    Repository,
     answer::RegistryProblem,
-    image::IMAGE_TYPE,
     permit::{Permit, nothing},
 };
-use crate::{extract::Path, problem::Problem, state::App};
+use crate::{
+    extract::Path,
+    problem::Problem,
+    registry::{Repository, image::IMAGE_TYPE},
+    state::App,
+};
 
 /// Header with the digest of the content.
 pub(super) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");

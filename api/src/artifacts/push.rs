@@ -11,15 +11,14 @@ use serde::Deserialize;
 use ulid::Ulid;
 
 use super::{
-    Repository,
     answer::RegistryProblem,
-    layout,
     permit::{Permit, nothing},
     pull::{CONTENT_DIGEST, place},
 };
 use crate::{
     extract::{Path, Query},
     problem::{Code, Problem},
+    registry::{Repository, layout},
     state::App,
 };
 

@@ -157,6 +157,6 @@ fn pentest_the_registry_is_closed_to_other_users() {
     let path = dir.path().join("registry");
     std::fs::create_dir(&path).unwrap();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    super::Registry::open(dir.path(), 1).unwrap();
+    crate::registry::Registry::open(dir.path(), 1).unwrap();
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o700);
 }

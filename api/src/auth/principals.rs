@@ -24,7 +24,6 @@ use sqlx::PgPool;
 use subtle::ConstantTimeEq as _;
 use tokio::{sync::watch, time::timeout};
 
-pub use self::current::require_current;
 use self::{current::Current, unreadable::Unreadable};
 use super::secret;
 use crate::problem::{Code, Problem};

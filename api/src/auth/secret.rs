@@ -8,9 +8,6 @@ use rand::RngCore as _;
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
-/// Returns the id in an enrolment token. Does not check the secret.
-pub use crate::usecases::enrolments::id_of as enrolment_id;
-
 /// Prefix of the tokens of principals. Secret scanners look for it.
 pub const PREFIX: &str = "stead_";
 /// Prefix of enrolment tokens.

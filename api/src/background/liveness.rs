@@ -15,8 +15,8 @@ use crate::{
     dispatch::{self, Census, TimeoutCommand},
     execute::Call,
     problem::{Code, Problem},
-    runner::seal_incomplete,
     state::App,
+    usecases::jobs::finalize_incomplete_log,
 };
 
 /// Maximum number of concurrent timeout commands. The log commits concurrent commands in one batch.
@@ -125,7 +125,7 @@ async fn finalize_log(
         app.dispatch.log_grew(job, execution, stored);
         return Ok(());
     }
-    seal_incomplete(app, meta(), job, execution).await
+    finalize_incomplete_log(app, meta(), job, execution).await
 }
 
 /// Logs a timeout that was recorded as an event.

@@ -4,16 +4,10 @@
 //! task ── panics or ends ─▶ logged, named by /readyz ── back-off ─▶ restarted
 //!                                └── more than 5 times in 5 minutes ─▶ the process ends
 //! ```
-use std::{
-    any::Any,
-    collections::{BTreeSet, VecDeque},
-    panic::AssertUnwindSafe,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{any::Any, collections::VecDeque, panic::AssertUnwindSafe, time::Duration};
 
 use futures::FutureExt as _;
-use tokio::{sync::watch, task::JoinSet, time::Instant};
+use tokio::{task::JoinSet, time::Instant};
 use tracing::error;
 
 use crate::{metrics::TaskLabels, state::App};
@@ -23,53 +17,6 @@ const MAX_FAILURES: usize = 5;
 const WINDOW: Duration = Duration::from_secs(300);
 /// Wait before the first restart. The wait doubles with each further restart.
 const BACK_OFF: Duration = Duration::from_millis(200);
-
-/// State of the server's background tasks.
-pub struct Tasks {
-    down: Mutex<BTreeSet<&'static str>>,
-    failed: watch::Sender<Option<&'static str>>,
-}
-
-impl Default for Tasks {
-    fn default() -> Tasks {
-        Tasks { down: Mutex::default(), failed: watch::Sender::new(None) }
-    }
-}
-
-impl Tasks {
-    /// Names of the tasks that are not running.
-    pub fn down(&self) -> Vec<&'static str> {
-        let down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
-        down.iter().copied().collect()
-    }
-
-    /// Waits until a task has failed permanently. Returns its name.
-    pub async fn failed(&self) -> &'static str {
-        let mut failed = self.failed.subscribe();
-        loop {
-            if let Some(name) = *failed.borrow_and_update() {
-                return name;
-            }
-            // `self` owns the sender, so `changed` cannot fail.
-            let _ = failed.changed().await;
-        }
-    }
-
-    fn set(&self, name: &'static str, runs: bool) {
-        let mut down = self.down.lock().unwrap_or_else(PoisonError::into_inner);
-        if runs {
-            down.remove(name)
-        } else {
-            down.insert(name)
-        };
-    }
-
-    fn fail(&self, name: &'static str) {
-        self.set(name, false);
-        // Only the first failure is reported: the others follow from it.
-        self.failed.send_if_modified(|failed| failed.is_none() && failed.replace(name).is_none());
-    }
-}
 
 /// Runs a task until the server stops. Restarts it if it panics or ends early.
 pub fn supervise<F>(

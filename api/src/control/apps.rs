@@ -26,10 +26,10 @@ use super::{
     show,
 };
 use crate::{
+    configs::{Config, published},
     execute::Done,
     extract::{Path, Query, Raw},
     problem::{ApiResult, Code, Problem},
-    render::config::{Config, published},
     state::App,
     usecases::{apps, impact},
 };

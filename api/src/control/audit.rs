@@ -10,7 +10,7 @@ mod states;
 pub use bundle::{__path_bundle, bundle};
 pub use diff::{__path_diff, diff};
 pub use doctor::{__path_examine, examine};
-pub use installs_between::{__path_installs_diff, ChangedInstallsCache, installs_diff};
+pub use installs_between::{__path_installs_diff, installs_diff};
 pub use range::{__path_range, range};
 
 use axum::{
@@ -32,8 +32,7 @@ use schemas::{
 };
 
 use crate::{
-    auth::Caller,
-    extract::Query,
+    extract::{Caller, Query},
     problem::{ApiResult, Code, Problem},
     state::App,
 };

@@ -8,8 +8,8 @@ use schemas::problem::FieldProblem;
 use ulid::Ulid;
 
 use crate::{
-    auth::Caller,
     execute::{Call, Done},
+    extract::Caller,
     problem::{Code, Problem},
     state::App,
 };

@@ -10,8 +10,7 @@ use futures::Stream;
 use schemas::control::audit::{ChangesQuery, EventNotification};
 
 use crate::{
-    auth::Caller,
-    extract::{LastEvent, Query},
+    extract::{Caller, LastEvent, Query},
     problem::Problem,
     state::App,
 };

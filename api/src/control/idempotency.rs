@@ -25,11 +25,10 @@ use tracing::Instrument as _;
 
 use super::MAX_BUNDLE_BYTES;
 use crate::{
-    auth::Caller,
-    background::idempotent_responses::{self, StoredResponse},
-    extract::is_too_long,
+    extract::{Caller, is_too_long},
     problem::{Code, Problem},
     state::App,
+    write_behind::idempotent_responses::{self, StoredResponse},
 };
 
 /// Request header with the key.
@@ -181,7 +180,8 @@ async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
         }
         let (principal, key) = (key.principal.clone(), key.key.clone());
         let said = Value::Object(said).to_string();
-        idempotent_responses::keep(app, StoredResponse { principal, key, body: said }).await;
+        let response = StoredResponse { principal, key, body: said };
+        idempotent_responses::keep(&app.responses, &app.pool, response).await;
     }
     Response::from_parts(parts, Body::from(bytes))
 }

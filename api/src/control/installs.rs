@@ -27,9 +27,10 @@ use super::{
     show,
 };
 use crate::{
+    configs::{passed, published},
     extract::{self, Path, Query},
     problem::{ApiResult, Code, Problem},
-    render::{config::published, state as templates},
+    render::state as templates,
     state::App,
     usecases::{apps, installs, runs},
 };
@@ -203,7 +204,7 @@ pub async fn state(
     let of = app.engine.load::<AppState>(app_id).await?;
     let bundle = &published(&of, install.config_version)?.bundle;
     let config = app.configs.get(&app.pool, bundle).await?;
-    let inputs = match installs::passed(&config, &install.inputs) {
+    let inputs = match passed(&config, &install.inputs) {
         // An erased value no longer matches the type of its input, so the inputs are shown
         // unchecked.
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),

@@ -15,8 +15,7 @@ use projections::views::jobs;
 use schemas::control::jobs::{LogQuery, LogRecord};
 
 use crate::{
-    auth::Caller,
-    extract::{LastEvent, Path, Query},
+    extract::{Caller, LastEvent, Path, Query},
     problem::{Code, Problem},
     state::App,
 };

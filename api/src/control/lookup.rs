@@ -19,8 +19,8 @@ use projections::views::{
 use sqlx::PgPool;
 
 use crate::{
+    configs::{Config, published},
     problem::Problem,
-    render::config::{Config, published},
     state::App,
 };
 

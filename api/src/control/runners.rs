@@ -20,9 +20,8 @@ use super::{
 use crate::{
     extract::{self, Path, Query},
     problem::{ApiResult, Problem},
-    runner::journal,
     state::App,
-    usecases::enrolments,
+    usecases::{enrolments, journal_heads},
 };
 
 /// List runners in the order of their enrolment
@@ -73,7 +72,7 @@ pub async fn journal_heads(
     if views::runner(&app.pool, runner).await?.is_none() {
         return Err(Problem::not_found(runner));
     }
-    Ok(Json(JournalHeads { heads: journal::kept(&app, runner).await? }))
+    Ok(Json(JournalHeads { heads: journal_heads::kept(&app, runner).await? }))
 }
 
 /// Create an enrolment token for a build runner

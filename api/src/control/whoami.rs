@@ -2,11 +2,7 @@
 use axum::{Json, extract::State};
 use schemas::control::tokens::Whoami;
 
-use crate::{
-    auth::{Caller, names},
-    problem::ApiResult,
-    state::App,
-};
+use crate::{auth::names, extract::Caller, problem::ApiResult, state::App};
 
 /// Get the principal of the token and the head of the log
 #[utoipa::path(get, path = "/v1/whoami", tag = "access", responses((status = 200, body = Whoami)))]

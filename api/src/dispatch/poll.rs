@@ -14,6 +14,7 @@ use super::{
     session::{RunnerEntry, Session, Wake},
     state::DispatchState,
 };
+use crate::problem::{Code, Problem};
 
 /// Longest delay before runners reconnect when the server stops. It spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
@@ -56,6 +57,20 @@ pub enum SessionError {
     /// The runner was revoked.
     #[error("the runner was revoked")]
     Revoked,
+}
+
+impl From<SessionError> for Problem {
+    fn from(refusal: SessionError) -> Problem {
+        let code = match refusal {
+            SessionError::Superseded => Code::SessionSuperseded,
+            // No newer session exists. If the response were `superseded`, the runner would stop
+            // permanently.
+            SessionError::Unknown => Code::SessionUnknown,
+            SessionError::JournalRequired => Code::SessionJournalRequired,
+            SessionError::Revoked => Code::RunnerRevoked,
+        };
+        Problem::new(code, refusal.to_string())
+    }
 }
 
 /// Changes that a runner's call caused.

@@ -13,17 +13,14 @@ use domain::{
     digest::Digest,
     install::Outputs,
     run::{
-        StepOptions, Target,
+        RunKind, StepOptions, Target,
         plan::{DesiredComponent, DesiredSandbox, DesiredState},
     },
 };
 use serde_json::{Value, json};
 
-use super::{
-    config::Config,
-    toggles::{Toggles, is_enabled},
-};
-use crate::problem::Problem;
+use super::toggles::{Toggles, is_enabled};
+use crate::{configs::Config, problem::Problem};
 
 /// Values of an install.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +31,20 @@ pub struct InstallValues<'g> {
     pub stack: &'g Outputs,
     /// Components that the install enabled or disabled.
     pub toggles: &'g Toggles,
+}
+
+/// Trigger of the actions that a run of this kind ends with. Teardown and deprovision have none.
+pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
+    match kind {
+        RunKind::Provision => Some(TriggerKind::PostProvision),
+        RunKind::Reprovision => Some(TriggerKind::PostReprovision),
+        RunKind::Deploy | RunKind::Upgrade | RunKind::Rollback => {
+            Some(TriggerKind::PostDeployAllComponents)
+        }
+        RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
+        RunKind::Action => Some(TriggerKind::Manual),
+        RunKind::Teardown | RunKind::Deprovision => None,
+    }
 }
 
 /// Returns the desired state of a config version for the values of an install.

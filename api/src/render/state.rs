@@ -10,7 +10,7 @@ use domain::{
 };
 use serde_json::{Map, Value, json};
 
-use super::config::Config;
+use crate::configs::Config;
 
 /// Returns the state that templates read. Inputs are those that the config declares, with their set
 /// or default values.

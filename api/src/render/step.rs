@@ -23,12 +23,13 @@ use schemas::{
 };
 use serde_json::{Value, json};
 
-use super::{
-    build::PLUGIN_CONTRACT,
-    config::{Config, published},
-    manifest, state,
+use super::{build::PLUGIN_CONTRACT, desired, manifest, state};
+use crate::{
+    configs::{Config, passed, published},
+    execute::UnitOfWork,
+    problem::Problem,
+    state::App,
 };
-use crate::{execute::UnitOfWork, problem::Problem, state::App};
 
 mod module;
 
@@ -113,7 +114,7 @@ impl StepContext {
         let version = config_version(&request, &install, step);
         let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
-        let inputs = crate::usecases::installs::passed(&config, &install.inputs)?;
+        let inputs = passed(&config, &install.inputs)?;
         let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
         let present = brought_by(&install, step).is_some();
         let state = known_state(&install, step);
@@ -196,8 +197,7 @@ impl StepContext {
                 "env_vars": self.texts(&step.env_vars)?,
             }));
         }
-        let trigger =
-            crate::usecases::runs::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
+        let trigger = desired::trigger(self.request.kind).unwrap_or(TriggerKind::Manual).name();
         let inputs = json!({ "action": name, "trigger": trigger, "steps": steps });
         let ruled = self.ruled(&format!("nuon::action:{name}"), "trigger");
         let role = match ruled.or(action.role.as_ref()) {

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::model::Component;
 
-use super::config::Config;
+use crate::configs::Config;
 
 /// Choices of an install, by component.
 pub type Toggles = BTreeMap<String, bool>;

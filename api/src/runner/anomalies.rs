@@ -7,7 +7,7 @@ use domain::{
 
 use super::caller;
 use crate::{
-    auth::RunnerCaller,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };

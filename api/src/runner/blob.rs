@@ -12,9 +12,8 @@ use event_log::{
 
 use super::{caller, execution};
 use crate::{
-    auth::RunnerCaller,
     dispatch::CallKind,
-    extract,
+    extract::{self, RunnerCaller},
     metrics::UploadLabels,
     problem::{Code, Problem},
     state::App,

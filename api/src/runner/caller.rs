@@ -9,9 +9,9 @@ use schemas::runner::RunnerMode;
 use ulid::Ulid;
 
 use crate::{
-    auth::RunnerCaller,
     dispatch::CallKind,
     execute::Call,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };

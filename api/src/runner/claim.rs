@@ -11,10 +11,9 @@ use ulid::Ulid;
 
 use super::{caller, grant, session};
 use crate::{
-    auth::RunnerCaller,
     dispatch::{CallKind, SessionError},
     execute::{Call, UnitOfWork},
-    extract,
+    extract::{self, RunnerCaller},
     problem::{ApiResult, Code, Problem},
     state::App,
 };

@@ -20,11 +20,11 @@ use ulid::Ulid;
 use super::caller;
 use crate::{
     auth::secret,
+    configs::published,
     execute::{Call, UnitOfWork},
     extract,
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
-    render::config::published,
     state::App,
     usecases::{enrolments, stack},
 };

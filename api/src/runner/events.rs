@@ -20,17 +20,16 @@ use schemas::runner::{Artifact, EXECUTION, Report, ReportBody, ReportResponse};
 use super::{
     anomalies, caller, execution,
     finish::{self, FinalLog},
-    journal, reconnect,
+    reconnect,
 };
 use crate::{
-    artifacts::Repository,
-    auth::RunnerCaller,
     dispatch::{self, CallKind},
     execute::UnitOfWork,
-    extract,
+    extract::{self, RunnerCaller},
     problem::{Code, Problem},
+    registry::Repository,
     state::App,
-    usecases::steps::shortened,
+    usecases::{jobs, journal_heads, steps::shortened},
 };
 
 /// Report progress or the result of an execution. A repeated report changes nothing.
@@ -62,7 +61,7 @@ pub async fn report(
     let signed = statement::check(&app, &runner, job, &ask).await;
     let signed = anomalies::record_forgery(&app, &runner, (job, ask.execution), signed).await?;
     if let Some(head) = ask.end.as_ref().and_then(|end| end.journal_head.as_ref()) {
-        journal::told(&app, runner.id, head).await;
+        journal_heads::told(&app, runner.id, head).await;
     }
     let touched = app.dispatch.touch_execution(runner.id, job, ask.execution);
     reconnect::settle(&app, &runner, touched, None).await;
@@ -87,7 +86,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     let Artifact { repository, digest, .. } = artifact;
     let own = match &job.work {
         Some(work) if work.kind.product() == JobProduct::Artifact => {
-            let manifest = app.manifests.get(app, &work.manifest).await?;
+            let manifest = app.manifests.get(&app.pool, &work.manifest).await?;
             manifest.inputs.get("repository").and_then(|own| own.as_str().map(str::to_owned))
         }
         // The job aggregate rejects artifacts of other kinds of jobs.
@@ -124,7 +123,7 @@ pub(super) async fn hear(
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
             if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
-                finish::tell(unit, job, log).await?;
+                jobs::finalize_log(unit, job, log).await?;
             }
             Ok(answer)
         })

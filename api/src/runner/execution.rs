@@ -10,8 +10,8 @@ use schemas::runner::EXECUTION;
 
 use super::caller;
 use crate::{
-    auth::RunnerCaller,
     dispatch,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };

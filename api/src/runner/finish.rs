@@ -1,14 +1,11 @@
 //! Finalizes the log of an ended execution: records its length and digest in the event log.
 use domain::{
     ids::{ExecutionId, JobId},
-    job::{FinalizedLog, Job, JobCommand, JobError},
+    job::{FinalizedLog, Job},
 };
-use event_log::Meta;
 use schemas::runner::{Finished, ReportBody};
 
-use super::caller;
 use crate::{
-    execute::{Call, UnitOfWork},
     logs::Comparison,
     problem::{Code, Problem},
     state::App,
@@ -78,15 +75,6 @@ async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLo
     Ok((length_bytes == 0).then_some(FinalLog::Ready(log)))
 }
 
-/// Finalizes a log within a larger unit of work.
-pub async fn tell(unit: &mut UnitOfWork, job: JobId, log: FinalizedLog) -> Result<(), Problem> {
-    match unit.try_handle::<Job>(job, JobCommand::FinalizeLog(log)).await? {
-        // The log was already finalized as incomplete, and its recorded state stands.
-        Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
-        Err(refused) => Err(refused.into()),
-    }
-}
-
 /// Completes the log after the final report is committed. Returns the number of stored bytes if
 /// bytes are missing.
 pub async fn settle(
@@ -119,24 +107,4 @@ pub async fn settle(
 async fn is_finalized(app: &App, job: JobId, execution: ExecutionId) -> Result<bool, Problem> {
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     Ok(loaded.logs.iter().any(|log| log.execution == execution))
-}
-
-/// Finalizes a log whose rest will not arrive.
-pub async fn seal_incomplete(
-    app: &App,
-    meta: Meta,
-    job: JobId,
-    execution: ExecutionId,
-) -> Result<(), Problem> {
-    // The measured bytes must not change, so the log is closed for further chunks first.
-    let (length_bytes, sha256) = app.logs.end(execution).await?;
-    let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
-    let call = Call::of(meta);
-    let told = app.engine.transact(&call, move |unit| {
-        let log = log.clone();
-        Box::pin(tell(unit, job, log))
-    });
-    told.await.map_err(caller::again)?;
-    app.logs.close(execution);
-    Ok(())
 }

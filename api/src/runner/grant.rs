@@ -23,9 +23,9 @@ use schemas::{
 use tokio::time::timeout;
 
 use crate::{
-    background::grants,
     problem::{Code, Problem},
     state::App,
+    write_behind::grants,
 };
 
 /// Timeout of the wait until this server has read the claim.

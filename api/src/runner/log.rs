@@ -14,9 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{anomalies, caller, execution, reconnect};
 use crate::{
-    auth::RunnerCaller,
     dispatch::CallKind,
-    extract,
+    extract::{self, RunnerCaller},
     logs::{Coding, ContentRange, HeaderError, LogError, decode, repr_digest},
     problem::{Code, Problem},
     state::App,

@@ -13,9 +13,8 @@ use serde::Deserialize;
 
 use super::{caller, reconnect, session};
 use crate::{
-    auth::RunnerCaller,
     dispatch::{CallKind, Polled, SessionError, Touched},
-    extract,
+    extract::{self, RunnerCaller},
     listen::ParkedResponse,
     problem::Problem,
     state::App,

@@ -6,7 +6,7 @@ use domain::{
 };
 
 use super::caller;
-use crate::{auth::RunnerCaller, dispatch::Touched, problem::Problem, state::App};
+use crate::{dispatch::Touched, extract::RunnerCaller, problem::Problem, state::App};
 
 /// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
 /// call succeeds anyway and the next call retries.

@@ -6,9 +6,9 @@ use schemas::runner::{RekeyRequest, Rekeyed};
 
 use super::{caller, token::Signer};
 use crate::{
-    auth::{self, Assertions},
+    auth::Assertions,
     dispatch::CallKind,
-    extract,
+    extract::{self, RunnerCaller},
     problem::ApiResult,
     state::App,
 };
@@ -27,7 +27,7 @@ pub async fn rekey(
     let identity_key = Assertions::verify_rekey(&ask, &signer.identity.identity_key, server_time)?;
     signer.not_revoked()?;
     let (mode, install) = signer.scope();
-    let runner = auth::RunnerCaller { id: signer.id, mode, install, generation: 0 };
+    let runner = RunnerCaller { id: signer.id, mode, install, generation: 0 };
     caller::allow(&app, &runner, CallKind::Rekey)?;
     let (call, new) = (caller::call(&runner, "/runner/v1/rekey"), identity_key.clone());
     let told = app.engine.transact(&call, move |unit| {

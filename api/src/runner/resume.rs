@@ -8,7 +8,7 @@ use domain::{
 use schemas::runner::{ExecutionState, JournalEntry, Resume, ResumeAction};
 
 use super::caller;
-use crate::{auth::RunnerCaller, problem::Problem, state::App};
+use crate::{extract::RunnerCaller, problem::Problem, state::App};
 
 /// Decides on each journal entry, and on each execution that the journal does not contain. Skips
 /// executions that were claimed in this same session: a duplicate of the opening request can arrive

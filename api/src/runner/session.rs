@@ -14,15 +14,16 @@ use schemas::{
 use sqlx::Row as _;
 use tokio::time::Instant;
 
-use super::{caller, journal, reconnect, resume, token::Signer};
+use super::{caller, reconnect, resume, token::Signer};
 use crate::{
-    auth::{ACCESS_SECONDS, Assertions, RunnerCaller},
+    auth::{ACCESS_SECONDS, Assertions},
     dispatch::{Session, SessionError},
     execute::Call,
-    extract,
+    extract::{self, RunnerCaller},
     listen::Ticket,
     problem::{ApiResult, Code, Problem},
     state::App,
+    usecases::journal_heads,
 };
 
 /// Number of suspicious openings within [`FLAPPING`] that are still tolerated. An opening is
@@ -75,7 +76,7 @@ pub async fn open(
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
     let flapping = seat(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
-        journal::told(&app, signer.id, head).await;
+        journal_heads::told(&app, signer.id, head).await;
     }
     let resume = resume::resume(&app, &runner, id, &ask.journal, row.same_journal).await?;
     record_opening(&app, &runner, flapping).await?;

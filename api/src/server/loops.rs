@@ -5,18 +5,18 @@ use event_log::{InlineProjection, StoredEvent};
 use tokio::{sync::broadcast::Receiver, task::JoinSet};
 
 use crate::{
-    auth,
     background::{
-        self, checkpoints,
-        idempotent_responses::StoredResponse,
-        policies,
+        self, checkpoints, policies,
         supervise::{require, supervise},
         verification,
-        write_behind::WriteBehindQueue,
     },
     dispatch,
     problem::Problem,
     state::App,
+    write_behind::{
+        WriteBehindQueue, grants,
+        idempotent_responses::{self, StoredResponse},
+    },
 };
 
 /// Projections that are written in the append statement.
@@ -33,7 +33,7 @@ pub(super) type Inputs =
 pub(super) async fn start(
     app: &App,
     loops: &mut JoinSet<()>,
-    (tail, grants, answered): Inputs,
+    (tail, queued, answered): Inputs,
 ) -> Result<(), Problem> {
     let (log, views) = (app.log().clone(), app.projections.clone());
     require(loops, app, "log", async move { log.ended().await });
@@ -42,7 +42,7 @@ pub(super) async fn start(
     let mut first = Some(tail);
     supervise(loops, app, "authorization", move |app| {
         let tail = first.take().unwrap_or_else(|| app.log().tail());
-        auth::follow_log(app, tail)
+        background::principals::run(app, tail)
     });
     let (_, position) = dispatch::load(&app.dispatch, app.log(), &app.pool).await?;
     supervise(loops, app, "dispatch", move |app| {
@@ -50,9 +50,11 @@ pub(super) async fn start(
         let (tail, position) = (log.tail(), position.max(desk.taken()));
         dispatch::follow(desk, log, tail, position, stopping)
     });
-    supervise(loops, app, "grants", move |app| background::grants::run(app, grants.clone()));
+    supervise(loops, app, "grants", move |app| {
+        grants::run(app.pool.clone(), app.stopping.clone(), queued.clone())
+    });
     supervise(loops, app, "answers", move |app| {
-        background::idempotent_responses::run(app, answered.clone())
+        idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered.clone())
     });
     supervise(loops, app, "liveness", background::liveness::run);
     supervise(loops, app, "timers", background::timers::run);

@@ -14,7 +14,10 @@ use serde_json::{Value, json};
 use ulid::Ulid;
 
 use super::{Options, Server, StartError};
-use crate::state::{App, Clock, system_clock};
+use crate::{
+    clock::{Clock, system_clock},
+    state::App,
+};
 
 /// Server with its data directory.
 pub struct Started {

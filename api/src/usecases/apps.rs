@@ -15,9 +15,9 @@ use futures::FutureExt as _;
 
 use super::impact::{self, InstallImpact};
 use crate::{
+    configs::{self, Config},
     execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
-    render::config::{self, Config},
     state::App,
 };
 
@@ -72,7 +72,7 @@ pub async fn sync(
         );
         return Err(Problem::new(Code::Invalid, detail));
     }
-    let config = Arc::new(config::read(&tar)?);
+    let config = Arc::new(configs::read(&tar)?);
     let bundle = event_log::blob::digest(&tar).map_err(Problem::internal)?;
     if let SyncOptions::DryRun { against } = how {
         let answer = dry_run(app, name, config, bundle, against).await?;
@@ -104,7 +104,7 @@ async fn dry_run(
     let mut plan = SyncPlan::load(app, name).await?;
     let mut synced = plan.synced(app, config.clone(), bundle.clone()).await?;
     if let Some(against) = against {
-        let older = config::published(&plan.state, against)?;
+        let older = configs::published(&plan.state, against)?;
         synced.before = Some(app.configs.get(&app.pool, &older.bundle).await?);
         synced.before_version = Some(against);
     }

@@ -17,8 +17,9 @@ use schemas::control::apps::InputDifference;
 use serde_json::Value;
 
 use crate::{
+    configs::Config,
     problem::Problem,
-    render::{config::Config, desired},
+    render::desired,
     state::App,
     usecases::{installs, toggles},
 };

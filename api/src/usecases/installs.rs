@@ -18,7 +18,7 @@ use serde_json::Value;
 mod inputs;
 
 use inputs::{chosen, given, takes};
-pub use inputs::{differences, of_version, passed};
+pub use inputs::{differences, of_version};
 
 use super::{
     enrolments::{self, NewEnrolment},
@@ -26,9 +26,9 @@ use super::{
     stack, toggles,
 };
 use crate::{
+    configs::{Config, passed, published},
     execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
-    render::config::{Config, published},
     state::App,
 };
 

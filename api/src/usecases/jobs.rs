@@ -1,12 +1,13 @@
-//! Cancellation and resolution of jobs.
+//! Cancellation and resolution of jobs, and finalization of their logs.
 use domain::{
     ids::{ExecutionId, JobId},
-    job::{Job, JobCommand, Resolution},
+    job::{FinalizedLog, Job, JobCommand, JobError, Resolution},
 };
+use event_log::Meta;
 use futures::FutureExt as _;
 
 use crate::{
-    execute::{Call, Done},
+    execute::{Call, Done, UnitOfWork},
     problem::Problem,
     state::App,
 };
@@ -36,6 +37,39 @@ pub async fn resolve(
     let by = call.meta.actor.clone();
     let command = JobCommand::Resolve { execution, by, resolution, reason };
     handle_command(app, call, job, command).await
+}
+
+/// Finalizes a log within a larger unit of work.
+pub async fn finalize_log(
+    unit: &mut UnitOfWork,
+    job: JobId,
+    log: FinalizedLog,
+) -> Result<(), Problem> {
+    match unit.try_handle::<Job>(job, JobCommand::FinalizeLog(log)).await? {
+        // The log was already finalized as incomplete, and its recorded state stands.
+        Ok(_) | Err(JobError::LogAlreadyFinalized) => Ok(()),
+        Err(refused) => Err(refused.into()),
+    }
+}
+
+/// Finalizes a log whose rest will not arrive.
+pub async fn finalize_incomplete_log(
+    app: &App,
+    meta: Meta,
+    job: JobId,
+    execution: ExecutionId,
+) -> Result<(), Problem> {
+    // The measured bytes must not change, so the log is closed for further chunks first.
+    let (length_bytes, sha256) = app.logs.end(execution).await?;
+    let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: false };
+    let call = Call::of(meta);
+    let told = app.engine.transact(&call, move |unit| {
+        let log = log.clone();
+        Box::pin(finalize_log(unit, job, log))
+    });
+    told.await?;
+    app.logs.close(execution);
+    Ok(())
 }
 
 /// Handles one command of a job in its own commit.

@@ -1,7 +1,6 @@
 //! Runs: request, approve, deny, cancel and retry.
 use std::collections::BTreeSet;
 
-use app_config::model::TriggerKind;
 use domain::{
     actor::Actor,
     app::App as AppState,
@@ -15,17 +14,12 @@ use domain::{
 use futures::FutureExt as _;
 use schemas::problem::FieldProblem;
 
-use super::{
-    installs::{passed, release_name},
-    stack, steps, toggles,
-};
+use super::{installs::release_name, stack, steps, toggles};
 use crate::{
+    configs::{Config, passed, published},
     execute::{Call, Done, UnitOfWork},
     problem::{Code, Problem},
-    render::{
-        config::{Config, published},
-        desired,
-    },
+    render::desired,
     state::App,
 };
 
@@ -139,20 +133,6 @@ pub async fn tell(
     Ok(Some(run))
 }
 
-/// Trigger of the actions that a run of this kind ends with. Teardown and deprovision have none.
-pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
-    match kind {
-        RunKind::Provision => Some(TriggerKind::PostProvision),
-        RunKind::Reprovision => Some(TriggerKind::PostReprovision),
-        RunKind::Deploy | RunKind::Upgrade | RunKind::Rollback => {
-            Some(TriggerKind::PostDeployAllComponents)
-        }
-        RunKind::InputUpdate => Some(TriggerKind::PostUpdateInputs),
-        RunKind::Action => Some(TriggerKind::Manual),
-        RunKind::Teardown | RunKind::Deprovision => None,
-    }
-}
-
 /// Adds the settings of the config version to each step. Steps without settings use the defaults.
 async fn set_options(
     app: &App,
@@ -178,7 +158,7 @@ async fn plan_steps(
 ) -> Result<Vec<StepSpec>, Problem> {
     let fresh = || StepId(ulid::Ulid::new());
     let present = install.actual_state();
-    let after = match trigger(wish.kind) {
+    let after = match desired::trigger(wish.kind) {
         Some(after) => after,
         None if wish.kind == RunKind::Deprovision => return Ok(plan::deprovision(&present, fresh)),
         None => return Ok(plan::teardown(&present, &wish.scope, fresh)),
@@ -341,7 +321,7 @@ async fn retry_remaining(
         return Err(done());
     }
     let now = unit.load::<Install>(request.install).await?.config_version;
-    if trigger(request.kind).is_some() && now != request.config_version {
+    if desired::trigger(request.kind).is_some() && now != request.config_version {
         let then = request.config_version;
         let detail = format!(
             "{run} used version {then}, but the install now follows version {now}; use `stead \

@@ -10,8 +10,7 @@ use domain::{
 use schemas::problem::FieldProblem;
 use serde_json::Value;
 
-use super::runs;
-use crate::{problem::Problem, render::config::Config};
+use crate::{configs::Config, problem::Problem, render::desired};
 
 /// Maximum number of outputs of a stack.
 const MAX_OUTPUTS: usize = 256;
@@ -79,7 +78,7 @@ pub fn suffices_for_all(config: &Config, install: &Install) -> Result<(), Proble
     let app = &config.app;
     let sandbox = app.sandbox.iter().map(|_| OutputReader::Module(SANDBOX));
     let components = app.components.iter().map(|component| OutputReader::Module(&component.name));
-    let after = runs::trigger(RunKind::Provision);
+    let after = desired::trigger(RunKind::Provision);
     let after = app
         .actions
         .iter()

@@ -11,12 +11,10 @@ use domain::{
 use schemas::problem::FieldProblem;
 
 use crate::{
+    configs::Config,
     execute::UnitOfWork,
     problem::Problem,
-    render::{
-        config::Config,
-        toggles::{Toggles, broken, disabled},
-    },
+    render::toggles::{Toggles, broken, disabled},
 };
 
 /// Records the components that an install enables or disables.

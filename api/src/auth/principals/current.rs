@@ -6,18 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
 use event_log::EventLog;
 
 use super::PrincipalCache;
-use crate::{
-    problem::{Code, Problem},
-    state::App,
-};
+use crate::problem::{Code, Problem};
 
 /// Maximum age of the last successful read of the log.
 pub const MAX_AGE: Duration = Duration::from_secs(10);
@@ -74,15 +66,4 @@ impl PrincipalCache {
         );
         Err(Problem::new(Code::LogStale, detail).retry_after(2))
     }
-}
-
-/// Middleware that rejects every request while the log is stale. Probes, metrics and documents are
-/// exempt.
-pub async fn require_current(
-    State(app): State<App>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
-    app.principals.check_current(app.log())?;
-    Ok(next.run(request).await)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use ulid::Ulid;
 
 use super::*;
-use crate::{background::policies::CONSUMER, server::testing::Started, state::system_clock};
+use crate::{background::policies::CONSUMER, clock::system_clock, server::testing::Started};
 
 tokio::task_local! {
     /// Set in a task whose clock panics.

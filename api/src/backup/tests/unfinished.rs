@@ -61,7 +61,7 @@ async fn partial_directory_of_another_user_is_rejected_and_unchanged() {
     fs::set_permissions(&elsewhere, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(elsewhere.join("kept"), "x").unwrap();
     // The call fails before it accesses the data directory or the database.
-    let (data, now) = (place.path().join("data"), crate::state::system_clock()());
+    let (data, now) = (place.path().join("data"), crate::clock::system_clock()());
     let access = Access::of_url("postgres://nobody@127.0.0.1:1/none").unwrap();
     for kind in ["link", "file", "open"] {
         match kind {

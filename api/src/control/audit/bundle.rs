@@ -27,8 +27,7 @@ use schemas::control::bundles::{BundleQuery, OtherEntries};
 use self::asked::{found, last, named, rest, since};
 use super::broken;
 use crate::{
-    auth::Caller,
-    extract::Query,
+    extract::{Caller, Query},
     problem::{Code, Problem},
     state::App,
 };

@@ -1,7 +1,7 @@
 //! `/v1/audit/diff/installs`: compares every install at two points.
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
 };
 
 use axum::{Json, extract::State};
@@ -21,6 +21,7 @@ use super::{
     point,
 };
 use crate::{
+    changed_installs::Range,
     extract::Query,
     problem::{ApiResult, Code, Problem},
     state::App,
@@ -32,29 +33,6 @@ const DEFAULT_LIMIT: u32 = 20;
 const MAX_LIMIT: u32 = 50;
 /// Number of archived events that are read at a time.
 const ARCHIVE_PAGE: u32 = 2_000;
-/// Maximum number of cached ranges.
-const MAX_CACHED: usize = 8;
-
-type Range = (u64, u64);
-
-/// Cache of the installs that changed in recently requested ranges. A range of the log never
-/// changes, so only the first page reads its events.
-#[derive(Debug, Default)]
-pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
-
-impl ChangedInstallsCache {
-    fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
-    }
-
-    pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(known, _)| *known != range);
-        kept.truncate(MAX_CACHED - 1);
-        kept.push_front((range, installs));
-    }
-}
 
 /// Compare every install at two points
 ///

@@ -20,8 +20,7 @@ use schemas::control::{
 
 use super::{EXPORT_PAGE, broken, records};
 use crate::{
-    auth::Caller,
-    extract::Query,
+    extract::{Caller, Query},
     problem::{Code, Problem},
     state::App,
 };

@@ -13,7 +13,7 @@ use domain::{
 use serde::Deserialize;
 
 use super::CHUNK;
-use crate::{auth::Caller, problem::Problem, state::App};
+use crate::{extract::Caller, problem::Problem, state::App};
 
 /// Interval at which the state of an idle log is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);

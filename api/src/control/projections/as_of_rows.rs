@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use super::known;
 use crate::{
-    auth::Caller,
     control::audit,
-    extract::{Path, Query},
+    extract::{Caller, Path, Query},
     problem::{Code, Problem},
     state::App,
 };

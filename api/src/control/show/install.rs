@@ -13,11 +13,12 @@ use schemas::control::{
 use serde_json::Value;
 
 use crate::{
+    configs::{self, passed},
     control::{apps::diagnostic, lookup::Lookup},
     problem::Problem,
-    render::{config, toggles::is_enabled},
+    render::toggles::is_enabled,
     state::{App, Config},
-    usecases::{enrolments::NewEnrolment, installs::passed},
+    usecases::enrolments::NewEnrolment,
 };
 
 /// Type of a deployed component that the config version no longer declares.
@@ -109,7 +110,7 @@ pub async fn not_acted_on(
 }
 
 /// Settings of a config version that this release parses but ignores.
-pub fn unacted(config: &config::Config) -> Vec<Diagnostic> {
+pub fn unacted(config: &configs::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }

@@ -15,8 +15,9 @@ use ulid::Ulid;
 
 use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
 use crate::{
+    configs::{passed, published},
     execute::Call,
-    render::{config::published, desired},
+    render::desired,
     server::testing::Started,
 };
 
@@ -27,7 +28,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
     let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
     let version = published(&of, install.config_version).unwrap().clone();
     let config = app.configs.get(&app.pool, &version.bundle).await.unwrap();
-    let inputs = crate::usecases::installs::passed(&config, &install.inputs).unwrap();
+    let inputs = passed(&config, &install.inputs).unwrap();
     let given = desired::InstallValues {
         inputs: &inputs,
         stack: &install.stack_outputs(),

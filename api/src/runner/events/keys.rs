@@ -3,8 +3,8 @@ use domain::runner as aggregate;
 use ed25519_dalek::VerifyingKey;
 
 use crate::{
-    auth::RunnerCaller,
     execute::UnitOfWork,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::keys::{self, IdentityKeys};
 use crate::{
-    auth::RunnerCaller,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     state::App,
 };

@@ -22,7 +22,7 @@ use schemas::{
 
 use super::keys;
 use crate::{
-    auth::RunnerCaller,
+    extract::RunnerCaller,
     problem::{Code, Problem},
     runner::grant,
     state::App,

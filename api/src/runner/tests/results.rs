@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use ulid::Ulid;
 
 use super::world::World;
-use crate::{artifacts::Repository, server::testing};
+use crate::{registry::Repository, server::testing};
 
 fn digest(bytes: &[u8]) -> Digest {
     format!("sha256:{}", hex::encode(Sha256::digest(bytes))).parse().unwrap()

@@ -17,7 +17,7 @@ use super::{
     rekey::rekeyed,
     world::{Agent, World},
 };
-use crate::{auth, problem::Code, runner::events};
+use crate::{extract, problem::Code, runner::events};
 
 /// Starts a job that has reported an output.
 async fn at_work(world: &World) -> (Agent, JobId, String, Value) {
@@ -215,7 +215,7 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     let ask = serde_json::from_value(ask).unwrap();
     let install = world.app.engine.load::<Job>(job).await.unwrap().customer(&job.to_string());
     let mode = RunnerMode::Install;
-    let runner = auth::RunnerCaller { id: agent.id, mode, install, generation: 1 };
+    let runner = extract::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
     for signed in [Some(kept), None] {
         let said = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
@@ -235,12 +235,12 @@ async fn newest_journal_head_is_stored() {
     let world = World::new().await;
     let (agent, _) = world.agent().await;
     let kept = async |agent: &Agent| {
-        let heads = crate::runner::journal::kept(&world.app, agent.id).await.unwrap();
+        let heads = crate::usecases::journal_heads::kept(&world.app, agent.id).await.unwrap();
         heads.iter().map(|head| (head.journal_id.clone(), head.entries)).collect::<Vec<_>>()
     };
     let told = async |agent: &Agent, head: Value| {
         let head = serde_json::from_value(head).unwrap();
-        crate::runner::journal::told(&world.app, agent.id, &head).await;
+        crate::usecases::journal_heads::told(&world.app, agent.id, &head).await;
     };
     // with the opening of a session
     let session = domain::ids::SessionId(ulid::Ulid::new());

@@ -25,17 +25,19 @@ use tracing::instrument::WithSubscriber as _;
 use ulid::Ulid;
 
 use crate::{
-    artifacts::{Manifests, Registry},
-    auth::{self, Assertions, PrincipalCache, Tokens},
-    background::{grants, idempotent_responses, liveness, write_behind},
+    auth::{Assertions, PrincipalCache, Tokens},
+    background::{liveness, principals},
+    clock::system_clock,
     dispatch::{self, Dispatch, Timing},
     execute::{Call, Engine},
     keys::Keys,
     logs::LogStore,
     metrics::Metrics,
+    registry::{Manifests, Registry},
     router,
-    state::{App, Config, Inner, system_clock},
+    state::{App, Config, Inner},
     usecases::enrolments,
+    write_behind::{self, grants, idempotent_responses},
 };
 
 /// Server with its database.
@@ -168,9 +170,9 @@ impl World {
             pool,
         });
         let mut loops = JoinSet::new();
-        loops.spawn(auth::follow_log(app.clone(), tail));
-        loops.spawn(grants::run(app.clone(), grants));
-        loops.spawn(idempotent_responses::run(app.clone(), answered));
+        loops.spawn(principals::run(app.clone(), tail));
+        loops.spawn(grants::run(app.pool.clone(), app.stopping.clone(), grants));
+        loops.spawn(idempotent_responses::run(app.pool.clone(), app.stopping.clone(), answered));
         let log = app.engine.log().clone();
         let (tail, position) = dispatch::load(&app.dispatch, &log, &app.pool).await.unwrap();
         let stopping = app.stopping.clone();

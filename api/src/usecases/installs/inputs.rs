@@ -1,7 +1,6 @@
 //! Inputs of an install, checked against its config.
 use std::collections::{BTreeMap, BTreeSet};
 
-use app_config::InputProblem;
 use domain::{
     decider::Decider as _,
     erasure::ERASED,
@@ -12,7 +11,11 @@ use event_log::StreamId;
 use schemas::{control::apps::InputDifference, problem::FieldProblem};
 use serde_json::Value;
 
-use crate::{problem::Problem, render::config::Config, state::App};
+use crate::{
+    configs::{Config, invalid_inputs, known},
+    problem::Problem,
+    state::App,
+};
 
 /// Returns the inputs that an install had when it last followed a config version, at the end of a
 /// commit.
@@ -59,15 +62,6 @@ pub fn differences(
         .collect()
 }
 
-/// Resolves all inputs of a config from the stored inputs of an install.
-pub fn passed(
-    config: &Config,
-    kept: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, Problem> {
-    app_config::resolve_inputs(&config.app, &known(config, kept))
-        .map_err(|problems| invalid_inputs(&problems))
-}
-
 /// Checks that an install with these inputs can use the config version.
 pub(super) fn chosen(config: &Config, kept: &BTreeMap<String, String>) -> Result<(), Problem> {
     check(config, &known(config, kept))
@@ -82,13 +76,6 @@ fn check(config: &Config, inputs: &BTreeMap<String, Value>) -> Result<(), Proble
     app_config::choose_inputs(&config.app, inputs)
         .map(drop)
         .map_err(|problems| invalid_inputs(&problems))
-}
-
-/// Selects the stored inputs that the config declares. Other inputs are kept, because another
-/// version may declare them.
-fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
-    let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
-    known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
 }
 
 /// Checks a change of inputs: the config must declare each input to set, and the config or the
@@ -117,19 +104,4 @@ pub(super) fn takes(
         true => Ok(()),
         false => Err(Problem::invalid("invalid inputs; nothing was changed", errors)),
     }
-}
-
-fn invalid_inputs(problems: &[InputProblem]) -> Problem {
-    let errors = problems
-        .iter()
-        .map(|problem| FieldProblem {
-            field: Some(format!("inputs.{}", problem.name())),
-            file: None,
-            line: None,
-            column: None,
-            message: problem.to_string(),
-            remedy: Some(problem.remedy()),
-        })
-        .collect();
-    Problem::invalid("invalid inputs; nothing was changed", errors)
 }

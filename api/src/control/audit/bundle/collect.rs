@@ -14,7 +14,8 @@ use schemas::control::bundles::BundleQuery;
 use serde_json::Value;
 
 use crate::{
-    auth::{Caller, names},
+    auth::names,
+    extract::Caller,
     problem::{Code, Problem},
     state::App,
 };

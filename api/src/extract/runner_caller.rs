@@ -11,8 +11,9 @@ use domain::{
 };
 use schemas::{manifest::Fence, runner::RunnerMode, token::AccessClaims};
 
-use super::{guard::bearer, secret};
+use super::caller::bearer;
 use crate::{
+    auth::secret,
     dispatch::SessionError,
     listen::Ticket,
     problem::{Code, Problem},

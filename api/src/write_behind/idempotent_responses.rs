@@ -2,10 +2,10 @@
 //! waits briefly for the response to the first one. If a server crash lost that response, the
 //! result is read from the log.
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::write_behind::{WriteBehind, WriteBehindQueue};
-use crate::state::App;
+use super::{WriteBehind, WriteBehindQueue};
 
 /// Queue of responses to store.
 pub type ResponseQueue = WriteBehind<StoredResponse>;
@@ -21,16 +21,20 @@ pub struct StoredResponse {
 }
 
 /// Queues a response, or stores it immediately if the queue is full.
-pub async fn keep(app: &App, answer: StoredResponse) {
-    if let Err(answer) = app.responses.leave(answer) {
-        write(&app.pool, &[answer]).await;
+pub async fn keep(queue: &ResponseQueue, pool: &PgPool, answer: StoredResponse) {
+    if let Err(answer) = queue.leave(answer) {
+        write(pool, &[answer]).await;
     }
 }
 
 /// Stores queued responses until the server stops, and then those that remain.
-pub async fn run(app: App, left: WriteBehindQueue<StoredResponse>) {
-    while let Some(some) = left.next(&app.stopping).await {
-        write(&app.pool, &some).await;
+pub async fn run(
+    pool: PgPool,
+    stopping: CancellationToken,
+    left: WriteBehindQueue<StoredResponse>,
+) {
+    while let Some(some) = left.next(&stopping).await {
+        write(&pool, &some).await;
     }
 }
 

@@ -1,23 +1,6 @@
-//! Converts errors of sessions and logs into problems.
-use crate::{
-    dispatch::SessionError,
-    logs::{HeaderError, LogError},
-    problem::{Code, Problem},
-};
-
-impl From<SessionError> for Problem {
-    fn from(refusal: SessionError) -> Problem {
-        let code = match refusal {
-            SessionError::Superseded => Code::SessionSuperseded,
-            // No newer session exists. If the response were `superseded`, the runner would stop
-            // permanently.
-            SessionError::Unknown => Code::SessionUnknown,
-            SessionError::JournalRequired => Code::SessionJournalRequired,
-            SessionError::Revoked => Code::RunnerRevoked,
-        };
-        Problem::new(code, refusal.to_string())
-    }
-}
+//! Converts errors of logs into problems.
+use super::{HeaderError, LogError};
+use crate::problem::{Code, Problem};
 
 impl From<HeaderError> for Problem {
     fn from(error: HeaderError) -> Problem {

@@ -247,7 +247,7 @@ async fn run_blocking(
 }
 
 /// Parses an image manifest with schema version 2.
-pub(super) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
+pub(crate) fn image(bytes: &[u8]) -> Result<Image, ArtifactError> {
     let image: Image =
         serde_json::from_slice(bytes).map_err(|why| ArtifactError::Manifest(why.to_string()))?;
     if image.schema_version != 2

@@ -1,15 +1,16 @@
-//! Cache of parsed configs by bundle digest.
+//! Parsed configs of published bundles: their cache, versions and inputs.
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, PoisonError},
 };
 
-use app_config::{AppConfig, Diagnostic, Graph, Limits, Tree};
+use app_config::{AppConfig, Diagnostic, Graph, InputProblem, Limits, Tree};
 use domain::{
     app::{App as AppState, Published},
     digest::Digest,
 };
 use schemas::problem::FieldProblem;
+use serde_json::Value;
 use sqlx::PgPool;
 
 use crate::problem::{Code, Problem};
@@ -92,4 +93,36 @@ pub fn published(app: &AppState, version: u32) -> Result<&Published, Problem> {
         let detail = format!("the app has no config version {version}; the newest is {newest}");
         Problem::new(Code::NotFound, detail)
     })
+}
+
+/// Resolves all inputs of a config from the stored inputs of an install.
+pub fn passed(
+    config: &Config,
+    kept: &BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Problem> {
+    app_config::resolve_inputs(&config.app, &known(config, kept))
+        .map_err(|problems| invalid_inputs(&problems))
+}
+
+/// Selects the stored inputs that the config declares. Other inputs are kept, because another
+/// version may declare them.
+pub(crate) fn known(config: &Config, kept: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
+    let known = kept.iter().filter(|(name, _)| config.app.input(name).is_some());
+    known.map(|(name, text)| (name.clone(), text.clone().into())).collect()
+}
+
+/// Converts problems with inputs into one rejection.
+pub(crate) fn invalid_inputs(problems: &[InputProblem]) -> Problem {
+    let errors = problems
+        .iter()
+        .map(|problem| FieldProblem {
+            field: Some(format!("inputs.{}", problem.name())),
+            file: None,
+            line: None,
+            column: None,
+            message: problem.to_string(),
+            remedy: Some(problem.remedy()),
+        })
+        .collect();
+    Problem::invalid("invalid inputs; nothing was changed", errors)
 }

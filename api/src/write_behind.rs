@@ -1,5 +1,8 @@
 //! Write-behind of data that can be reproduced: rows are written in batches after the response, so
 //! no caller waits for the disk.
+pub mod grants;
+pub mod idempotent_responses;
+
 use std::sync::Arc;
 
 use tokio::sync::{

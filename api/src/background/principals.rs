@@ -1,4 +1,4 @@
-//! Keeps the [`PrincipalCache`](super::PrincipalCache) up to date with the log.
+//! Keeps the [`PrincipalCache`](crate::auth::PrincipalCache) up to date with the log.
 use std::{sync::Arc, time::Duration};
 
 use event_log::StoredEvent;
@@ -23,7 +23,7 @@ const MAX_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Follows the log until the server stops. Appends of this server arrive in memory; appends of
 /// others are read. The caller must take `tail` before it loads the cache.
-pub async fn follow_log(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
+pub async fn run(app: App, mut tail: Receiver<Arc<[StoredEvent]>>) {
     let mut positions = app.log().positions();
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -2,10 +2,10 @@
 //! is repeated or the grant is requested. So a claim does not wait for the disk.
 use event_log::blob;
 use sqlx::PgPool;
+use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use super::write_behind::{WriteBehind, WriteBehindQueue};
-use crate::state::App;
+use super::{WriteBehind, WriteBehindQueue};
 
 /// Queue of grants to store.
 pub type GrantQueue = WriteBehind<Vec<u8>>;
@@ -23,9 +23,9 @@ pub async fn keep(
 }
 
 /// Stores queued grants until the server stops, and then those that remain.
-pub async fn run(app: App, left: WriteBehindQueue<Vec<u8>>) {
-    while let Some(some) = left.next(&app.stopping).await {
-        if let Err(reason) = blob::put_unflushed(&app.pool, &some).await {
+pub async fn run(pool: PgPool, stopping: CancellationToken, left: WriteBehindQueue<Vec<u8>>) {
+    while let Some(some) = left.next(&stopping).await {
+        if let Err(reason) = blob::put_unflushed(&pool, &some).await {
             warn!(count = some.len(), error = %reason, "Cannot store grants; each is reproduced when it is needed");
         }
     }

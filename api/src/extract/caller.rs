@@ -11,12 +11,8 @@ use domain::{
     ids::{PrincipalId, TokenId},
 };
 
-use super::{
-    Identity,
-    roles::{self, RequiredRole},
-    secret,
-};
 use crate::{
+    auth::{Identity, RequiredRole, roles, secret},
     listen::Ticket,
     problem::{Code, Problem},
     state::App,
@@ -91,6 +87,17 @@ pub async fn guard(
         return Err(Problem::new(Code::Forbidden, detail));
     }
     request.extensions_mut().insert(who);
+    Ok(next.run(request).await)
+}
+
+/// Middleware that rejects every request while the log is stale. Probes, metrics and documents are
+/// exempt.
+pub async fn require_current(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Problem> {
+    app.principals.check_current(app.log())?;
     Ok(next.run(request).await)
 }
 

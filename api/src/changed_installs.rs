@@ -1,0 +1,34 @@
+//! Cache of the installs that changed in recently requested ranges of the log.
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use domain::ids::InstallId;
+
+/// Maximum number of cached ranges.
+const MAX_CACHED: usize = 8;
+
+/// First and last position of a range.
+pub type Range = (u64, u64);
+
+/// Cache of the installs that changed in recently requested ranges. A range of the log never
+/// changes, so only the first page reads its events.
+#[derive(Debug, Default)]
+pub struct ChangedInstallsCache(Mutex<VecDeque<(Range, Arc<BTreeSet<InstallId>>)>>);
+
+impl ChangedInstallsCache {
+    /// Returns the installs that changed in a cached range.
+    pub(crate) fn find(&self, range: Range) -> Option<Arc<BTreeSet<InstallId>>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().find(|(known, _)| *known == range).map(|(_, installs)| Arc::clone(installs))
+    }
+
+    /// Caches a range and drops the oldest one.
+    pub(crate) fn keep(&self, range: Range, installs: Arc<BTreeSet<InstallId>>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(known, _)| *known != range);
+        kept.truncate(MAX_CACHED - 1);
+        kept.push_front((range, installs));
+    }
+}

@@ -1,0 +1,40 @@
+//! Middleware around all routes of a listener.
+use std::{panic::AssertUnwindSafe, time::Instant};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    middleware::Next,
+    response::Response,
+};
+use futures::FutureExt as _;
+
+use super::{headers, panicked};
+use crate::{listen::ParkedResponse, state::App};
+
+/// Counts every request by route, method and status, and adds the headers that every response has.
+pub async fn measure(
+    State((app, https)): State<(App, bool)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_string());
+    let route = route.unwrap_or_else(|| "none".into());
+    let method = request.method().to_string();
+    let (started, aside) = (Instant::now(), request.extensions().get::<ParkedResponse>().cloned());
+    let counted = move |response: Response| {
+        let status = response.status().as_u16();
+        app.metrics.observe_request(route, method, status, started.elapsed());
+        headers::secure(response, https)
+    };
+    let response = next.run(request).await;
+    // A deferred response is measured when it is ready.
+    match aside.and_then(|aside| Some((aside.take()?, aside))) {
+        Some((later, aside)) => {
+            // The middleware that catches panics does not cover a deferred response.
+            let answered = AssertUnwindSafe(later).catch_unwind();
+            let answered = answered.map(|answer| answer.unwrap_or_else(panicked));
+            aside.put(answered.map(counted).boxed())
+        }
+        None => counted(response),
+    }
+}

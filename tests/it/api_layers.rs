@@ -1,0 +1,182 @@
+//! Tests that the modules of `api` depend on each other only downward. So no module that the shared
+//! state contains knows the shared state, and no module that a front end calls knows a front end.
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Layers of `api`, the lowest first. A module may depend only on modules of lower layers.
+const LAYERS: &[(&str, &[&str])] = &[
+    (
+        "foundation",
+        &["changed_installs", "clock", "keys", "listen", "metrics", "postgres", "problem", "tasks"],
+    ),
+    (
+        "engine",
+        &["auth", "configs", "dispatch", "execute", "logs", "refusal", "registry", "write_behind"],
+    ),
+    // `state::App` contains the engine. Everything above receives it.
+    ("state", &["state"]),
+    ("rendering and erasure", &["erasure", "render"]),
+    ("use cases", &["usecases"]),
+    ("reactions", &["background"]),
+    ("extraction of requests", &["extract"]),
+    ("front ends", &["artifacts", "control", "docs", "ops", "runner"]),
+    ("routes", &["router"]),
+    ("server", &["server"]),
+    ("operator commands", &["archives", "backup"]),
+];
+
+/// Reference of one module to another.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Arrow {
+    from: String,
+    to: String,
+    file: String,
+    line: usize,
+}
+
+/// Index of a module's layer.
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|(_, modules)| modules.contains(&module))
+}
+
+/// Blanks comments and items that only tests compile. Keeps the line numbers.
+fn shipped(text: &str) -> String {
+    let (mut out, mut is_cut, mut is_next_cut) = (String::new(), false, false);
+    for line in text.lines() {
+        let is_attribute = line.starts_with("#[");
+        is_next_cut |= line.starts_with("#[cfg(");
+        let is_comment = line.trim_start().starts_with("//");
+        if !is_cut && !is_next_cut && !is_comment {
+            out.push_str(line);
+        }
+        out.push('\n');
+        if is_cut {
+            is_cut = line != "}";
+        } else if is_next_cut && !is_attribute && !is_comment {
+            // The item after the attributes: one line, or a block that ends in the first column.
+            (is_next_cut, is_cut) = (false, line.ends_with('{'));
+        }
+    }
+    out
+}
+
+/// Modules that the text names after `prefix`, and their offsets: `crate::a::B`, or each part of
+/// `crate::{a::B, c::{D, E}}`.
+fn named<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let word = |at: usize| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c: char| !is_word(c)).unwrap_or(rest.len())]
+    };
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(prefix) {
+        let is_part_of_a_path = text[..at].ends_with(|c: char| is_word(c) || c == ':');
+        let start = at + prefix.len();
+        if is_part_of_a_path {
+            continue;
+        }
+        if !text[start..].starts_with('{') {
+            found.push((start, word(start)));
+            continue;
+        }
+        let (mut depth, mut is_start) = (0, false);
+        for (offset, c) in text[start..].char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ if is_start && !c.is_whitespace() => {
+                    found.push((start + offset, word(start + offset)));
+                    is_start = false;
+                }
+                _ => {}
+            }
+            is_start = (is_start && c.is_whitespace()) || (depth == 1 && matches!(c, '{' | ','));
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Files that a module declares and that a plain build compiles, with their paths from `src`.
+fn files(src: &Path, module: &str, out: &mut Vec<(String, String)>) {
+    let text = shipped(&fs::read_to_string(src.join(format!("{module}.rs"))).unwrap());
+    let declared = text.lines().filter_map(|line| {
+        let line = line.strip_suffix(';')?;
+        let line = line.strip_prefix("pub(crate) ").or(line.strip_prefix("pub ")).unwrap_or(line);
+        line.strip_prefix("mod ")
+    });
+    for name in declared {
+        let path = if module == "lib" { name.into() } else { format!("{module}/{name}") };
+        files(src, &path, out);
+    }
+    out.push((module.into(), text));
+}
+
+fn arrows() -> Vec<Arrow> {
+    let src: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src");
+    let mut known = Vec::new();
+    files(&src, "lib", &mut known);
+    let modules: BTreeSet<&str> = known.iter().map(|(path, _)| module_of(path)).collect();
+    let mut arrows = Vec::new();
+    for (path, text) in known.iter().filter(|(path, _)| path != "lib") {
+        let from = module_of(path);
+        // `super` leaves the module only if it is repeated for each directory.
+        let outside = "super::".repeat(path.split('/').count());
+        let all = named(text, "crate::").into_iter().chain(named(text, &outside));
+        for (at, to) in all.filter(|(_, to)| modules.contains(to) && *to != from) {
+            let line = text[..at].lines().count();
+            let (from, to, file) = (from.into(), to.into(), format!("api/src/{path}.rs"));
+            arrows.push(Arrow { from, to, file, line });
+        }
+    }
+    arrows
+}
+
+/// Top-level module of a file.
+fn module_of(path: &str) -> &str {
+    path.split('/').next().unwrap_or(path)
+}
+
+#[test]
+fn every_module_of_api_has_one_layer() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/src");
+    let mut known = Vec::new();
+    files(&src, "lib", &mut known);
+    let modules: BTreeSet<&str> =
+        known.iter().map(|(path, _)| module_of(path)).filter(|module| *module != "lib").collect();
+    let listed: Vec<&str> =
+        LAYERS.iter().flat_map(|(_, modules)| modules.iter().copied()).collect();
+    let unique: BTreeSet<&str> = listed.iter().copied().collect();
+    assert_eq!(unique.len(), listed.len(), "a module has two layers: {listed:?}");
+    assert_eq!(unique, modules, "LAYERS and api/src/lib.rs list different modules");
+}
+
+#[test]
+fn modules_of_api_depend_only_on_lower_layers() {
+    let arrows = arrows();
+    assert!(arrows.len() > 300, "the test finds too few references: {}", arrows.len());
+    let upward = arrows.iter().filter(|arrow| layer(&arrow.to) >= layer(&arrow.from));
+    let broken: Vec<String> = upward
+        .map(|Arrow { from, to, file, line }| {
+            format!("module {from} must not depend on {to} ({file}:{line})")
+        })
+        .collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn references_are_found_in_groups_and_in_paths() {
+    let text = "use crate::{\n    auth::{Caller, names},\n    state::App,\n};\nfn f(at: crate::keys::Keys) {}\n\
+                use not_crate::logs;\n// crate::render\n#[cfg(test)]\nmod tests {\n    use crate::server;\n}\nuse super::router;\n";
+    let text = shipped(text);
+    let names = |prefix| named(&text, prefix).into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+    assert_eq!(names("crate::"), ["auth", "state", "keys"]);
+    assert_eq!(names("super::"), ["router"]);
+    let (at, _) = named(&text, "crate::")[1];
+    assert_eq!(text[..at].lines().count(), 3);
+}
