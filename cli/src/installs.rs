@@ -138,7 +138,7 @@ Example: the customer restored the runner's state from a backup, and it is the c
   stead runs retry acme
 Resources created after that state are not in it: the next plan creates them again.")]
     AcceptState(accept_state::AcceptStateArgs),
-    /// Create an enrolment token: the first one was lost or has expired, or the runner was revoked
+    /// Create another enrolment token, for example after the first one expired or the runner was revoked
     #[command(after_help = "\
 Example: the runner's host is lost
   stead runners revoke rnr_01JD… --reason 'host was lost'

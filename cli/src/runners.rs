@@ -122,7 +122,8 @@ async fn head(
             "{runner} has sent no such journal head: a runner sends one with each session and job"
         ))
     })?;
-    // The program of the customer reads this file, so the output format does not matter.
+    // The customer's stead-runner reads this output as a file, so `--output` does not change its
+    // format.
     desk.screen
         .print_one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }

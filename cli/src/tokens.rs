@@ -57,7 +57,7 @@ Examples:
 pub(crate) struct Change {
     /// Id of the principal, from `stead tokens list`
     principal: PrincipalId,
-    /// Role to grant or revoke
+    /// Role of the principal
     #[arg(long, value_enum)]
     role: RoleArg,
 }

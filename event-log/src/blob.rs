@@ -59,9 +59,9 @@ pub async fn put_of_subject(
 ) -> Result<Digest, BlobError> {
     let digest = digest(bytes)?;
     sqlx::query(
-        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
+        "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          insert into blob (digest, bytes, created_at) \
-         select $1::text, $2::bytea, $3::timestamptz from unhurried \
+         select $1::text, $2::bytea, $3::timestamptz from asynchronous \
          where not exists (select from subject_key where subject = $4 and shredded_at is not null) \
          on conflict (digest) do nothing",
     )
@@ -85,9 +85,9 @@ pub async fn put_unflushed<B: AsRef<[u8]>>(pool: &PgPool, all: &[B]) -> Result<(
     let digests = bytes.iter().map(|bytes| Ok(digest(bytes)?.to_string()));
     let digests = digests.collect::<Result<Vec<String>, BlobError>>()?;
     sqlx::query(
-        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
+        "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          insert into blob (digest, bytes, created_at) \
-         select u.digest, u.bytes, $3 from unhurried, unnest($1::text[], $2::bytea[]) as u(digest, bytes) \
+         select u.digest, u.bytes, $3 from asynchronous, unnest($1::text[], $2::bytea[]) as u(digest, bytes) \
          on conflict (digest) do nothing",
     )
     .bind(digests)

@@ -64,7 +64,7 @@ impl From<sqlx::Error> for AppendError {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// A database operation failed.
-    #[error("the database does not answer: {0}")]
+    #[error("the database operation failed: {0}")]
     Database(#[from] sqlx::Error),
     /// The tables do not exist yet.
     #[error("the database has no log yet; run `stead migrate`")]

@@ -195,7 +195,7 @@ pub async fn verify_in(
     Ok(Verified { size, root: whole.edge.root(), chain: whole.chain, checked, reported })
 }
 
-/// Reports data that cannot be decoded as a difference.
+/// Reports undecodable data as a difference.
 fn unreadable(position: u64, error: sqlx::Error) -> VerifyError {
     match error {
         sqlx::Error::Decode(what) | sqlx::Error::ColumnDecode { source: what, .. } => {

@@ -118,8 +118,8 @@ pub fn of_events(events: &[RecordedEvent]) -> History {
 struct Read<'a> {
     log: &'a EventLog,
     from: u64,
-    /// Last position for which every event was read. A limit on one read lowers it for the whole
-    /// response.
+    /// Last position up to which every event was read. If one read reaches its limit, the whole
+    /// response ends there.
     until: u64,
 }
 

@@ -314,7 +314,7 @@ impl Agent {
         // end of a job.
         let written = dir.create().and_then(|()| data::replace_reserved(&dir.cancel(), &order));
         if let Err(error) = written {
-            warn!(execution.id = %execution, %error, "Cannot write the cancel order, signalling the shim");
+            warn!(execution.id = %execution, %error, "Cannot write the cancel order; sending a signal to the shim instead");
             self.signal_shim(execution);
         }
         if let Err(error) =
@@ -390,7 +390,8 @@ pub async fn run(
             "The journal failed verification: see `stead-runner journal verify`"
         );
     }
-    // Copy it early: the disk still has space, and no upgrade has replaced the file yet.
+    // Copy the running program at start, before the disk can fill up or an upgrade can replace the
+    // file.
     let kept = match program::keep(&agent.data) {
         Ok(kept) => program::check(&kept).await,
         Err(error) => Err(error),

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// Recorded call.
+/// Request and response that the proxy forwarded.
 #[derive(Debug, Clone, Default)]
 pub struct RecordedCall {
     /// Method, such as `PUT` or `POST`.

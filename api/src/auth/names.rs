@@ -42,7 +42,7 @@ pub fn validated(name: &str) -> Result<String, Problem> {
 /// Sets the name of a principal. Returns true if it changed.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn set(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
@@ -62,7 +62,7 @@ pub async fn set(
 /// Removes the name of a principal. Returns true if it had one.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn remove(
     executor: impl PgExecutor<'_>,
     principal: PrincipalId,
@@ -75,7 +75,7 @@ pub async fn remove(
 /// Returns the names of these principals with one statement. Omits principals without a name.
 ///
 /// # Errors
-/// If the database does not answer.
+/// If a database operation fails.
 pub async fn get(
     executor: impl PgExecutor<'_>,
     principals: impl IntoIterator<Item = PrincipalId>,

@@ -86,7 +86,7 @@ pub fn require(
     });
 }
 
-/// Message of a panic.
+/// Returns the text of a panic, or a fixed text if it has none.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_string());
     text.or_else(|| panic.downcast_ref::<String>().cloned())

@@ -24,7 +24,7 @@ pub enum LivenessTransition {
     Disconnected,
     /// Pure work without contact for so long that it is started elsewhere.
     ContactTimeout,
-    /// The deadline and the time to stop after it have passed.
+    /// The deadline and the grace period after it have passed.
     DeadlinePassed,
 }
 

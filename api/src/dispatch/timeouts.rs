@@ -333,7 +333,7 @@ mod tests {
         let speaks = Poll { running, ..silent.clone() };
         advance(Duration::from_secs(59)).await;
         assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
-        // when a minute has passed, then the server requests its journal, once a minute
+        // after a minute the server requests the runner's journal, at most once a minute
         advance(Duration::from_secs(1)).await;
         assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionError::JournalRequired));
         assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");

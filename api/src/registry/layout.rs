@@ -187,11 +187,10 @@ impl Registry {
         .await
     }
 
-    /// Adds an artifact whose blobs are all stored to the repository's index, so that OCI tools find
-    /// it.
+    /// Lists an artifact in the repository's index, so that OCI tools find it. All of its blobs
+    /// must be stored.
     ///
-    /// # Errors
-    /// A file operation failed, or the index is invalid.
+    /// # Errors A file operation failed, or the index is invalid.
     pub async fn list(
         &self,
         repository: &Repository,

@@ -159,8 +159,8 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
     });
     let named: Vec<&str> = named.into_iter().collect();
     let detail = format!(
-        "the app reads stack outputs that nobody gave: {}; nothing was started. The vendor gives them with \
-         `stead installs set-stack-outputs {} {flags}`, or the runner brings them when it enrols: `stead-runner … \
+        "cannot start: the app reads stack outputs that are not set: {}; set them with \
+         `stead installs set-stack-outputs {} {flags}`, or at the enrolment of the runner with `stead-runner … \
          {flags}`",
         named.join(", "),
         install.name

@@ -32,8 +32,8 @@ pub async fn shred(
         .boxed()
     });
     let told = told.await?;
-    // If the server is killed before this, the background task deletes the key after the restart.
-    // Other servers process the event.
+    // If the server stops before it deletes the key, the background task deletes it after the
+    // restart.
     app.log().key_ring().mark_shredded(&subject.to_string());
     shred::delete_key(&app.pool, &subject.to_string(), app.now()).await?;
     // Repeated shredding erases the copies again.

@@ -43,9 +43,9 @@ pub async fn run(
 async fn write(pool: &PgPool, some: &[StoredResponse]) {
     let column = |of: fn(&StoredResponse) -> &str| some.iter().map(of).collect::<Vec<_>>();
     let kept = sqlx::query(
-        "with unhurried as (select set_config('synchronous_commit', 'off', true)) \
+        "with asynchronous as (select set_config('synchronous_commit', 'off', true)) \
          update log_command c set response = u.said::json \
-         from unhurried, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
+         from asynchronous, unnest($1::text[], $2::text[], $3::text[]) as u(principal, key, said) \
          where c.principal = u.principal and c.idempotency_key = u.key and c.response is null \
            and c.last_position > (select coalesce(max(fence), 0) from subject_key)",
     )

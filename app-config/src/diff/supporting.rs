@@ -1,5 +1,5 @@
 //! Changes of supporting parts, such as roles and policies. They need no build and no plan, but a
-//! sync that changes them is not a sync without changes.
+//! sync that changes them publishes a new version.
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;

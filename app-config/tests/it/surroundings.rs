@@ -75,9 +75,9 @@ fn a_role_that_nobody_describes_is_said_and_one_is_known_however_its_name_is_wri
     let step = |text: &str| {
         format!("name = \"r\"\n[[steps]]\ntype = \"command\"\ncommand = \"c\"\n{text}\n")
     };
-    let nobody = "unknown role `{{.nuon.install.id}}-opps`";
+    let unknown = "unknown role `{{.nuon.install.id}}-opps`";
     let cases: Vec<Case> = vec![
-        (x, action("role = \"{{.nuon.install.id}}-opps\""), "unknown_role", (1, 9), nobody),
+        (x, action("role = \"{{.nuon.install.id}}-opps\""), "unknown_role", (1, 9), unknown),
         (x, action("break_glass_role = \"nobody\""), "unknown_role", (1, 21), "`nobody`"),
         (rules, rule("role = \"nobody\""), "unknown_role", (4, 9), "`nobody`"),
         (a, own("role = \"nobody\""), "unknown_role", (7, 9), "`nobody`"),

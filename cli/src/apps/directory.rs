@@ -249,7 +249,7 @@ fn canonical(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn at(path: &Path, error: &io::Error) -> Failure {
-    Failure::Usage(format!("{}: {error}", path.display()))
+    Failure::Usage(format!("cannot read {}: {error}", path.display()))
 }
 
 #[cfg(test)]

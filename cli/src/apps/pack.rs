@@ -70,7 +70,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     if bytes.len() > LIMIT_BYTES {
         let size = crate::render::size(bytes.len() as u64);
         return Err(Failure::Usage(format!(
-            "the bundle is too large: it has {size}, the server accepts 64 MiB"
+            "cannot pack the bundle: it has {size}, the limit is 64 MiB; remove large files from the app directory"
         )));
     }
     let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));

@@ -112,7 +112,8 @@ fn checked(path: &Path, keys: &[TrustedKey], kept: Option<&str>) -> Result<Check
     };
     let mut file = BufReader::new(File::open(path).map_err(no_file)?);
     let mut first = Vec::new();
-    // One byte more than the maximum, so that the check can reject a longer file.
+    // Two bytes more than the maximum: the final newline, and one byte that shows that the file is
+    // too long.
     let limit = MAX_BYTES as u64 + 2;
     file.by_ref().take(limit).read_until(b'\n', &mut first).map_err(no_file)?;
     let is_range = first.starts_with(format!("{{\"format\":\"{}\"", range::FORMAT).as_bytes());

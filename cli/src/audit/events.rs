@@ -15,7 +15,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct Events {
-    /// Only of this stream, `install/acme`, or of all streams of a type, `install`
+    /// Only events of this stream (such as `install/acme`) or stream type (such as `install`)
     #[arg(long)]
     stream: Option<String>,
     /// Only of this install: name or id

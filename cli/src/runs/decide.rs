@@ -148,8 +148,8 @@ fn line(step: &Step, said: &DecisionResult) -> String {
     format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
 }
 
-/// Selects the plans to decide on: only those that the user has read, never others that wait by
-/// now.
+/// Selects the plans to decide on: only those that the user has read, not plans that became ready
+/// later.
 fn select_plans<'r>(
     run: &Run,
     steps: &[&'r Step],

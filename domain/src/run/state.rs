@@ -314,7 +314,7 @@ impl Run {
             RunEvent::StepSkipped { step, reason } => {
                 self.set(step, |at| at.state = StepState::Skipped { reason });
             }
-            // A retry resets the limit of stale plans.
+            // A retry resets the count of stale plans.
             RunEvent::StepRetried { step, .. } => self.set(step, |at| {
                 at.voided = 0;
                 if matches!(at.state, StepState::Failed { .. }) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{queue::PendingCommit, versions::StaleStreams};
 use crate::{AppendError, StreamId, stored::number};
 
-/// Guards of a batch that failed.
+/// Failed guards of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Conflicts {
     /// Streams that do not have the expected version, with their version.

@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{Appender, Batch, head};
 use crate::stored::bigint;
 
-/// First and longest back-off between attempts to reach the database.
+/// First back-off between attempts to reach the database; it doubles up to [`MAX_BACKOFF`].
 const FIRST_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 

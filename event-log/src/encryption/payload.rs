@@ -44,7 +44,7 @@ pub struct EventContext<'a> {
     pub aggregate_id: &'a str,
     /// Sequence of the event in its stream.
     pub sequence: u64,
-    /// `aggregate.verb_past`.
+    /// Type of the event, in the form `aggregate.verb_past`.
     pub event_type: &'a str,
 }
 

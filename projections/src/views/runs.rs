@@ -176,8 +176,8 @@ impl Projection for Runs {
                 row.decisions.insert(*step, said(DecisionKind::Denied, digest, by, Some(reason)));
             }
             RunEvent::ApprovalExpired { step, digest } => {
-                let nobody = said(DecisionKind::Expired, digest, &event.actor, None);
-                row.decisions.insert(*step, nobody);
+                let expired = said(DecisionKind::Expired, digest, &event.actor, None);
+                row.decisions.insert(*step, expired);
             }
             RunEvent::StepSucceeded { step, .. }
             | RunEvent::StepFailed { step, .. }

@@ -56,7 +56,7 @@ Examples:
   stead-runner journal verify --head head.json              a head from the vendor: `stead runners journal-head`
   stead-runner journal verify --file j.ndjson --key 9f2c…   an exported journal, on any machine")]
     Verify(Verify),
-    /// Write the journal and a head signed now to a file that the runner's public key verifies
+    /// Export the journal with a newly signed head; the runner's public key verifies the file
     #[command(after_help = "\
 Example:
   stead-runner journal export --out journal.ndjson

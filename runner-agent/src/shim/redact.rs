@@ -140,7 +140,7 @@ impl Redactor {
     /// before any value that may have begun.
     fn before_cut(&self, pending: &[u8]) -> usize {
         let most = pending.len().saturating_sub(self.longest.max(MIN_HELD_BACK_BYTES));
-        // A credential shape without an end must not hold back a line indefinitely.
+        // An unterminated credential pattern must not hold back a line indefinitely.
         let least = most.saturating_sub(MIN_HELD_BACK_BYTES);
         let mut cut = most;
         loop {

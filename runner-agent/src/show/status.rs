@@ -101,8 +101,8 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
     Ok(note.and_then(|note| Checkpoint::read_unverified(&note).ok()))
 }
 
-/// Returns the reason for rejecting the last log. `None`: the log was verified, or the customer has
-/// accepted another log since.
+/// Returns the reason of the last rejection of the server's event log. `None` if the runner has
+/// since verified the log, or the customer has accepted a new epoch.
 pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {

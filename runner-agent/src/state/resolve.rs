@@ -47,7 +47,7 @@ impl Resolution {
 pub struct Overview {
     /// Name of the component.
     pub component: String,
-    /// Mark of its state, or the error from reading it.
+    /// Lineage and serial of the component's state, or the error from reading it.
     pub mark: Result<StateMark, StateError>,
     /// Reason that blocks its plans.
     pub blocked: Option<String>,

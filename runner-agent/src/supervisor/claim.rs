@@ -313,7 +313,7 @@ async fn verify_with_current_keys<T>(
             return Err(refusal);
         }
         if let Err(error) = session::renew_keys(agent, KEY_ROTATION_TIMEOUT).await {
-            warn!(error = format!("{error:#}"), "Cannot renew the server's keys, retrying");
+            warn!(error = format!("{error:#}"), "Cannot fetch the server's keys, retrying");
         }
         let renewed = agent.state().server_keys.clone();
         if renewed.keys == keys.keys {

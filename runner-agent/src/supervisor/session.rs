@@ -115,7 +115,7 @@ pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
         if let Err(error) = renew_keys(&agent, KEYS_TIMEOUT).await {
-            warn!(error = format!("{error:#}"), "Cannot renew the server's keys");
+            warn!(error = format!("{error:#}"), "Cannot fetch the server's keys");
         }
     });
 }

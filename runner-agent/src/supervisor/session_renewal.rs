@@ -70,19 +70,19 @@ mod tests {
 
     #[test]
     fn pauses_grow_to_a_minute_and_reset_after_a_minute_without_requests() {
-        let (mut anew, mut now) = (SessionRenewal::default(), Instant::now());
+        let (mut renewal, mut now) = (SessionRenewal::default(), Instant::now());
         let mut pause = |quiet: Duration| {
             now += quiet;
-            anew.request(now);
-            let due = anew.due.unwrap();
-            assert!(anew.is_requested() && !anew.is_due(due - Duration::from_millis(1)));
-            assert!(anew.is_due(due));
-            assert!(anew.delays_exit(due) && !anew.delays_exit(due + MAX_EXIT_DELAY));
+            renewal.request(now);
+            let due = renewal.due.unwrap();
+            assert!(renewal.is_requested() && !renewal.is_due(due - Duration::from_millis(1)));
+            assert!(renewal.is_due(due));
+            assert!(renewal.delays_exit(due) && !renewal.delays_exit(due + MAX_EXIT_DELAY));
             // A second request keeps the due time of the first.
-            anew.request(due);
-            assert_eq!(anew.due, Some(due));
-            anew.opened();
-            assert!(!anew.is_requested() && !anew.delays_exit(due));
+            renewal.request(due);
+            assert_eq!(renewal.due, Some(due));
+            renewal.opened();
+            assert!(!renewal.is_requested() && !renewal.delays_exit(due));
             let paused = due - now;
             now = due;
             paused.as_secs_f64()

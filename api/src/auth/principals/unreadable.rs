@@ -177,7 +177,8 @@ impl PrincipalCache {
     }
 }
 
-/// Logs an event of a stream that belongs to no principal or runner, so that no caller is rejected.
+/// Logs a skipped event whose stream id is invalid. No caller is rejected, because the stream
+/// belongs to no principal or runner.
 pub(super) fn warn_of_stream(stored: &StoredEvent) {
     let (stream, position) = (&stored.stream, stored.position);
     tracing::warn!(stream = %stream, position, "Skipped an event whose stream has an invalid id");

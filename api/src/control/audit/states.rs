@@ -73,8 +73,9 @@ pub async fn stream(app: &App, text: &str) -> Result<StreamId, Problem> {
 fn by_id<D: Decider, I: FromStr<Err: Display> + Display>(id: &str) -> Result<StreamId, Problem> {
     let id: I = id.parse().map_err(|error: I::Err| {
         let kind = D::NAME;
-        let detail =
-            format!("{error}; only installs and apps can be given by name, a {kind} by its id");
+        let detail = format!(
+            "{error}; pass the id: only installs and apps can be given by name, not the type {kind}"
+        );
         Problem::new(Code::BadRequest, detail)
     })?;
     Ok(StreamId::of::<D>(id))

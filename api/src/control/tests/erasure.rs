@@ -250,7 +250,7 @@ async fn shredding_a_principal_erases_name_and_reasons_only() {
     of_ada(app, &ada).await;
     let subject = SubjectId::Principal(made.principal);
     let said = refused(owner.shred(subject, &why()).await);
-    assert_eq!(said, (409, "rejected".into()), "somebody who logs in is no memory yet");
+    assert_eq!(said, (409, "rejected".into()), "a principal that still logs in cannot be erased");
     owner.revoke_token(made.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
     erased(&owner, subject).await;

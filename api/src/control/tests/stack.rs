@@ -114,7 +114,7 @@ async fn missing_outputs_are_reported_with_their_location_before_a_run() {
     let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
     assert_eq!(status, 422, "{said}");
     let detail = said["detail"].as_str().unwrap();
-    assert!(detail.contains("nobody gave: vpc_id; nothing was started"), "{detail}");
+    assert!(detail.contains("stack outputs that are not set: vpc_id"), "{detail}");
     assert!(
         detail.contains("stead installs set-stack-outputs acme --stack-output vpc_id=…"),
         "{detail}"

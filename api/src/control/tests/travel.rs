@@ -141,7 +141,7 @@ async fn apps_and_installs_are_found_by_name_others_by_id() {
     }
     assert_eq!(refused(owner.events(&of("install/nobody")).await).0, 404);
     let said = owner.events(&of("run/acme")).await.unwrap_err().to_string();
-    assert!(said.contains("a run by its id"), "{said}");
+    assert!(said.contains("pass the id: only installs and apps"), "{said}");
     let at =
         AsOfQuery { stream: "job/acme".into(), position: None, time: None, min_position: None };
     assert_eq!(refused(owner.as_of(&at).await).0, 400);

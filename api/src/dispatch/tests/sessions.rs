@@ -90,7 +90,7 @@ async fn disconnected_caller_does_not_count_as_a_long_poll() {
     let known = desk.runners.get_mut(runner(1)).unwrap();
     let session = known.session.as_mut().unwrap();
     assert!(!session.is_parked());
-    assert!(!session.wake(Wake::Directive), "nobody heard it");
+    assert!(!session.wake(Wake::Directive), "the request has ended, so there is none to wake");
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,8 @@ impl StatementBuilder {
         self.bound
     }
 
-    /// Returns whether columns are single values.
+    /// Returns true if every column binds one value instead of an array, because the statement
+    /// writes one row.
     pub(super) fn one_row(&self) -> bool {
         self.one_row
     }

@@ -68,8 +68,9 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     }
     let found = hasher.finish();
     if found != *expected {
-        let refusal =
-            format!("{file} has the digest {found}, but the manifest requires {expected}");
+        let refusal = format!(
+            "cannot use {file}: its digest is {found}, but the manifest requires {expected}; install the required version of the plugin"
+        );
         return Err(PluginError::Refused(refusal));
     }
     Ok(path)
