@@ -1,5 +1,5 @@
-//! Access of a principal: its roles and its API tokens. The log holds neither the name of a person
-//! nor the secret of a token.
+//! Access of a principal: roles and API tokens. Events contain neither the display name of the
+//! principal nor the secret of a token.
 use crate::decider::{Decider, Timestamp};
 
 mod command;

@@ -28,8 +28,8 @@ impl Decider for App {
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
-                // The same bundle with new builds is another version, because a version refers to
-                // its builds.
+                // The same bundle with new builds is a new version, because a version refers to its
+                // builds.
                 let same =
                     |latest: &Published| latest.bundle == bundle && latest.components == components;
                 if self.latest().is_some_and(same) {

@@ -1,4 +1,4 @@
-//! A build is one attempt to turn a component's source into an artifact. One job does it.
+//! A build is one attempt to turn a component's source into an artifact. One job does the work.
 //!
 //! ```text
 //! (none) ─request─▶ requested ─queue job──▶ building ─▶ succeeded | failed

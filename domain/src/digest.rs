@@ -1,4 +1,4 @@
-//! Content digest: `sha256:` and 64 lower-case hexadecimal digits.
+//! SHA-256 digest as text.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -9,7 +9,7 @@ use bincode::{
 };
 use serde::{Deserialize, Serialize};
 
-/// SHA-256 digest in its canonical text form.
+/// SHA-256 digest: `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);

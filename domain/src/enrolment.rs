@@ -1,7 +1,7 @@
-//! An enrolment token enrols one runner. It is valid for one hour and bound to a purpose.
+//! An enrolment token enrols one runner. Its purpose is one install or builds.
 //!
-//! A runner may use it again with the same key before it expires, because the first response may be
-//! lost. Another key is rejected.
+//! Until the token expires, the runner may repeat the enrolment with the same key, because the
+//! first response may be lost. The aggregate rejects another key.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,

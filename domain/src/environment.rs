@@ -1,14 +1,15 @@
 //! Environment variables that only the customer's host may set.
 //!
-//! A vendor's manifest sets the variables of a job. Some variables make any program load other
-//! code, run another program or connect to another server. A manifest that could set them would
+//! A vendor's manifest sets the environment variables of a job. Some variables make programs load
+//! other code, run other programs or connect to other servers. A manifest with such variables could
 //! bypass the customer's policy on kinds of jobs.
 
-/// Variables that the server itself sets in manifests: ids only, independent of the config.
+/// Variables that the server sets in manifests. Their values are ids and do not depend on the
+/// config.
 pub const SERVER_VARIABLES: [&str; 4] =
     ["NUON_APP_ID", "NUON_INSTALL_ID", "STEAD_APP_ID", "STEAD_INSTALL_ID"];
 
-/// Prefixes of reserved names, with the reason.
+/// Prefixes of reserved names, each with the reason.
 const PREFIXES: &[(&str, &str)] = &[
     ("LD_", LOADER),
     ("DYLD_", LOADER),
@@ -26,7 +27,7 @@ const PREFIXES: &[(&str, &str)] = &[
     ("STEAD_", STEAD),
 ];
 
-/// Reserved names, with the reason.
+/// Reserved names, each with the reason.
 const NAMES: &[(&str, &str)] = &[
     ("GCONV_PATH", LOADER),
     ("GETCONF_DIR", LOADER),
@@ -101,7 +102,7 @@ const NAMES: &[(&str, &str)] = &[
     ("SSH_AUTH_SOCK", GIT),
 ];
 
-/// Names that programs read in upper and lower case.
+/// Reserved names of proxies, which programs accept in upper and in lower case.
 const PROXIES: [&str; 5] = ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 const LOADER: &str = "it changes how every program is loaded";
@@ -116,7 +117,7 @@ const STEAD: &str = "names that begin with STEAD_ are reserved";
 const PROXY: &str = "only the customer may set proxies";
 const NO_NAME: &str = "a name has only letters, digits and _ and does not begin with a digit";
 
-/// Returns the reason why the vendor cannot set this variable; `None` if it can.
+/// Returns the reason why the vendor may not set this variable. `None` if the vendor may set it.
 pub fn reserved(name: &str) -> Option<&'static str> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty()

@@ -1,4 +1,4 @@
-//! Identifiers: a ULID after a prefix that names the type of the object.
+//! Typed ids: a prefix for the type of the object, and a ULID.
 use std::{fmt, str::FromStr};
 
 use bincode::{
@@ -10,7 +10,7 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-/// Text that is not an id of the expected type.
+/// Text that is not a valid id of the expected type.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("invalid id {found:?}: expected `{prefix}` and an upper-case ULID")]
 pub struct IdError {
@@ -59,37 +59,38 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A product that a vendor installs at customers.
+    /// App: a product that a vendor installs at customers.
     AppId = "app_";
-    /// One deployable part of an app.
+    /// Component: one deployable part of an app.
     ComponentId = "cmp_";
-    /// One attempt to turn a component's source into an artifact.
+    /// Build: one attempt to turn a component's source into an artifact.
     BuildId = "bld_";
-    /// One copy of an app in one customer's account.
+    /// Install: one copy of an app in one customer's account.
     InstallId = "ins_";
-    /// One orchestrated operation on an install.
+    /// Run: one operation on an install, with a graph of steps.
     RunId = "run_";
-    /// One node of a run.
+    /// Step: one node in the graph of a run.
     StepId = "stp_";
-    /// One unit of work for one runner.
+    /// Job: one unit of work for one runner.
     JobId = "job_";
-    /// One attempt at a job. The id is also its fencing token.
+    /// Execution: one attempt at a job. The id is also the fencing token of the attempt.
     ExecutionId = "exe_";
-    /// Agent in a customer's account, or a build runner.
+    /// Runner: an agent in a customer's account, or a build runner of the vendor.
     RunnerId = "rnr_";
-    /// Session of a runner with the server.
+    /// Session of a runner: one process of the agent.
     SessionId = "ses_";
-    /// Person or service that can log in.
+    /// Principal: a user or a service that can have API tokens.
     PrincipalId = "prn_";
-    /// API token or enrolment token. The id is not secret.
+    /// API token or enrolment token. The id is not secret; the token itself is.
     TokenId = "tok_";
-    /// One event of the log.
+    /// Event of the log.
     EventId = "evt_";
-    /// Rule that a customer configured in advance.
+    /// Policy. Reserved: no object has such an id yet.
     PolicyId = "pol_";
 }
 
-/// Parses an id in its canonical form. Rejects every other spelling, for example lower case.
+/// Parses an id in its canonical form. Rejects every other spelling of the ULID, for example lower
+/// case.
 fn parse(prefix: &'static str, text: &str) -> Result<Ulid, IdError> {
     text.strip_prefix(prefix)
         .and_then(|ulid| Ulid::from_string(ulid).ok().filter(|read| read.to_string() == ulid))

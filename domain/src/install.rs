@@ -1,5 +1,5 @@
-//! An install is one copy of an app in one customer's account. It pins a config version, admits
-//! runs, reserves resources for their steps, and records its actual state.
+//! An install is one copy of an app in one customer's account. The aggregate pins a config version,
+//! admits runs, reserves resources for their steps, and records the actual state.
 use std::collections::BTreeSet;
 
 use crate::{
@@ -63,7 +63,7 @@ impl Decider for Install {
                 InstallEvent::ConfigPinned { config_version, by, reason },
             ),
             InstallCommand::SetAutoApprove { auto_approve, by, reason } => Ok(event_if(
-                // Disabling automatic approval also revokes the advance approval of the first
+                // Turning automatic approval off also revokes the advance approval of the first
                 // provision.
                 self.auto_approve != auto_approve
                     || (!auto_approve && self.first_provision != FirstProvision::ByDecision),
@@ -144,9 +144,10 @@ impl Decider for Install {
 }
 
 impl Install {
-    /// Admits a run unless a run in progress excludes it. A provision, reprovision, teardown or
-    /// deprovision excludes every other run. Other runs may be concurrent if they change different
-    /// components. An action changes none.
+    /// Admits a run unless a run in progress excludes the new run.
+    ///
+    /// A provision, reprovision, teardown or deprovision excludes every other run. Other runs may
+    /// be concurrent if they change different components. An action changes no component.
     fn admit(&self, run: RunId, kind: RunKind, components: BTreeSet<String>) -> Decision {
         if self.runs.contains_key(&run) {
             return Ok(vec![]);
@@ -178,9 +179,9 @@ impl Install {
         Ok(vec![InstallEvent::RunAdmitted { run, kind, components }])
     }
 
-    /// Allows a change of the pinned config, the inputs or the stack outputs only without an active
-    /// deploy. A deploy renders them step by step, so a change during it would make the actual
-    /// state differ from the log.
+    /// Allows a change of the desired state only without an active deploy. A deploy renders config,
+    /// inputs and stack outputs step by step, so a change during the deploy would affect only some
+    /// steps.
     fn unless_deploying(&self, changes: bool, event: InstallEvent) -> Decision {
         match self.runs.iter().find(|(_, run)| deploys(run.kind)) {
             Some((run, going)) if changes => {
@@ -205,8 +206,8 @@ impl Install {
         })
     }
 
-    /// Returns the stack outputs for templates. Values from the runner take precedence, because it
-    /// reads them in the customer's account.
+    /// Returns the stack outputs for templates. Values from the runner take precedence over values
+    /// from the vendor, because the runner is in the customer's account.
     pub fn stack_outputs(&self) -> Outputs {
         let mut outputs = self.vendor_outputs.clone();
         outputs.extend(self.stack.iter().flat_map(|stack| stack.outputs.clone()));

@@ -13,11 +13,11 @@ use bincode::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 
-/// Maximum nesting depth of a value; the same limit as for JSON.
+/// Maximum nesting depth of a value, equal to the limit of `serde_json`.
 const MAX_DEPTH: usize = 128;
 
-/// Output values by name. The type is a map with its own snapshot encoding: a JSON value decodes
-/// itself only from a self-describing format, and bincode is not one.
+/// Output values by name. The type has its own snapshot encoding: JSON values can be decoded only
+/// from self-describing formats, and bincode is not self-describing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(transparent)]
@@ -102,7 +102,7 @@ impl<C> Decode<C> for Outputs {
 
 bincode::impl_borrow_decode!(Outputs);
 
-/// Encodes a tag for the type of the value, and then the value.
+/// Encodes a tag for the JSON type, then the value.
 fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
     match value {
         Value::Null => 0u8.encode(to),
@@ -130,9 +130,9 @@ fn encode<E: Encoder>(value: &Value, to: &mut E) -> Result<(), EncodeError> {
 
 type Member = (String, Value);
 
-/// Decodes one member. The caller has already claimed the bytes of all members. This function
-/// releases the share of this member, because the decoder counts the bytes again while it reads
-/// them.
+/// Decodes one member. The decoder limits the total number of claimed bytes, and the caller has
+/// claimed the bytes of all members. Releases the share of this member first, because decoding its
+/// parts claims the bytes again.
 fn member<D: Decoder>(from: &mut D, depth: usize) -> Result<Member, DecodeError> {
     from.unclaim_bytes_read(size_of::<Member>());
     Ok((String::decode(from)?, decode(from, depth)?))
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_no_value_is_like_is_refused_and_breaks_nothing() {
-        // One name, whose value is 1,000 nested lists.
+        // One output whose value has 1,000 nested lists.
         let mut deep = vec![1, 1, b'a'];
         deep.extend([6, 1].repeat(1_000));
         assert!(read(&deep).unwrap_err().to_string().contains("too deep"));

@@ -1,4 +1,4 @@
-//! A run is one orchestrated operation on an install: a graph of steps.
+//! A run is one operation on an install: a graph of steps.
 //!
 //! ```text
 //! step: waiting ─start─▶ planning ─plan─┬─ no changes ────────────────────────▶ succeeded
@@ -7,9 +7,9 @@
 //!          └───────────── plan stale  ◀────────── applying ◀─start apply──┘
 //!                                                    └─ complete | fail ─▶ succeeded | failed
 //! ```
-//! A job that fails with a known result may be retried automatically, after a back-off (`retry.rs`).
-//! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. The
-//! run finishes when no step can continue, and has one outcome.
+//! A step starts when its dependencies have succeeded. A failed step blocks only its dependents. If
+//! a job fails with a known result, its step may start again automatically, after a back-off
+//! (`retry.rs`). The run finishes when no step can continue, and has one outcome.
 use crate::{
     actor::Actor,
     decider::{Decider, Timestamp},
@@ -42,7 +42,7 @@ pub use step::{Skip, Step, StepFailure, StepState};
 
 type Decision = Result<Vec<RunEvent>, RunError>;
 
-/// Maximum number of plans of a step whose approved plans become stale.
+/// Number of stale plans after which a step fails. A retry of the step starts a new count.
 pub const MAX_PLANS: u32 = 3;
 
 impl Decider for Run {
@@ -125,7 +125,8 @@ impl Run {
         }
     }
 
-    /// Requests a cancel. A second request changes nothing, unless it adds `force`.
+    /// Requests the cancellation of the run. A second request changes nothing, unless it adds
+    /// `force`.
     fn cancel(&self, by: Actor, reason: String, force: bool) -> Decision {
         self.live()?;
         if self.cancel.as_ref().is_some_and(|asked| asked.force || !force) {
@@ -137,7 +138,7 @@ impl Run {
         self.and_then(vec![RunEvent::CancelRequested { by, reason, force }])
     }
 
-    /// Checks that the run exists and has not finished.
+    /// Returns an error if the run does not exist or has finished.
     fn live(&self) -> Result<(), RunError> {
         match (&self.request, self.outcome) {
             (None, _) => Err(RunError::NotFound),

@@ -1,8 +1,8 @@
 //! A runner is one agent with an identity and a purpose.
 //!
-//! A runner gets jobs unless it is revoked, drains, or is disabled by a side. Vendor and customer
-//! disable and enable it separately: neither can change the decision of the other. Polls and
-//! sessions are not events; disconnects and reconnects are.
+//! A runner gets jobs unless it is revoked, draining or disabled. Vendor and customer disable and
+//! enable a runner separately, and neither can reverse the decision of the other side. The log
+//! records disconnects and reconnects, but no polls and sessions.
 use crate::{
     decider::{Decider, Timestamp},
     ids::InstallId,
@@ -54,7 +54,8 @@ impl Decider for Runner {
             Enrol(again) if again == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),
             Revoke { by, reason } => once(self.revoked, RunnerEvent::Revoked { by, reason }),
-            // A revoked runner can still become disconnected. All further commands are rejected.
+            // A revoked runner can still become disconnected. The next arm rejects all other
+            // commands.
             Disconnect { last_contact_at, stopped } => once(
                 self.disconnected_since.is_some(),
                 RunnerEvent::Disconnected { last_contact_at, stopped },

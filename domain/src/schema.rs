@@ -1,4 +1,4 @@
-//! JSON Schema of every event, generated from its type and stored next to its example.
+//! Golden test of the JSON Schema of every event, which is generated from the Rust type.
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings, json_schema};
@@ -49,7 +49,7 @@ texts! {
     Digest = "^sha256:[0-9a-f]{64}$";
 }
 
-/// Returns the schema of each event of an aggregate, by verb.
+/// Returns the schema of each event of an aggregate, with the event's verb.
 fn schemas<D: Decider>() -> Vec<(String, Map<String, Value>)>
 where
     D::Event: JsonSchema,
@@ -71,7 +71,7 @@ where
         .collect()
 }
 
-/// Removes null from a schema, because events omit absent fields.
+/// Removes null from the schema of optional fields, because events omit absent fields.
 fn never_null(schema: &mut Value) {
     let null = |kind: &Value| *kind == "null" || kind["type"] == "null";
     match schema {

@@ -1,24 +1,18 @@
-//! Reasons to reject a component command.
 use super::Definition;
 
 /// Reason to reject a component command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ComponentError {
-    /// No component has this id.
     #[error("component does not exist")]
     NotFound,
-    /// The id belongs to another component.
     #[error("component id already belongs to {name}")]
     AnotherComponent {
-        /// Name that already belongs to the id.
+        /// Name of the component that has the id.
         name: String,
     },
     /// A change needs a later config version than the last change.
     #[error("component is already published in config version {config_version}")]
-    VersionNotLater {
-        /// Config version of the last change.
-        config_version: u32,
-    },
+    VersionNotLater { config_version: u32 },
 }
 
 impl Definition {

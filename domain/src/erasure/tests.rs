@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::*;
 use crate::testing::golden;
 
-/// Returns the schema and the example of every stored event, by event type.
+/// Returns schema and example of every event type from `schemas/events`.
 fn stored_events() -> BTreeMap<String, (Value, Value)> {
     let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/events");
     let read = |path: &Path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -43,8 +43,7 @@ fn path_text(place: &PersonalField) -> String {
     format!("/{}", place.path.join("/"))
 }
 
-/// Compares the list of free-text fields with its golden, so that the owner of a new field is
-/// decided.
+/// Compares the free-text fields and their owners with `schemas/erasure.txt`.
 #[test]
 fn every_free_text_field_has_a_known_owner() {
     let mut text =
@@ -74,7 +73,6 @@ fn every_free_text_field_has_a_known_owner() {
     golden("erasure.txt", &text);
 }
 
-/// An erased event still deserializes.
 #[test]
 fn an_erased_event_deserializes() {
     use crate::{decider::Decider, upcast};
@@ -114,7 +112,8 @@ fn an_erased_event_deserializes() {
     assert!(erased >= 25, "only {erased} fields were erased in the examples");
 }
 
-/// No event has a field of its own with the name of the ciphertext member.
+/// A stored payload has its ciphertext in the member `encrypted`, so no event may have a field with
+/// this name.
 #[test]
 fn no_event_has_a_field_named_encrypted() {
     for (event, (schema, _)) in stored_events() {

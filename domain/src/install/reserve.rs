@@ -1,11 +1,13 @@
-//! Reservations: one step at a time may change a resource, from its plan to its end.
+//! Reservations: only one step at a time may change a resource. A step holds its resource from the
+//! plan to the end of the step.
 use super::{
     Decision, Holder, Install, InstallError, InstallEvent, Resource, ResourceChange, StepResult,
 };
 use crate::ids::{RunId, StepId};
 
 impl Install {
-    /// Reserves a resource. A reservation of the sandbox excludes all components, and the reverse.
+    /// Reserves a resource. The sandbox cannot be reserved while a step holds a component, and the
+    /// reverse.
     pub(super) fn reserve(&self, resource: Resource, run: RunId, step: StepId) -> Decision {
         let by = Holder { run, step };
         if !self.runs.contains_key(&run) {
@@ -45,9 +47,9 @@ impl Install {
         facts
     }
 
-    /// Records that a change starts. An apply that fails halfway may leave resources, so they count
-    /// as deployed from its start. A rollback can then repair them, and a deprovision can destroy
-    /// them.
+    /// Records that a change starts. A failed apply may leave resources, so the resource counts as
+    /// deployed from the start of its apply. A rollback can then repair the resource, and a
+    /// deprovision can destroy it.
     pub(super) fn begin(&self, run: RunId, step: StepId, changing: ResourceChange) -> Decision {
         let by = Some(Holder { run, step });
         let holds = match &changing {
@@ -75,8 +77,9 @@ impl Install {
         }])
     }
 
-    /// Records that an apply did not touch its resource, which restores the earlier state. This is
-    /// possible only for the last apply, because the effect of an earlier one is unknown.
+    /// Records that an apply changed nothing, which restores the earlier state of its resource.
+    /// Only the last apply of a resource can be recorded so, because an earlier apply has an
+    /// unknown effect.
     pub(super) fn unchanged(&self, run: RunId, step: StepId, resource: Resource) -> Decision {
         let by = Holder { run, step };
         let (holder, begun) = match &resource {
@@ -105,8 +108,8 @@ impl Install {
         })
     }
 
-    /// Records the result of a step. Only the step that holds a resource may report a change of it;
-    /// an action holds none.
+    /// Records the result of a step. Only the step that holds a resource may report a change of the
+    /// resource. An action holds no resource.
     pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
         let by = Some(Holder { run, step });
         let holds = match &result {

@@ -1,113 +1,75 @@
-//! Reasons to reject a job command.
 use super::{Job, Outcome, State};
 use crate::{decider::Timestamp, ids::ExecutionId};
 
 /// Reason to reject a job command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JobError {
-    /// No job has this id.
     #[error("job does not exist")]
     NotFound,
-    /// A job needs at least one attempt.
     #[error("job needs at least one attempt")]
     NoAttempts,
-    /// The id belongs to other work.
     #[error("job was already queued with other values")]
     AlreadyQueued,
-    /// Only one execution can hold the job.
     #[error("job is already claimed by {by}")]
-    AlreadyClaimed {
-        /// Execution that holds the job.
-        by: ExecutionId,
-    },
+    AlreadyClaimed { by: ExecutionId },
     /// The execution lost the job or never held it.
     #[error("execution does not hold the job; the holder is {}", .held.map_or("none".into(), |id| id.to_string()))]
     Fenced {
-        /// Execution that holds the job.
+        /// Execution that holds the job, or held it when the job ended.
         held: Option<ExecutionId>,
     },
-    /// The job must have started first.
     #[error("job has not started")]
     NotStarted,
-    /// Work that has started may have had effects.
     #[error("job has already started, so its child process may have run")]
     AlreadyStarted,
-    /// Another report has this sequence number.
     #[error("report {seq} was already recorded with other content")]
-    SeqConflict {
-        /// Sequence number.
-        seq: u64,
-    },
-    /// A report before this one is missing.
+    SeqConflict { seq: u64 },
     #[error("report is out of order: the next sequence number is {expected}")]
-    SeqGap {
-        /// Next sequence number.
-        expected: u64,
-    },
-    /// Phases are for display, so their number is limited.
+    SeqGap { expected: u64 },
+    /// Phases are for display only, so a limit protects the log from a faulty plugin.
     #[error("too many phases: a job may enter {most}")]
-    TooManyPhases {
-        /// Maximum number of phases.
-        most: usize,
-    },
-    /// Only some kinds of jobs report this.
+    TooManyPhases { most: usize },
     #[error("a job of this kind does not report {what}")]
-    NotThisKind {
-        /// Reported item.
-        what: &'static str,
-    },
-    /// A job reports at most one plan, one artifact and one state.
+    NotThisKind { what: &'static str },
+    /// An execution reports at most one plan, one artifact and one state.
     #[error("job has already reported {what}")]
-    AlreadyReported {
-        /// Reported item.
-        what: &'static str,
-    },
-    /// Only the server sets this reason.
+    AlreadyReported { what: &'static str },
+    /// Some failure reasons are reserved for the server.
     #[error("a runner may not report this failure reason")]
     NotARunnersReason,
-    /// A connected runner does not lose its job for lack of contact.
+    /// A job is lost for lack of contact only if it was recorded as disconnected.
     #[error("runner is connected")]
     StillConnected,
-    /// The deadline has not passed.
     #[error("deadline has not passed: the execution has until {deadline}")]
-    DeadlineAhead {
-        /// Time limit.
-        deadline: Timestamp,
-    },
-    /// Work that changes something may still run on a disconnected runner.
+    DeadlineAhead { deadline: Timestamp },
     #[error("runner is disconnected, but its job may still run")]
     MayStillRun,
-    /// The runner reports the outcome itself.
+    /// The execution has no unknown outcome: its runner still reports on it.
     #[error("nothing to resolve: the runner still has the job")]
     NothingToResolve,
-    /// Only a principal may decide the outcome of a script.
+    /// The outcome of unsafe work, such as a script, needs the decision of a user.
     #[error("only a principal may resolve unsafe work")]
     OnlyAPrincipalMayResolve,
-    /// A runner reports results. It may not resolve an unknown outcome.
     #[error("a runner may not resolve an unknown outcome")]
     ARunnerMayNotResolve,
-    /// A runner may not cancel a job without a request.
     #[error("job has no cancel request")]
     CancelNotRequested,
-    /// A job that is being cancelled is not retried.
     #[error("job is being cancelled and cannot be retried: resolve it as succeeded or failed")]
     Cancelling,
-    /// The unknown outcome must be resolved first.
     #[error("outcome is unknown: wait for the runner or resolve it")]
     OutcomeUnknown,
-    /// The timeout belongs to an earlier attempt.
+    /// The queue timeout belongs to an earlier attempt.
     #[error("timeout is outdated: the job waits for attempt {attempt}")]
     AnotherAttempt {
-        /// Attempt that waits for a runner.
+        /// Number of the attempt that waits for a runner.
         attempt: u32,
     },
-    /// A log is finalized when nothing can be added.
+    /// The runner can still append to the log.
     #[error("log cannot be finalized: the execution still runs")]
     StillRunning,
-    /// Length and digest of a finalized log do not change.
+    /// Length and digest of a finalized log never change.
     #[error("log is already finalized with another length or digest")]
     LogAlreadyFinalized,
-    /// The outcome is final.
     #[error("job has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },
 }

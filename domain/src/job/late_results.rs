@@ -1,5 +1,5 @@
-//! Divergent logs and late results. Neither changes the job. The job records each once per
-//! execution, so repeated calls of a runner do not fill the log.
+//! Divergent logs and late results, which do not affect the outcome of a job. Each is recorded once
+//! per execution, so that a runner cannot fill the event log with repeated calls.
 use super::{Decision, ExecutionResult, Job, JobError, JobEvent, Outcome, SignedResult, State};
 use crate::ids::ExecutionId;
 
@@ -26,7 +26,7 @@ impl Job {
         }
         if !self.has_lost(execution) {
             match self.fence(execution)? {
-                // The runner has already sent its final report, so this is a different one.
+                // The runner has already sent its final report, so this result is a different one.
                 State::Ended { .. } if self.reports.last().is_some_and(JobEvent::is_end) => {
                     return Err(self.refusal());
                 }

@@ -1,4 +1,4 @@
-//! Lost executions, and the manual resolution of unknown outcomes.
+//! Loss of executions, and resolution of unknown outcomes.
 use super::{
     Contact, Decision, Execution, FailureReason, Job, JobClass, JobError, JobEvent, LossReason,
     Resolution,
@@ -25,7 +25,7 @@ impl Job {
             }
             (Pure, ExecutionNotInJournal | DeadlinePassed | Disconnected)
             | (Pure | Mutating | Unsafe, NeverSpawned) => {
-                // A job that is being cancelled is not retried.
+                // A job that is being cancelled does not run again.
                 let again = held.attempt < self.attempts() && held.cancel.is_none();
                 let lost = JobEvent::Lost { execution: held.id, loss_reason };
                 Ok(vec![if again { held.requeued(Some(loss_reason)) } else { lost }])
@@ -76,7 +76,7 @@ impl Job {
                 signed: None,
                 not_ended: vec![],
             },
-            // A job that is being cancelled is not retried; only its outcome can be resolved.
+            // A job that is being cancelled does not run again. Only its outcome can be resolved.
             Resolution::Retry if held.cancel.is_some() => return Err(JobError::Cancelling),
             Resolution::Retry => held.requeued(None),
         };

@@ -1,11 +1,11 @@
-//! Reports of a runner, each recorded once and in order.
+//! Reports of a runner. Each report is recorded once and in order.
 use super::{
     Decision, Execution, ExecutionResult, Job, JobError, JobEvent, JobKind, JobProduct, Outcome,
     Report, SignedResult, State,
 };
 use crate::ids::ExecutionId;
 
-/// Maximum number of phases that are stored for one execution.
+/// Maximum number of phases that one execution may report.
 pub const PHASES: usize = 64;
 
 impl Job {
@@ -24,8 +24,8 @@ impl Job {
             return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
-            // Also accepted while the outcome is unknown: earlier reports must be recorded before
-            // the final one.
+            // Reports are also accepted while the outcome is unknown, because the final report can
+            // follow only after all earlier reports.
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => {
                 let expected = self.reports.len() as u64 + 1;
                 if seq != expected {
@@ -34,7 +34,7 @@ impl Job {
                 self.accepts(held, &report)?;
                 Ok(vec![fact])
             }
-            // An actor resolved the outcome before the runner reported the same one.
+            // An actor resolved the outcome, and the late report has the same outcome.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
             State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
         }

@@ -1,4 +1,4 @@
-//! Continues the runs that wait for an artifact when its build has ended.
+//! Continues the runs that wait for a build, after the end of the build.
 use super::{PolicyEvent, Reaction};
 use crate::build::BuildEvent;
 

@@ -1,4 +1,4 @@
-//! Completes a build when its job has ended.
+//! Completes a build after the end of its job.
 use super::{PolicyEvent, Reaction};
 
 pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {

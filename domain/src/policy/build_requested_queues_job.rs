@@ -1,4 +1,4 @@
-//! Queues the job of a build when the build is requested.
+//! Queues the job of a requested build.
 use super::{PolicyEvent, Reaction};
 use crate::build::BuildEvent;
 

@@ -1,4 +1,4 @@
-//! Completes a step when its job has ended.
+//! Completes a step after the end of its job.
 use super::{PolicyEvent, Reaction};
 
 pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {

@@ -1,4 +1,5 @@
-//! Continues the runs of an install when a step has released a resource.
+//! Continues the runs of an install after a step released a resource, because other steps may wait
+//! for the resource.
 use super::{PolicyEvent, Reaction};
 use crate::install::InstallEvent;
 

@@ -1,4 +1,4 @@
-//! Advances a run when one of its events requires further work.
+//! Performs the effects of a run after an event that may require further effects.
 use super::{PolicyEvent, Reaction};
 use crate::run::RunEvent;
 

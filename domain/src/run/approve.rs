@@ -48,7 +48,7 @@ impl Run {
         self.and_then(facts)
     }
 
-    /// Approves a plan. Rejects an approval after its expiry time, even if the timer has not
+    /// Approves a plan. Rejects the approval from the expiry time on, even if the timer has not
     /// recorded the expiry yet.
     pub(super) fn approve(&self, word: PlanDecision, now: Timestamp) -> Decision {
         let at = self.open(word.step)?;
@@ -116,8 +116,8 @@ impl Run {
         }
     }
 
-    /// Invalidates a plan that can no longer be applied, with its approval. The step plans again,
-    /// up to a limit.
+    /// Invalidates a stale plan together with its approval. The step plans again, but fails after
+    /// [`MAX_PLANS`] stale plans.
     pub(super) fn invalidate_plan(&self, job: JobId, reason: String) -> Decision {
         let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         let StepState::Applying { plan, .. } = &at.state else {
@@ -154,8 +154,7 @@ impl Run {
         }
     }
 
-    /// Returns the step that the job works on. Returns `None` if the job worked on a step but no
-    /// longer does.
+    /// Returns the step that the job works on. `None` if the job worked on a step earlier.
     pub(super) fn current_step_of(&self, job: JobId) -> Result<Option<&Step>, RunError> {
         if self.request.is_none() {
             return Err(RunError::NotFound);

@@ -1,16 +1,16 @@
-//! Effects that a run requires now. The caller performs them and handles the resulting commands on
-//! the run. The list may be requested repeatedly.
+//! Effects that a run requires now. The caller performs an effect and handles the resulting command
+//! on the run, which removes the effect from the list.
 use super::{Run, Step, StepState};
 use crate::ids::{JobId, StepId};
 
-/// Effect that a run requires now.
+/// Effect of a run on its install and on jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Reserve the resource of the step, and queue its first job.
     Start(StepId),
-    /// Queue the apply of the approved plan.
+    /// Queue the job that applies the approved plan of the step.
     Apply(StepId),
-    /// Cancel the job.
+    /// Request the cancellation of the job.
     CancelJob(JobId),
 }
 

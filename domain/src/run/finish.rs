@@ -42,7 +42,7 @@ impl Run {
             return Ok(vec![]);
         } else {
             let at = self.open(step)?;
-            // While a job works on the step, only that job may report a failure.
+            // While a job works on the step, the step fails only with that job.
             if at.state.job().is_some() {
                 return Err(RunError::NotWaitingForThat);
             }
@@ -76,7 +76,8 @@ impl Run {
         }
     }
 
-    /// Returns these events with their consequences: skipped steps and the end of the run.
+    /// Returns these events and their consequences: skipped steps, and the end of the run if no
+    /// step can continue.
     pub(super) fn and_then(&self, mut facts: Vec<RunEvent>) -> Decision {
         let mut after = self.clone();
         facts.iter().cloned().for_each(|fact| after.evolve(fact));
@@ -98,7 +99,7 @@ impl Run {
         Ok(facts)
     }
 
-    /// Returns true if a step is in progress, waits for approval or can still start.
+    /// Returns true if a step is in progress, waits for approval or a retry, or can still start.
     fn goes_on(&self) -> bool {
         self.steps.iter().any(|at| match at.state {
             StepState::Waiting => !self.is_blocked(at),
@@ -154,7 +155,8 @@ impl Run {
 }
 
 impl Step {
-    /// Returns true if a cancel skips the step at once, because no job works on it.
+    /// Returns true if a cancel request skips the step immediately, because no job works on the
+    /// step.
     fn can_be_skipped(&self) -> bool {
         match self.state {
             StepState::Waiting

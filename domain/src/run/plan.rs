@@ -1,8 +1,8 @@
 //! Plans the steps that change an install from its actual to its desired state.
 //!
 //! A deploy plans only the components that a change affects. Such a component is new, has another
-//! fingerprint than the deployed one, uses outdated outputs, or reads from a planned component. The
-//! planner has no clock, and the caller provides new ids.
+//! fingerprint than the deployed one, uses outdated outputs, or reads outputs of a planned
+//! component. The planner has no clock, and the caller provides new ids.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Operation, RemainingWork, StepOptions, StepSpec, Target};
@@ -16,65 +16,59 @@ mod toposort;
 
 pub use destroy::{deprovision, teardown};
 
-/// State that a config version asks for.
+/// State that a config version requires.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DesiredState {
-    /// The base infrastructure, if the app has one.
+    /// The base infrastructure. `None` if the app has none.
     pub sandbox: Option<DesiredSandbox>,
-    /// Components by name.
+    /// Components, by name.
     pub components: BTreeMap<String, DesiredComponent>,
-    /// Scripts that run after everything is deployed, in this order.
+    /// Names of the actions to execute after all deploys, in this order.
     pub after: Vec<String>,
 }
 
-/// Desired base infrastructure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredSandbox {
-    /// Build of the artifact.
     pub build: BuildId,
-    /// Digest of everything that determines the result.
+    /// See [`StepSpec::fingerprint`].
     pub fingerprint: Digest,
 }
 
-/// Desired component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DesiredComponent {
     pub component: ComponentId,
-    /// Build of the artifact.
     pub build: BuildId,
-    /// Names of the components that this component depends on.
+    /// Names of the direct dependencies.
     pub depends_on: BTreeSet<String>,
     /// True if the component reads outputs of the sandbox.
     pub reads_sandbox: bool,
-    /// Digest of everything that determines the result, except outputs of other components.
+    /// See [`StepSpec::fingerprint`].
     pub fingerprint: Digest,
 }
 
 /// State that an install has.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ActualState {
-    /// Build and fingerprint of the deployed sandbox; see [`ActualComponent`].
+    /// Build and fingerprint of the deployed sandbox, as in [`ActualComponent`].
     pub sandbox: Option<(BuildId, Option<Digest>)>,
-    /// Components by name.
+    /// Components, by name.
     pub components: BTreeMap<String, ActualComponent>,
 }
 
-/// Deployed component.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActualComponent {
     pub component: ComponentId,
-    /// Deployed build.
     pub build: BuildId,
-    /// Digest of everything that determined the result. None if an apply did not succeed, so that
-    /// the actual state is unknown.
+    /// Fingerprint of the last successful apply. `None` during an apply, and after an apply that
+    /// did not succeed: the actual state is then unknown.
     pub fingerprint: Option<Digest>,
-    /// Names of the components that this component depended on.
+    /// Names of the direct dependencies at the last apply.
     pub depends_on: BTreeSet<String>,
-    /// Outputs that changed after the component had read them for the last time.
     pub stale_outputs: StaleOutputs,
 }
 
-/// Outputs that changed after the last deploy of a component, whether or not it reads them.
+/// Outputs that changed since the last deploy of a component began. Includes outputs that the
+/// component does not read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StaleOutputs {
     /// True if outputs of the sandbox changed.
@@ -88,28 +82,28 @@ pub struct StaleOutputs {
 pub enum Scope {
     /// Components that a change affects.
     Changed,
-    /// Everything, changed or not.
+    /// The sandbox and all components, changed or not.
     Everything,
-    /// Components with these names, changed or not.
+    /// The named components, changed or not.
     Named {
-        /// Names of components.
         names: BTreeSet<String>,
-        /// True to include the components that depend on them.
+        /// True to include direct and indirect dependents of the named components.
         dependents: bool,
     },
-    /// Work that an earlier run left unfinished, and nothing else.
+    /// Only the unfinished work of an earlier run.
     Undone(RemainingWork),
 }
 
-/// Name that no component has.
+/// Component name that the config version does not define.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("no component is named {0:?}")]
 pub struct NoSuchComponent(pub String);
 
 /// Plans the steps of a provision, reprovision, deploy, input update, upgrade or rollback.
 ///
-/// A component that the config no longer has is destroyed. If no planned component uses it, it is
-/// destroyed first. Otherwise it is destroyed after its planned users have been applied.
+/// Removed components, which the config no longer has, are destroyed. A removed component that no
+/// planned component uses is destroyed first. Other removed components are destroyed after the
+/// applies of the planned components that use them.
 pub fn plan_deploy(
     wanted: &DesiredState,
     present: &ActualState,
@@ -197,7 +191,7 @@ pub fn plan_deploy(
     Ok(steps)
 }
 
-/// Returns the deployed components to destroy, because the config no longer has them.
+/// Returns the deployed components that the config no longer has and that the scope destroys.
 fn gone<'p>(
     wanted: &DesiredState,
     present: &'p ActualState,
@@ -212,7 +206,7 @@ fn gone<'p>(
     present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)).collect()
 }
 
-/// Returns the single step of an action.
+/// Returns a step that executes an action.
 pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
     let target = Target::Action { name };
     let (operation, options) = (Operation::Execute, StepOptions::default());
@@ -221,12 +215,12 @@ pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
 
 /// Returns the names of the components to plan.
 ///
-/// A change of the sandbox includes all deployed components that read it, even if a user named
-/// others: they may not run on the new sandbox at all.
+/// A change of the sandbox includes all deployed components that read its outputs, even if a user
+/// named other components. Such a component may not work on the changed sandbox.
 ///
-/// A fingerprint does not cover outputs of other components. A component therefore keeps its
-/// desired fingerprint if such outputs change and its own step is denied, refused or cancelled. It
-/// is planned until it has read the new outputs.
+/// A fingerprint does not cover outputs of the sandbox and of other components. A component
+/// therefore keeps its desired fingerprint if such outputs change and its own step is denied,
+/// refused or cancelled. The component stays planned until it has read the new outputs.
 fn affected(
     wanted: &DesiredState,
     present: &ActualState,
@@ -261,7 +255,7 @@ fn affected(
     if follow { with_readers(wanted, reached, |_| true) } else { reached }
 }
 
-/// Adds the components that read from these, directly or indirectly, if `counts` allows them.
+/// Adds the direct and indirect dependents of these components for which `counts` returns true.
 fn with_readers(
     wanted: &DesiredState,
     mut reached: BTreeSet<String>,

@@ -1,23 +1,21 @@
-//! Unfinished work of a run that has finished. A retry repeats exactly this work.
+//! Unfinished work of a finished run. A retry of the run repeats exactly this work.
 use std::collections::BTreeSet;
 
 use super::{Operation, Run, StepState, Target};
 
-/// Unfinished work of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RemainingWork {
-    /// True if the sandbox is unfinished.
+    /// True if the step of the sandbox did not succeed.
     pub sandbox: bool,
     /// Names of the components to deploy.
     pub deploy: BTreeSet<String>,
     /// Names of the components to destroy.
     pub destroy: BTreeSet<String>,
-    /// Scripts to run, in their planned order.
+    /// Names of the actions to execute, in their planned order.
     pub actions: Vec<String>,
 }
 
 impl RemainingWork {
-    /// Returns true if no work remains.
     pub fn is_empty(&self) -> bool {
         *self == RemainingWork::default()
     }

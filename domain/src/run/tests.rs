@@ -20,7 +20,7 @@ const SANDBOX: StepId = StepId(ulid::Ulid(1));
 const LEFT: StepId = StepId(ulid::Ulid(2));
 const RIGHT: StepId = StepId(ulid::Ulid(3));
 const TOP: StepId = StepId(ulid::Ulid(4));
-/// Expiry time of approvals. The commands of the tests come earlier unless a test sets the time.
+/// Returns the expiry time of approvals, which is later than the default time of commands.
 fn later() -> Timestamp {
     Timestamp::UNIX_EPOCH + chrono::TimeDelta::days(7)
 }

@@ -1,25 +1,23 @@
-//! Reasons to reject a runner command.
 use super::{Identity, RunnerMode};
 
 /// Reason to reject a runner command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RunnerError {
-    /// No runner has this id.
     #[error("runner does not exist")]
     NotFound,
-    /// The id belongs to another runner.
     #[error("runner is already enrolled with other values")]
     AlreadyEnrolled,
-    /// A runner of an install is bound to exactly one install.
+    /// A runner in install mode has exactly one install, for whose secrets it has an encryption
+    /// key.
     #[error("a runner of installs belongs to one install and needs its encryption key")]
     NeedsAnInstall,
-    /// A build runner is bound to no install.
+    /// A build runner has no install and receives no secrets.
     #[error("a build runner belongs to no install and has no encryption key")]
     BelongsToNoInstall,
-    /// A replaced key is not accepted again, because it may be compromised.
+    /// A replaced key may be compromised, so it is never accepted again.
     #[error("key was replaced before: generate a new key")]
     KeyWasReplaced,
-    /// A revoked runner is not accepted again.
+    /// A revocation is permanent.
     #[error("runner was revoked")]
     Revoked,
 }

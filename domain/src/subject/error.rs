@@ -1,12 +1,10 @@
-//! Reasons to reject a subject command.
-
 /// Reason to reject a subject command.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SubjectError {
-    /// Shredding is permanent, so it needs a recorded reason.
+    /// Deletion of a key is permanent, so the log must contain the reason.
     #[error("shredding needs a reason")]
     NoReason,
-    /// Erasure follows only after the decision to shred.
+    /// Erasure of copies follows the decision to delete the key.
     #[error("subject is not shredded")]
     NotShredded,
 }

@@ -1,7 +1,6 @@
 //! A partly changed component never counts as absent, nor as deployed from the config.
 use super::*;
 
-/// Starts an apply of `api` in version 2, which has other dependencies than version 1.
 pub fn changing() -> (ResourceChange, InstallEvent) {
     changing_by(S1)
 }
@@ -86,9 +85,9 @@ fn an_apply_that_changed_nothing_restores_the_earlier_state() {
     let whole = and(deploying(), [component_reserved("api", ONE, S1), deployed().1]);
     let again = and(whole.clone(), [changing().1, unchanged(ONE, S1)]);
     assert_eq!(after(again).components, after(whole).components);
-    // A component that did not exist is absent again.
+    // The component did not exist before the apply.
     assert!(after(vec![changing().1, unchanged(ONE, S1)]).components.is_empty());
-    // A component that an earlier apply changed partly stays partly changed.
+    // The earlier apply may have changed the component partly.
     let half = after(vec![changing().1, changing_by(S2).1, unchanged(ONE, S2)]);
     assert_eq!(half.components["api"].fingerprint, None);
 

@@ -1,4 +1,4 @@
-//! Components that are left out of an install.
+//! Enabled and disabled components of an install.
 use super::*;
 
 #[test]

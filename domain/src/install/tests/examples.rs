@@ -1,4 +1,4 @@
-//! Example of the stored payload of every event.
+//! Golden test of an example payload of every event.
 use super::{
     begun::{changing, unchanged},
     *,

@@ -1,4 +1,5 @@
-//! Components with outdated outputs are planned again, whatever prevented their deploy.
+//! A deploy plans components with outdated outputs, regardless of the reason why an earlier run did
+//! not deploy them.
 use super::*;
 use crate::run::{
     Target,
@@ -34,7 +35,7 @@ fn released(name: &str) -> InstallEvent {
     InstallEvent::ComponentReleased { name: name.into(), run: ONE, step: S1 }
 }
 
-/// Returns the event that deploys this component of the desired state, with these outputs.
+/// Returns the event for a deploy of this component with these outputs.
 fn brought(name: &str, said: &str) -> InstallEvent {
     let DesiredComponent { component, build, depends_on, fingerprint, .. } =
         wanted().components[name].clone();
@@ -110,7 +111,8 @@ fn an_apply_that_never_ran_leaves_a_reader_that_is_planned_if_what_it_reads_chan
 
 #[test]
 fn a_reader_is_planned_until_it_is_deployed() {
-    // The plan of `api` was denied or failed, or a user deployed other components by name.
+    // The earlier run did not deploy `api`: its plan was denied or failed, or the user named other
+    // components.
     assert_eq!(planned([brought("db", "y")]), ["api", "web"]);
     assert_eq!(planned([brought("db", "y"), reserved("api"), released("api")]), ["api", "web"]);
     let read = [reserved("api"), brought("api", "x"), released("api")];
@@ -121,7 +123,7 @@ fn a_reader_is_planned_until_it_is_deployed() {
 
 #[test]
 fn outputs_that_change_during_a_step_count_as_unread() {
-    // The manifest of `api` has the outputs of the time when its step began.
+    // `api` read the outputs before `db` changed them.
     let late = [reserved("api"), brought("db", "y"), brought("api", "x"), released("api")];
     assert_eq!(planned(late.clone()), ["api", "web"]);
     let again = [reserved("api"), brought("api", "x"), released("api")];

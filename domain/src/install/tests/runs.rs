@@ -93,7 +93,7 @@ fn an_install_is_deprovisioned_when_nothing_of_it_is_left() {
     let gone = InstallEvent::Deprovisioned { run: Some(ONE) };
     install(going.clone()).when(close.clone()).then([closed.clone(), gone.clone()]);
     install(and(going.clone(), [deployed().1])).when(close).then([closed.clone()]);
-    // Another install may have its name from now on.
+    // A deprovisioned install admits no runs.
     let over = and(going, [closed, gone]);
     let deploy = admit(TWO, RunKind::Deploy, &["api"]);
     install(over).when(deploy).then_rejected(InstallError::Deprovisioned);

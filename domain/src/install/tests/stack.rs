@@ -13,7 +13,7 @@ fn an_install_has_one_runner() {
     install(ready()).when(report(RUNNER, None)).then_nothing();
     install(ready()).when(report(other, None)).then_rejected(has_one());
     install(vec![]).when(report(RUNNER, None)).then_rejected(InstallError::NotFound);
-    // Another runner may replace a revoked one, but only the one that the install has.
+    // Another runner may replace only the revoked runner of the install.
     let second = InstallEvent::StackOutputsReported { runner: other, outputs: outputs("eu-1") };
     install(ready()).when(report(other, Some(RUNNER))).then([second.clone()]);
     install(ready()).when(report(other, Some(other))).then_rejected(has_one());

@@ -1,4 +1,4 @@
-//! The newest known state of a component, and decisions about it.
+//! Newest known state version of a component, and users' decisions about the version.
 use super::*;
 
 fn record(serial: u64) -> InstallCommand {

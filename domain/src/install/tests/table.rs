@@ -1,4 +1,4 @@
-//! Every command in every state.
+//! Golden test of the result of every command in every state.
 use super::*;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Example of the stored payload of every event of a job. Later versions must be able to read it.
+//! Golden test of an example payload of every event.
 use super::{walk::reread, *};
 
 /// Returns the next example. The match makes the compiler report an event without an example.

@@ -59,7 +59,7 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
     given(unknown(Mutating)).when(resolve(A, Succeeded)).then([resolved(Succeeded), succeeded]);
     given(unknown(Mutating)).when(resolve(A, Failed)).then([resolved(Failed), failed.clone()]);
     given(unknown(Mutating)).when(resolve(A, Retry)).then([resolved(Retry), again(None)]);
-    // A job that is being cancelled is not retried, but its outcome can be resolved.
+    // A job that is being cancelled does not run again, but its outcome can be resolved.
     let doubt = JobEvent::OutcomeUnknown { execution: A, loss_reason: DeadlinePassed };
     let cancelled = and(running(Mutating), [cancel_requested(false), doubt]);
     given(cancelled.clone()).when(resolve(A, Retry)).then_rejected(Cancelling);
@@ -178,7 +178,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(running(Mutating), [stale.clone()]),
         // For example, an apply does not begin without disk space for its state.
         and(running(Mutating), [failed(Some(2), FailureReason::Refused)]),
-        // The first execution is also known not to have run.
+        // Both executions certainly started no process.
         and(never, [cancelled.clone()]),
         and(second.clone(), [lost(B)]),
         and(second.clone(), [refused.clone()]),
@@ -195,7 +195,7 @@ fn only_what_is_known_never_to_have_run_touched_nothing() {
         and(running(Mutating), [cancelled_at(2)]),
         and(unknown(Mutating), [decided]),
         and(running(Mutating), [failed(Some(2), FailureReason::SpawnFailed)]),
-        // The start report, and any other report, may not have arrived.
+        // The final report may have arrived without the start report.
         and(claimed(Mutating), [failed(Some(1), FailureReason::Internal)]),
         and(claimed(Mutating), [failed(Some(1), FailureReason::TimedOut)]),
         and(claimed(Mutating), [failed_at(1)]),

@@ -1,4 +1,4 @@
-//! A report is recorded once and in order, however often the runner sends it.
+//! Reports are recorded once and in order, even if the runner repeats them.
 use super::*;
 use crate::outputs::Outputs;
 
@@ -153,8 +153,8 @@ fn a_signature_is_stored_and_does_not_make_a_report_different() {
         not_ended: vec![],
     };
     given(running(Pure)).when(finish(signed("aa"))).then([end(signed("aa"))]);
-    // A runner with a new key may sign the report again, for example for a server that did not
-    // store the first one. The stored event does not change.
+    // After a key replacement, the runner signs a repeated report with the new key. The stored
+    // event does not change.
     let ended = and(running(Pure), [end(signed("aa"))]);
     given(ended.clone()).when(finish(signed("bb"))).then_nothing();
     given(ended).when(finish(None)).then_nothing();

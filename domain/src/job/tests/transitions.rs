@@ -1,4 +1,4 @@
-//! Transition table of a job, for reviewers.
+//! Golden test of the transition table of a job.
 use super::{
     walk::{ask, every_history},
     *,
@@ -9,8 +9,8 @@ use crate::{
     testing::{golden, table},
 };
 
-/// Names a command and returns the next one. The match makes the compiler report a command without
-/// a row.
+/// Returns the row name of a command, and the command of the next row. The match makes the compiler
+/// report a command without a row.
 fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobCommand>) {
     let next =
         |report: Report| Some(JobCommand::Report { execution: by, seq: 0, report, signed: None });
@@ -126,8 +126,8 @@ fn refusal(error: JobError) -> String {
     .into()
 }
 
-/// Each row uses the first state of its name that the walk finds. Execution B does not hold the job
-/// in these states.
+/// Each column uses the first job with its state name that the walk finds. Execution B does not
+/// hold the job in any of them.
 #[test]
 fn the_whole_machine_fits_in_a_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");

@@ -1,4 +1,4 @@
-//! Invariants of every history that two executions can produce with six commands.
+//! Invariants of every history that two executions can produce with at most six commands.
 use super::{transitions::commands, *};
 use crate::{
     decider::Event,
@@ -6,8 +6,8 @@ use crate::{
 };
 
 pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
-    // One report that does not end the job represents all of them. Late results and divergent logs
-    // affect no other command.
+    // A phase report represents the other reports that do not end the job. Late results and
+    // divergent logs affect no other command.
     let all = commands(class, A).chain(commands(class, B));
     let few = all.filter(|command| {
         !matches!(
@@ -25,8 +25,8 @@ pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
     walk(&few.collect::<Vec<_>>(), 6, ask)
 }
 
-/// Returns the command with the next sequence number, and its time. A command that declares a
-/// missed deadline gets a time after the deadline.
+/// Returns the command with its time. A report gets the next sequence number. A command that
+/// declares a missed deadline gets the time of the deadline.
 pub fn ask(command: &JobCommand, job: &Job) -> (JobCommand, Timestamp) {
     let now = match command {
         JobCommand::DeclareLost { loss_reason: DeadlinePassed, .. } => late(),

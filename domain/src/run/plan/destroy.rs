@@ -1,4 +1,4 @@
-//! Destroys components: dependents before their dependencies.
+//! Plans the destruction of components: dependents before their dependencies.
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ids::StepId;
 
-/// Plans the steps of a teardown: all components, or only those that an earlier run left.
+/// Plans the steps of a teardown: all components, or only the unfinished ones of an earlier run.
 pub fn teardown(
     present: &ActualState,
     scope: &Scope,
@@ -41,7 +41,7 @@ pub fn deprovision(present: &ActualState, mut new_id: impl FnMut() -> StepId) ->
     steps
 }
 
-/// Components to destroy, and the steps that were planned for them so far.
+/// Components to destroy, and the ids of their planned steps.
 pub(super) struct DestroyPlan<'p, F> {
     gone: BTreeMap<&'p str, &'p ActualComponent>,
     ids: BTreeMap<&'p str, StepId>,
@@ -60,9 +60,9 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
         (self.new_id)()
     }
 
-    /// Returns the components that a planned component still uses, directly or through another
-    /// component to destroy, and the remaining ones. `used` maps each planned component to its
-    /// current dependencies.
+    /// Splits the components to destroy: first those that a planned component still uses, directly
+    /// or through another component to destroy, then the remaining ones. `used` maps each planned
+    /// component to its current dependencies.
     pub(super) fn late(
         &self,
         used: &BTreeMap<&str, &BTreeSet<String>>,
@@ -88,8 +88,8 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
         (late, free)
     }
 
-    /// Plans the destruction of these components, dependents first, each also after the steps that
-    /// `users` returns. Returns the ids of the new steps.
+    /// Plans the destruction of these components, dependents first. Each step also depends on the
+    /// steps that `users` returns for its component. Returns the ids of the new steps.
     pub(super) fn take(
         &mut self,
         names: &BTreeSet<&'p str>,
@@ -107,7 +107,7 @@ impl<'p, F: FnMut() -> StepId> DestroyPlan<'p, F> {
             let Some((name, component)) = self.gone.get_key_value(name) else { continue };
             let (name, component) = (*name, *component);
             let step = (self.new_id)();
-            // A component that depends on one member of a cycle depends on all of them.
+            // A dependent of one member of a cycle depends on all members.
             let circle = toposort::cycle_of(&named, |c| &c.depends_on, name);
             let needs_it = |other: &&str| {
                 self.gone

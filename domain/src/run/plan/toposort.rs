@@ -1,11 +1,11 @@
 //! Sorts components by dependency.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the names sorted by dependency, then by name.
+/// Returns the names in topological order: each component follows its dependencies.
 ///
-/// A config has no dependency cycle, but the actual state may have one. After a change that failed
+/// A config has no dependency cycle, but the actual state may have one: after an apply that failed
 /// halfway, a component has its earlier and its new dependencies. The members of a cycle are
-/// adjacent: after all their dependencies, and before all their dependents.
+/// adjacent, after all their other dependencies and before all their other dependents.
 pub(super) fn topological_order<C>(
     components: &BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,
@@ -23,8 +23,8 @@ pub(super) fn topological_order<C>(
         let (mut now, mut later): (Vec<&str>, Vec<&str>) =
             left.iter().copied().partition(|name| free(name));
         if now.is_empty() {
-            // Finds at least one name: a path along the dependencies ends in a cycle that waits for
-            // nothing else.
+            // Finds at least one name, because a path along the dependencies ends in a cycle whose
+            // members wait only for each other.
             let waits_only_for_its_circle = |name: &&str| {
                 let mut all = below(components, &depends_on, name).into_iter();
                 all.all(|need| {
@@ -39,7 +39,8 @@ pub(super) fn topological_order<C>(
     ordered
 }
 
-/// Returns the names that depend on this name and that it depends on, including itself.
+/// Returns the members of the dependency cycle that contains the name. Without a cycle, returns
+/// only the name.
 pub(super) fn cycle_of<'c, C>(
     components: &'c BTreeMap<String, C>,
     depends_on: impl Fn(&C) -> &BTreeSet<String>,

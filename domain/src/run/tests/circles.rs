@@ -1,4 +1,4 @@
-//! Components with a dependency cycle are still destroyed in a safe order.
+//! Destruction of components with a dependency cycle.
 use std::collections::BTreeSet;
 
 use super::{
@@ -34,7 +34,7 @@ fn what_needs_one_of_a_circle_goes_before_all_of_it() {
     };
     let down = "-zweb(), -1web(zweb), -b(1web zweb), -a(1web b zweb), -net(a)";
     assert_eq!(words(&teardown(&has, &Scope::Everything, ids())), down);
-    // A cycle is destroyed after the user of any of its members has been applied.
+    // A planned dependent of one member is applied before the whole cycle is destroyed.
     let user = DesiredComponent {
         component: ComponentId(ulid::Ulid(1)),
         build: BuildId(ulid::Ulid(1)),

@@ -120,7 +120,7 @@ fn a_component_with_outdated_outputs_is_planned() {
     assert_eq!(missed("d", false, &["b"]), "+d(), !seed(d)");
     assert_eq!(missed("d", false, &[]), "");
     assert_eq!(missed("b", true, &[]), "+b(), +d(b), !seed(b d)");
-    // The user named e only, so that b is not planned.
+    // The scope names only e, so b is not planned.
     let named = Scope::Named { names: [String::from("e")].into(), dependents: false };
     assert_eq!(bring_words(&wanted(), &has, named), "+e(), !seed(e)");
 }
@@ -137,7 +137,8 @@ fn a_component_that_nothing_planned_uses_goes_first() {
 
 #[test]
 fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_it() {
-    // b and c used a, so that a goes after them. No component uses d, so that d goes first.
+    // b and c used a, so a is destroyed after their applies. No component uses d, so d is destroyed
+    // first.
     let mut now = wanted();
     let has = deployed(&now);
     now.components.remove("a");
@@ -152,7 +153,7 @@ fn a_component_that_the_config_no_longer_has_goes_when_its_users_have_moved_off_
     now.sandbox.as_mut().unwrap().fingerprint = digest(79);
     let off = "-d(), +sandbox(d), +b(sandbox), +c(sandbox), -a(b c), !seed(a b c d sandbox)";
     assert_eq!(bring_words(&now, &has, Scope::Changed), off);
-    // d uses a through b, which is also destroyed, so that a goes after b.
+    // d uses a through b. Both a and b are destroyed, a after b.
     let mut now = wanted();
     for name in ["a", "b"] {
         now.components.remove(name);
@@ -221,7 +222,7 @@ fn what_an_apply_left_half_done_is_brought_again_and_taken_down() {
     }
     let again = "+a(), +e(), +b(a), +c(a), +d(b c), !seed(a b c d e)";
     assert_eq!(bring_words(&wanted(), &has, Scope::Changed), again);
-    // e is not in the config and its apply did not succeed. It is destroyed all the same.
+    // The config no longer has e, whose apply did not succeed. e is still destroyed.
     let mut without = wanted();
     without.components.remove("e");
     has.components.get_mut("a").unwrap().fingerprint = Some(digest(1));
@@ -247,7 +248,7 @@ fn a_sandbox_that_moves_takes_along_what_is_there_and_reads_it_whatever_was_name
         ..RemainingWork::default()
     };
     assert_eq!(bring_words(&wanted(), &has, Scope::Undone(undone)), along);
-    // A component that is not deployed reads the new outputs when it is deployed.
+    // d is not deployed, so it reads the new outputs at its first deploy.
     has.components.remove("d");
     let along = "+sandbox(), +e(sandbox), +b(sandbox), !seed(b e sandbox)";
     assert_eq!(bring_words(&wanted(), &has, named(e)), along);

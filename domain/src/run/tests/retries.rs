@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use super::*;
 use crate::testing::NOW;
 
-/// Returns a run with one step, which has this many automatic retries and a plan job.
+/// Returns a run with one step that is being planned and has this limit of automatic retries.
 fn with_retries(max_auto_retries: u32) -> Vec<RunEvent> {
     let mut only = step(SANDBOX, &[]);
     only.options.max_auto_retries = max_auto_retries;
@@ -37,7 +37,7 @@ fn a_failed_job_is_retried_as_often_as_the_config_says_with_doubled_back_off() {
     let third = and(second, [retry(2, 10), retried(), started(SANDBOX, JobId(ulid::Ulid(103)))]);
     let job = Some(JobId(ulid::Ulid(103)));
     run(third).when(fail(SANDBOX, job)).then([failed(SANDBOX), ended(Outcome::Failed)]);
-    // Without the setting nothing is retried.
+    // The default limit is 0.
     let once = [failed(SANDBOX), ended(Outcome::Failed)];
     run(with_retries(0)).when(fail(SANDBOX, Some(J1))).then(once);
 }
@@ -73,7 +73,8 @@ fn a_user_may_retry_before_the_back_off_is_over_and_after_the_last_retry() {
     let by_ann = RunEvent::StepRetried { step: SANDBOX, by: ANN, reason: None };
     let ask = RunCommand::RetryStep { step: SANDBOX, by: ANN, reason: None };
     run(scheduled()).when(ask).then([by_ann.clone()]);
-    // A user's retry resets the number of automatic retries only if the step had failed.
+    // A user's retry does not reset the number of automatic retries of a step that has not failed
+    // finally.
     let again = and(scheduled(), [by_ann, started(SANDBOX, J2)]);
     run(again).when(fail(SANDBOX, Some(J2))).then([retry(2, 10)]);
 }
