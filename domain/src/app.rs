@@ -1,5 +1,6 @@
-//! An app is a product that a vendor installs at customers. It has a name and config versions 1, 2,
-//! 3 and so on. A published version never changes, and a component keeps its id in all versions.
+//! An app is a product that a vendor installs at customers. An app has a name and config versions
+//! 1, 2, 3 and so on. A published version never changes, and a component keeps its id in all
+//! versions.
 use crate::decider::{Decider, Timestamp};
 
 mod command;

@@ -1,4 +1,4 @@
-//! An enrolment token enrols one runner. Its purpose is one install or builds.
+//! An enrolment token enrols one runner, either for one install or for builds.
 //!
 //! Until the token expires, the runner may repeat the enrolment with the same key, because the
 //! first response may be lost. The aggregate rejects another key.

@@ -41,7 +41,7 @@ const HOSTNAME: PersonalField =
 const INVALIDATION_REASON: PersonalField =
     PersonalField { path: &["reason"], owner: FieldOwner::Customer };
 
-/// Returns the personal data fields of an event type. They are the same in all versions of its
+/// Returns the personal data fields of an event type, which are the same in all versions of the
 /// payload.
 pub fn personal_fields(event_type: &str) -> &'static [PersonalField] {
     match event_type {

@@ -1,4 +1,4 @@
-//! Events of access. The log stores their names: add events, never rename them.
+//! Events of a principal's access. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
 use super::{IssuedToken, PrincipalKind, Role};

@@ -35,11 +35,11 @@ pub enum PrincipalKind {
 pub enum Role {
     /// All permissions.
     Owner,
-    /// Read access, and approval or denial of plans.
+    /// Permissions of a viewer, and approval or denial of plans.
     Approver,
-    /// Read access, including the log and its cryptographic proofs.
+    /// Permissions of a viewer, and read access to the log, its proofs and the data subjects.
     Auditor,
-    /// Read access.
+    /// Read access to apps, installs, builds, runs, jobs and runners.
     Viewer,
 }
 

@@ -18,7 +18,6 @@ pub enum BuildCommand {
     },
     Fail {
         reason: BuildFailure,
-        /// Explanation for users.
         detail: String,
     },
     /// Add a run that waits for the end of the build.

@@ -23,9 +23,9 @@ pub enum BuildEvent {
         /// Job of the build. Absent if the server could not render its manifest.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         job: Option<JobId>,
-        /// Kind of failure.
+        /// Stable code of the failure.
         reason: BuildFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
     /// A run waits for the artifact. A policy continues the run after the end of the build.

@@ -45,7 +45,7 @@ pub enum State {
     },
     Failed {
         reason: BuildFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
 }
@@ -54,9 +54,9 @@ pub enum State {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum BuildFailure {
-    /// The job failed.
+    /// The job failed. `detail` is the message of the job's failure.
     JobFailed,
-    /// The job was cancelled.
+    /// The job was cancelled on request.
     JobCancelled,
     /// The job was lost: no attempt is left, and no attempt reported a result.
     JobLost,

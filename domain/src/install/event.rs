@@ -118,36 +118,17 @@ pub enum InstallEvent {
     /// A run finished and can no longer change the install. Committed with `run.finished`.
     RunFinished { run: RunId, outcome: Outcome },
     /// A step reserved a component. Until the release, no other step may change the component.
-    ComponentReserved {
-        name: String,
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    ComponentReserved { name: String, run: RunId, step: StepId },
     /// A step released a component, so other steps may reserve it.
-    ComponentReleased {
-        name: String,
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    ComponentReleased { name: String, run: RunId, step: StepId },
     /// A step reserved the sandbox. Until the release, no other step may change the sandbox or a
     /// component.
-    SandboxReserved {
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    SandboxReserved { run: RunId, step: StepId },
     /// A step released the sandbox, so other steps may reserve the sandbox or components.
-    SandboxReleased {
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    SandboxReleased { run: RunId, step: StepId },
     /// An apply or destroy of the sandbox started. The sandbox may be partly changed until the next
     /// event about the sandbox. Committed with `run.apply_started`.
     SandboxApplyStarted {
-        /// Run of the step.
         run: RunId,
         step: StepId,
         /// Build to deploy. For a destroy, the deployed build.
@@ -157,15 +138,10 @@ pub enum InstallEvent {
     },
     /// The last apply of the sandbox changed nothing: no process ran, or the runner refused the job
     /// or found its plan stale. The sandbox is as before that apply.
-    SandboxApplyNotRun {
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    SandboxApplyNotRun { run: RunId, step: StepId },
     /// The sandbox has this build and these outputs: its apply succeeded, or its plan had no
     /// changes.
     SandboxProvisioned {
-        /// Run of the step.
         run: RunId,
         step: StepId,
         build: BuildId,
@@ -179,17 +155,12 @@ pub enum InstallEvent {
     },
     /// The install has no sandbox any more: its destroy succeeded, or the destroy plan had no
     /// changes.
-    SandboxDestroyed {
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    SandboxDestroyed { run: RunId, step: StepId },
     /// An apply or destroy of a component started. The component may be partly changed until the
     /// next event about the component. Committed with `run.apply_started`.
     ComponentApplyStarted {
         name: String,
         component: ComponentId,
-        /// Run of the step.
         run: RunId,
         step: StepId,
         /// Build to deploy. For a destroy, the deployed build.
@@ -202,19 +173,12 @@ pub enum InstallEvent {
     },
     /// The last apply of a component changed nothing: no process ran, or the runner refused the job
     /// or found its plan stale. The component is as before that apply.
-    ComponentApplyNotRun {
-        name: String,
-        component: ComponentId,
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    ComponentApplyNotRun { name: String, component: ComponentId, run: RunId, step: StepId },
     /// The component has this build and these outputs: its apply succeeded, or its plan had no
     /// changes.
     ComponentDeployed {
         name: String,
         component: ComponentId,
-        /// Run of the step.
         run: RunId,
         step: StepId,
         build: BuildId,
@@ -231,17 +195,10 @@ pub enum InstallEvent {
     },
     /// The component is not deployed any more: its destroy succeeded, or the destroy plan had no
     /// changes.
-    ComponentDestroyed {
-        name: String,
-        component: ComponentId,
-        /// Run of the step.
-        run: RunId,
-        step: StepId,
-    },
+    ComponentDestroyed { name: String, component: ComponentId, run: RunId, step: StepId },
     /// The script of an action succeeded. The event contains its outputs.
     ActionCompleted {
         name: String,
-        /// Run of the step.
         run: RunId,
         step: StepId,
         /// Outputs that templates may read.

@@ -129,7 +129,6 @@ pub enum ExecutionResult {
     },
     Failed {
         reason: FailureReason,
-        /// Explanation for users.
         detail: String,
         /// Exit code of the child process. `None` if a signal ended the process or none ran.
         exit_code: Option<i32>,
@@ -158,7 +157,7 @@ pub enum LossReason {
     DeadlinePassed,
     /// The runner was disconnected for longer than the server waits for pure work.
     Disconnected,
-    /// The runner's journal proves that it started no process for the claim.
+    /// The runner's journal shows that the runner started no process for the claim.
     NeverSpawned,
 }
 

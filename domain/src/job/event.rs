@@ -153,7 +153,7 @@ pub enum JobEvent {
         seq: Option<u64>,
         /// Stable code of the failure.
         reason: FailureReason,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
         /// Exit code of the child process. Absent if a signal ended the process or none ran.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +212,7 @@ pub enum JobEvent {
         /// Stable code of the failure.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<FailureReason>,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
         /// Exit code of the child process. Absent if a signal ended the process or none ran.

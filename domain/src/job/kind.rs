@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::runner::RunnerMode;
 
-/// Kind of a job.
+/// Kind of a job, which determines its class, the mode of its runner and its result.
 #[derive(
     Debug,
     Clone,

@@ -58,7 +58,6 @@ pub enum RunCommand {
         /// Failed job. `None` if the step could not start.
         job: Option<JobId>,
         reason: StepFailure,
-        /// Explanation for users.
         detail: String,
         /// True if an automatic retry is safe and may succeed.
         may_retry: bool,

@@ -96,7 +96,7 @@ pub enum RunEvent {
         step: StepId,
         /// Stable code of the failure.
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
     /// A job of the step failed. The step starts again automatically after a back-off.
@@ -106,7 +106,7 @@ pub enum RunEvent {
         attempt: u32,
         /// Stable code of the failure.
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
         /// Earliest start of the retry.
         not_before: Timestamp,

@@ -48,7 +48,7 @@ pub enum StepState {
     },
     Failed {
         reason: StepFailure,
-        /// Explanation for users.
+        /// Explanation of the failure for users.
         detail: String,
     },
     /// The step does not run in this run.
@@ -60,7 +60,7 @@ pub enum StepState {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepFailure {
-    /// The job failed.
+    /// The job failed. `detail` is the message of the job's failure.
     JobFailed,
     /// The job was cancelled on request.
     JobCancelled,
@@ -83,7 +83,7 @@ pub enum Skip {
     Denied,
     /// No actor approved the plan of the step in time.
     Expired,
-    /// The run was cancelled.
+    /// The run was cancelled while no job worked on the step.
     Cancelled,
     /// A direct or indirect dependency did not succeed.
     Blocked,

@@ -7,8 +7,8 @@ pub enum RunnerError {
     NotFound,
     #[error("runner is already enrolled with other values")]
     AlreadyEnrolled,
-    /// A runner in install mode has exactly one install, for whose secrets it has an encryption
-    /// key.
+    /// A runner in install mode has one install, and an encryption key for the secrets of the
+    /// install.
     #[error("a runner of installs belongs to one install and needs its encryption key")]
     NeedsAnInstall,
     /// A build runner has no install and receives no secrets.

@@ -103,7 +103,7 @@ pub struct Refusal {
     pub refused_by: RefusedBy,
     /// Name of the violated rule.
     pub rule: String,
-    /// Explanation for users.
+    /// Explanation of the refusal for users.
     pub detail: String,
 }
 

@@ -6,8 +6,8 @@ use crate::{
 };
 
 pub fn every_history(class: JobClass) -> Vec<(Vec<JobEvent>, Job)> {
-    // A phase report represents the other reports that do not end the job. Late results and
-    // divergent logs affect no other command.
+    // A phase report represents the reports that are omitted here. Late results and divergent logs
+    // affect no other command.
     let all = commands(class, A).chain(commands(class, B));
     let few = all.filter(|command| {
         !matches!(
