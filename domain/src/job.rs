@@ -205,7 +205,7 @@ fn expired() -> JobEvent {
         execution: None,
         seq: None,
         reason: FailureReason::QueueExpired,
-        detail: "no runner took the job in time".into(),
+        detail: "no runner claimed the job in time".into(),
         exit_code: None,
         signal: None,
         signed: None,

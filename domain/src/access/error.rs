@@ -5,12 +5,14 @@ use super::PrincipalKind;
 pub enum AccessError {
     #[error("principal does not exist")]
     NotFound,
-    #[error("principal already exists as a {kind}")]
+    #[error("cannot add the principal: the id belongs to a {kind}; use a new id")]
     AlreadyAdded { kind: PrincipalKind },
-    #[error("token was already issued with other values")]
+    #[error("cannot issue the token: the id belongs to another token; use a new id")]
     AlreadyIssued,
-    #[error("token would expire before it is issued: use a later expiry time")]
+    #[error("cannot issue the token: the expiry time is in the past; use a later time")]
     ExpiresInThePast,
-    #[error("principal has no such token")]
+    #[error(
+        "cannot revoke the token: it does not belong to the principal; `stead tokens list` lists the tokens"
+    )]
     NoSuchToken,
 }

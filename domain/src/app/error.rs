@@ -6,16 +6,16 @@ use crate::ids::ComponentId;
 pub enum AppError {
     #[error("app does not exist")]
     NotFound,
-    #[error("app already exists as {name}")]
+    #[error("cannot create the app: the id belongs to the app {name}; use a new id")]
     AlreadyCreated {
         /// Name of the app that has the id.
         name: String,
     },
     /// Templates refer to components by name, so two components cannot share one.
-    #[error("two components are named {name}: rename one")]
+    #[error("cannot publish the bundle: two components are named {name}; rename one")]
     DuplicateName { name: String },
     /// The name belongs to a component with another id, which installs may have deployed.
-    #[error("component {name} already has the id {component}")]
+    #[error("cannot publish the bundle: component {name} has the id {component}; use this id")]
     AnotherComponent { name: String, component: ComponentId },
 }
 

@@ -6,15 +6,15 @@ use crate::ids::JobId;
 pub enum BuildError {
     #[error("build does not exist")]
     NotFound,
-    #[error("build was already requested with other values")]
+    #[error("cannot request the build: the id belongs to a build with other values; use a new id")]
     AlreadyRequested,
-    #[error("build already has the job {job}")]
+    #[error("cannot queue a job: the build already has {job}")]
     JobAlreadyQueued { job: JobId },
-    #[error("build has no job yet")]
+    #[error("cannot complete the build: it has no job yet; queue its job first")]
     NoJob,
     #[error("build has already succeeded")]
     AlreadySucceeded,
-    #[error("build has already failed")]
+    #[error("build has already failed; retry the build")]
     AlreadyFailed,
 }
 

@@ -5,13 +5,15 @@ use super::Definition;
 pub enum ComponentError {
     #[error("component does not exist")]
     NotFound,
-    #[error("component id already belongs to {name}")]
+    #[error("cannot publish the component: the id belongs to {name}; use a new id")]
     AnotherComponent {
         /// Name of the component that has the id.
         name: String,
     },
     /// A change needs a later config version than the last change.
-    #[error("component is already published in config version {config_version}")]
+    #[error(
+        "cannot change the component: its last change is in config version {config_version}; use a later version"
+    )]
     VersionNotLater { config_version: u32 },
 }
 

@@ -4,13 +4,15 @@
 pub enum EnrolmentError {
     #[error("enrolment token does not exist")]
     NotFound,
-    #[error("enrolment token was already issued with other values")]
+    #[error("cannot issue the enrolment token: the id belongs to another token; use a new id")]
     AlreadyIssued,
     /// A token enrols one runner. A second identity key means a second runner.
-    #[error("enrolment token was already used with another key: create a new token")]
+    #[error(
+        "enrolment token was already used: a runner with another key enrolled; create a new token, or revoke that runner"
+    )]
     AlreadyUsed,
-    #[error("enrolment token has expired: create a new token")]
+    #[error("cannot enrol: the enrolment token has expired; create a new token")]
     Expired,
-    #[error("enrolment token was revoked")]
+    #[error("cannot enrol: the enrolment token was revoked; create a new token")]
     Revoked,
 }

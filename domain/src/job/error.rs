@@ -6,9 +6,9 @@ use crate::{decider::Timestamp, ids::ExecutionId};
 pub enum JobError {
     #[error("job does not exist")]
     NotFound,
-    #[error("job needs at least one attempt")]
+    #[error("cannot queue the job: it needs at least one attempt")]
     NoAttempts,
-    #[error("job was already queued with other values")]
+    #[error("cannot queue the job: the id belongs to other work; use a new id")]
     AlreadyQueued,
     #[error("job is already claimed by {by}")]
     AlreadyClaimed { by: ExecutionId },
@@ -18,57 +18,61 @@ pub enum JobError {
         /// Execution that holds the job, or held it when the job ended.
         held: Option<ExecutionId>,
     },
-    #[error("job has not started")]
+    #[error("execution has not started; report its start first")]
     NotStarted,
-    #[error("job has already started, so its child process may have run")]
+    #[error("execution has already started: its child process may have run")]
     AlreadyStarted,
-    #[error("report {seq} was already recorded with other content")]
+    #[error("cannot record report {seq}: a different report has this number")]
     SeqConflict { seq: u64 },
-    #[error("report is out of order: the next sequence number is {expected}")]
+    #[error("cannot record the report: an earlier one is missing; send report {expected} first")]
     SeqGap { expected: u64 },
     /// Phases are for display only, so a limit protects the log from a faulty plugin.
-    #[error("too many phases: a job may enter {most}")]
+    #[error("cannot record the phase: the limit is {most} phases; report fewer phases")]
     TooManyPhases { most: usize },
-    #[error("a job of this kind does not report {what}")]
+    #[error("cannot record the report: a job of this kind does not report {what}")]
     NotThisKind { what: &'static str },
     /// An execution reports at most one plan, one artifact and one state.
-    #[error("job has already reported {what}")]
+    #[error("cannot record the report: the execution has already reported {what}")]
     AlreadyReported { what: &'static str },
     /// Some failure reasons are reserved for the server.
-    #[error("a runner may not report this failure reason")]
+    #[error(
+        "cannot record the report: only the server sets this failure reason; report another reason"
+    )]
     NotARunnersReason,
     /// A job is lost for lack of contact only if it was recorded as disconnected.
-    #[error("runner is connected")]
+    #[error("cannot declare the execution lost: its runner is connected")]
     StillConnected,
-    #[error("deadline has not passed: the execution has until {deadline}")]
+    #[error("cannot declare the execution lost: it has until {deadline}")]
     DeadlineAhead { deadline: Timestamp },
-    #[error("runner is disconnected, but its job may still run")]
+    #[error("cannot declare the execution lost: the job may still run on the disconnected runner")]
     MayStillRun,
     /// The execution has no unknown outcome: its runner still reports on it.
-    #[error("nothing to resolve: the runner still has the job")]
+    #[error(
+        "cannot resolve the job: the runner still reports on it; wait for the result or cancel the job"
+    )]
     NothingToResolve,
     /// The outcome of unsafe work, such as a script, needs the decision of a user.
-    #[error("only a principal may resolve unsafe work")]
+    #[error("cannot resolve the job: only a principal may resolve unsafe work")]
     OnlyAPrincipalMayResolve,
-    #[error("a runner may not resolve an unknown outcome")]
+    #[error("cannot resolve the job: a runner may not resolve an unknown outcome")]
     ARunnerMayNotResolve,
-    #[error("job has no cancel request")]
+    #[error("cannot record the cancellation: the job has no cancel request")]
     CancelNotRequested,
-    #[error("job is being cancelled and cannot be retried: resolve it as succeeded or failed")]
+    #[error("cannot retry the job: it is being cancelled; resolve it as succeeded or failed")]
     Cancelling,
-    #[error("outcome is unknown: wait for the runner or resolve it")]
+    #[error("the outcome of the job is unknown; wait for the runner, or resolve the job")]
     OutcomeUnknown,
     /// The queue timeout belongs to an earlier attempt.
-    #[error("timeout is outdated: the job waits for attempt {attempt}")]
+    #[error("cannot expire the attempt: attempt {attempt} waits for a runner now")]
     AnotherAttempt {
         /// Number of the attempt that waits for a runner.
         attempt: u32,
     },
     /// The runner can still append to the log.
-    #[error("log cannot be finalized: the execution still runs")]
+    #[error("execution is still running; wait for its end")]
     StillRunning,
     /// Length and digest of a finalized log never change.
-    #[error("log is already finalized with another length or digest")]
+    #[error("cannot finalize the log: it is already final with another length or digest")]
     LogAlreadyFinalized,
     #[error("job has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },

@@ -6,23 +6,25 @@ use crate::{decider::Timestamp, digest::Digest};
 pub enum RunError {
     #[error("run does not exist")]
     NotFound,
-    #[error("run was already requested with other values")]
+    #[error("cannot request the run: the id belongs to a run with other values; use a new id")]
     AlreadyRequested,
-    #[error("run has no steps")]
+    #[error("cannot request the run: it has no steps")]
     NoSteps,
     /// Each step must follow the steps that it depends on, and each id must be unique.
-    #[error("steps are not sorted by dependency")]
+    #[error("cannot request the run: its steps are not sorted by dependency")]
     StepsOutOfOrder,
-    #[error("run has no such step")]
+    #[error("run has no such step; `stead runs show` lists the steps")]
     NoSuchStep,
-    #[error("a step that this one needs has not succeeded")]
+    #[error("cannot start the step: a dependency has not succeeded")]
     NotReady,
     /// The state of the step does not allow the command.
-    #[error("step is not in a state that allows this")]
+    #[error("the state of the step does not allow this command")]
     NotWaitingForThat,
-    #[error("this job does not work on any step of the run")]
+    #[error("the job does not work on the step")]
     NotItsJob,
-    #[error("no plan of this step is waiting for approval")]
+    #[error(
+        "cannot decide: no plan of this step waits for approval; `stead runs show` lists the steps"
+    )]
     NothingToApprove,
     /// The decision covers another plan than the one that waits for approval.
     #[error("another plan waits for approval: {waiting}; review it and decide again")]
@@ -30,20 +32,22 @@ pub enum RunError {
         /// Digest of the plan that waits for approval.
         waiting: Digest,
     },
-    #[error("approval expired at {at}: retry the run to plan again")]
+    #[error("cannot approve the plan: the approval expired at {at}; retry the run to plan again")]
     ApprovalExpired {
         /// Time from which the aggregate rejects an approval.
         at: Timestamp,
     },
     /// Decisions and cancel requests need a reason, because the log is an audit trail.
-    #[error("reason is empty: give a reason")]
+    #[error("the reason is empty; give a reason")]
     NoReason,
-    #[error("only the first provision of an install can be approved in advance")]
+    #[error(
+        "cannot approve the plan: only the first provision of an install can be approved in advance"
+    )]
     NotAProvision,
-    #[error("only a failed step can be retried")]
+    #[error("cannot retry the step: it has not failed")]
     NotFailed,
     /// A run that is being cancelled starts no jobs.
-    #[error("run is being cancelled")]
+    #[error("run is being cancelled; retry the run after its end")]
     Cancelling,
     #[error("run has already ended: {outcome}")]
     AlreadyEnded { outcome: Outcome },

@@ -96,7 +96,7 @@ pub enum Scope {
 
 /// Component name that the config version does not define.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("no component is named {0:?}")]
+#[error("no component is named {0:?}; `stead installs show` lists the components")]
 pub struct NoSuchComponent(pub String);
 
 /// Plans the steps of a provision, reprovision, deploy, input update, upgrade or rollback.

@@ -5,20 +5,22 @@ use super::{Identity, RunnerMode};
 pub enum RunnerError {
     #[error("runner does not exist")]
     NotFound,
-    #[error("runner is already enrolled with other values")]
+    #[error("cannot enrol the runner: the id belongs to another runner; use a new enrolment token")]
     AlreadyEnrolled,
     /// A runner in install mode has one install, and an encryption key for the secrets of the
     /// install.
-    #[error("a runner of installs belongs to one install and needs its encryption key")]
+    #[error(
+        "cannot enrol the runner: a runner in install mode needs an install and an encryption key"
+    )]
     NeedsAnInstall,
     /// A build runner has no install and receives no secrets.
-    #[error("a build runner belongs to no install and has no encryption key")]
+    #[error("cannot enrol the runner: a build runner has no install and no encryption key")]
     BelongsToNoInstall,
     /// A replaced key may be compromised, so it is never accepted again.
-    #[error("key was replaced before: generate a new key")]
+    #[error("cannot replace the key: the runner had this key before; generate a new key")]
     KeyWasReplaced,
     /// A revocation is permanent.
-    #[error("runner was revoked")]
+    #[error("runner was revoked; enrol a new runner with a new token")]
     Revoked,
 }
 

@@ -2,9 +2,9 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SubjectError {
     /// Deletion of a key is permanent, so the log must contain the reason.
-    #[error("shredding needs a reason")]
+    #[error("cannot shred the key: the reason is empty; give a reason")]
     NoReason,
     /// Erasure of copies follows the decision to delete the key.
-    #[error("subject is not shredded")]
+    #[error("cannot complete the erasure: the key of the subject is not shredded")]
     NotShredded,
 }
