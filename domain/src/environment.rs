@@ -44,11 +44,11 @@ const NAMES: &[(&str, &str)] = &[
     ("OPENSSL_CONF", LOADER),
     ("OPENSSL_ENGINES", LOADER),
     ("OPENSSL_MODULES", LOADER),
-    ("PATH", PLACE),
-    ("HOME", PLACE),
-    ("TMPDIR", PLACE),
-    ("XDG_CONFIG_DIRS", PLACE),
-    ("XDG_CONFIG_HOME", PLACE),
+    ("PATH", PATHS),
+    ("HOME", PATHS),
+    ("TMPDIR", PATHS),
+    ("XDG_CONFIG_DIRS", PATHS),
+    ("XDG_CONFIG_HOME", PATHS),
     ("CDPATH", SHELL),
     ("ENV", SHELL),
     ("GLOBIGNORE", SHELL),
@@ -105,17 +105,18 @@ const NAMES: &[(&str, &str)] = &[
 /// Reserved names of proxies, which programs accept in upper and in lower case.
 const PROXIES: [&str; 5] = ["ALL_PROXY", "FTP_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-const LOADER: &str = "it changes how every program is loaded";
-const PLACE: &str = "the runner sets the paths of programs and files";
-const SHELL: &str = "it changes what a shell runs";
-const INTERPRETER: &str = "it changes what an interpreter loads";
+const LOADER: &str = "this variable changes how programs are loaded";
+const PATHS: &str = "the runner sets the paths of programs and files";
+const SHELL: &str = "this variable changes which commands a shell runs";
+const INTERPRETER: &str = "this variable changes which code an interpreter loads";
 const TERRAFORM: &str =
-    "it changes what Terraform runs and where its state is; TF_VAR_* is allowed";
-const TRUST: &str = "it changes which servers are trusted";
-const GIT: &str = "it changes which programs and servers git uses";
+    "this variable changes how Terraform runs and where its state is; TF_VAR_* is allowed";
+const TRUST: &str = "this variable changes which servers a program trusts";
+const GIT: &str = "this variable changes which programs and servers git uses";
 const STEAD: &str = "names that begin with STEAD_ are reserved";
 const PROXY: &str = "only the customer may set proxies";
-const NO_NAME: &str = "a name has only letters, digits and _ and does not begin with a digit";
+const INVALID_NAME: &str =
+    "a name has at most 256 letters, digits and _, and does not begin with a digit";
 
 /// Returns the reason why the vendor may not set this variable. `None` if the vendor may set it.
 pub fn reserved(name: &str) -> Option<&'static str> {
@@ -125,7 +126,7 @@ pub fn reserved(name: &str) -> Option<&'static str> {
         || !name.chars().all(is_plain)
         || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        return Some(NO_NAME);
+        return Some(INVALID_NAME);
     }
     if PROXIES.iter().any(|proxy| proxy.eq_ignore_ascii_case(name)) {
         return Some(PROXY);

@@ -88,7 +88,7 @@ fn an_erased_event_deserializes() {
             ([key, rest @ ..], Value::Object(all)) => {
                 all.get_mut(*key).into_iter().for_each(|one| erase(one, rest));
             }
-            (_, other) => panic!("{other} is no object"),
+            (_, other) => panic!("{other} is not an object"),
         }
     }
     let mut erased = 0;
