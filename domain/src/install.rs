@@ -102,9 +102,9 @@ impl Decider for Install {
                     let gone = admitted.kind == RunKind::Deprovision
                         && self.sandbox.is_none()
                         && self.components.is_empty();
-                    let mut facts = vec![InstallEvent::RunFinished { run, outcome }];
-                    facts.extend(event_if(gone, InstallEvent::Deprovisioned { run: Some(run) }));
-                    Ok(facts)
+                    let mut events = vec![InstallEvent::RunFinished { run, outcome }];
+                    events.extend(event_if(gone, InstallEvent::Deprovisioned { run: Some(run) }));
+                    Ok(events)
                 }
             },
             InstallCommand::Deprovision => match self.runs.iter().next() {

@@ -62,7 +62,7 @@ pub const POLICIES: &[Policy] = &[
 ];
 
 /// Returns the reactions of all policies to an event.
-pub fn react(fact: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
-    let wanted = |(name, policy): &Policy| policy(fact).map(|reaction| (*name, reaction));
+pub fn react(event: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
+    let wanted = |(name, policy): &Policy| policy(event).map(|reaction| (*name, reaction));
     POLICIES.iter().filter_map(wanted).collect()
 }

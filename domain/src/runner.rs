@@ -49,7 +49,7 @@ impl Decider for Runner {
                 | SuspectForgery { .. } => Err(RunnerError::NotFound),
             };
         };
-        let once = |already: bool, fact| Ok(if already { vec![] } else { vec![fact] });
+        let once = |already: bool, event| Ok(if already { vec![] } else { vec![event] });
         match command {
             Enrol(again) if again == *identity => Ok(vec![]),
             Enrol(_) => Err(RunnerError::AlreadyEnrolled),

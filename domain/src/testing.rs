@@ -24,7 +24,7 @@ pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D
 /// Returns the state after a history.
 pub fn replay<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> D {
     let mut state = D::default();
-    history.into_iter().for_each(|fact| state.evolve(fact));
+    history.into_iter().for_each(|event| state.evolve(event));
     state
 }
 
@@ -79,10 +79,10 @@ pub fn walk<D: Decider, W>(
             for word in words {
                 let (mut history, mut state) = walked[at].clone();
                 let (command, now) = ask(word, &state);
-                let facts = state.decide(command, now).unwrap_or_default();
-                if !facts.is_empty() {
-                    facts.iter().cloned().for_each(|fact| state.evolve(fact));
-                    history.extend(facts);
+                let events = state.decide(command, now).unwrap_or_default();
+                if !events.is_empty() {
+                    events.iter().cloned().for_each(|event| state.evolve(event));
+                    history.extend(events);
                     walked.push((history, state));
                 }
             }
@@ -108,8 +108,8 @@ pub fn table<D: Decider, W>(
             state.decide(command, now)
         });
         let cells = answers.map(|answer| match answer {
-            Ok(facts) if facts.is_empty() => "·".into(),
-            Ok(facts) => facts.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
+            Ok(events) if events.is_empty() => "·".into(),
+            Ok(events) => events.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
             Err(error) => format!("✗ {}", refusal(error)),
         });
         columns.push([name.to_string()].into_iter().chain(cells).collect());
@@ -138,8 +138,8 @@ pub fn transitions<D: Decider>(
     golden(&format!("transitions/{}.txt", D::NAME), &format!("· no change   ✗ rejected\n\n{text}"));
 }
 
-fn verb<D: Decider>(fact: &D::Event) -> &'static str {
-    fact.name().split_once('.').unwrap().1
+fn verb<D: Decider>(event: &D::Event) -> &'static str {
+    event.name().split_once('.').unwrap().1
 }
 
 /// Compares a text with a file under `schemas/`. If `UPDATE_GOLDEN` is set, writes the file first.
@@ -165,12 +165,12 @@ pub fn golden(path: &str, text: &str) {
 #[track_caller]
 pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option<D::Event>) {
     let mut names = vec![];
-    for fact in std::iter::successors(Some(first), after) {
-        let (name, version) = (fact.name(), fact.version());
-        let text = serde_json::to_string_pretty(&fact).unwrap() + "\n";
+    for event in std::iter::successors(Some(first), after) {
+        let (name, version) = (event.name(), event.version());
+        let text = serde_json::to_string_pretty(&event).unwrap() + "\n";
         golden(&format!("events/{name}/{version}.example.json"), &text);
-        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), fact, "{text}");
-        assert_payload_conventions(verb::<D>(&fact), &serde_json::to_string(&fact).unwrap());
+        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), event, "{text}");
+        assert_payload_conventions(verb::<D>(&event), &serde_json::to_string(&event).unwrap());
         assert!(name.starts_with(&format!("{}.", D::NAME)), "{name}");
         names.push(name.to_string());
     }

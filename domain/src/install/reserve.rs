@@ -36,15 +36,15 @@ impl Install {
 
     pub(super) fn release(&self, run: RunId, step: StepId) -> Vec<InstallEvent> {
         let by = Holder { run, step };
-        let mut facts = vec![];
+        let mut events = vec![];
         if self.sandbox_holder == Some(by) {
-            facts.push(InstallEvent::SandboxReleased { run, step });
+            events.push(InstallEvent::SandboxReleased { run, step });
         }
         for (name, _) in self.holders.iter().filter(|(_, holder)| **holder == by) {
             let name = name.clone();
-            facts.push(InstallEvent::ComponentReleased { name, run, step });
+            events.push(InstallEvent::ComponentReleased { name, run, step });
         }
-        facts
+        events
     }
 
     /// Records that a change starts. A failed apply may leave resources, so the resource counts as
@@ -101,9 +101,9 @@ impl Install {
             Resource::Sandbox => vec![InstallEvent::SandboxApplyNotRun { run, step }],
             Resource::Component(name) => {
                 let component = self.components.get(&name).map(|has| has.component);
-                let fact =
+                let event =
                     |component| InstallEvent::ComponentApplyNotRun { name, component, run, step };
-                component.map(fact).into_iter().collect()
+                component.map(event).into_iter().collect()
             }
         })
     }

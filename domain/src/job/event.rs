@@ -234,15 +234,15 @@ impl JobEvent {
     /// Returns the event without its signature, for comparisons. After a key replacement, a runner
     /// signs a repeated report with the new key.
     pub(super) fn unsigned(&self) -> JobEvent {
-        let mut fact = self.clone();
+        let mut event = self.clone();
         if let JobEvent::Succeeded { signed, .. }
         | JobEvent::Failed { signed, .. }
         | JobEvent::Cancelled { signed, .. }
-        | JobEvent::LateResultReported { signed, .. } = &mut fact
+        | JobEvent::LateResultReported { signed, .. } = &mut event
         {
             *signed = None;
         }
-        fact
+        event
     }
 
     /// Returns the outcome of the job if this event ends it.

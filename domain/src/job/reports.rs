@@ -17,10 +17,10 @@ impl Job {
         signed: Option<SignedResult>,
     ) -> Decision {
         let state = self.fence(execution)?;
-        let fact = report.clone().fact(execution, seq, signed);
+        let event = report.clone().into_event(execution, seq, signed);
         let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
         if let Some(said) = before.and_then(|before| self.reports.get(before)) {
-            let same = said.unsigned() == fact.unsigned();
+            let same = said.unsigned() == event.unsigned();
             return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
@@ -32,7 +32,7 @@ impl Job {
                     return Err(JobError::SeqGap { expected });
                 }
                 self.accepts(held, &report)?;
-                Ok(vec![fact])
+                Ok(vec![event])
             }
             // An actor resolved the outcome, and the late report has the same outcome.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
@@ -60,26 +60,26 @@ impl Job {
                 let what = "a state";
                 ensure(held.started, JobError::NotStarted)?;
                 ensure(kind.is_some_and(JobKind::uses_state), JobError::NotThisKind { what })?;
-                let states = said(|fact| matches!(fact, JobEvent::StateReported { .. }));
+                let states = said(|event| matches!(event, JobEvent::StateReported { .. }));
                 ensure(states == 0, JobError::AlreadyReported { what })
             }
             Report::Phase { .. } => {
                 ensure(held.started, JobError::NotStarted)?;
-                let entered = said(|fact| matches!(fact, JobEvent::PhaseEntered { .. }));
+                let entered = said(|event| matches!(event, JobEvent::PhaseEntered { .. }));
                 ensure(entered < PHASES, JobError::TooManyPhases { most: PHASES })
             }
             Report::Plan(_) => {
                 let what = "a plan";
                 ensure(held.started, JobError::NotStarted)?;
                 ensure(makes(JobProduct::Plan), JobError::NotThisKind { what })?;
-                let plans = said(|fact| matches!(fact, JobEvent::PlanProduced { .. }));
+                let plans = said(|event| matches!(event, JobEvent::PlanProduced { .. }));
                 ensure(plans == 0, JobError::AlreadyReported { what })
             }
             Report::Artifact(_) => {
                 let what = "an artifact";
                 ensure(held.started, JobError::NotStarted)?;
                 ensure(makes(JobProduct::Artifact), JobError::NotThisKind { what })?;
-                let made = said(|fact| matches!(fact, JobEvent::ArtifactPushed { .. }));
+                let made = said(|event| matches!(event, JobEvent::ArtifactPushed { .. }));
                 ensure(made == 0, JobError::AlreadyReported { what })
             }
         }
@@ -87,7 +87,12 @@ impl Job {
 }
 
 impl Report {
-    fn fact(self, execution: ExecutionId, seq: u64, signed: Option<SignedResult>) -> JobEvent {
+    fn into_event(
+        self,
+        execution: ExecutionId,
+        seq: u64,
+        signed: Option<SignedResult>,
+    ) -> JobEvent {
         match self {
             Report::Started => JobEvent::Started { execution, seq },
             Report::Phase { phase } => JobEvent::PhaseEntered { execution, seq, phase },
@@ -95,7 +100,7 @@ impl Report {
             Report::Outputs { outputs } => JobEvent::OutputsReported { execution, seq, outputs },
             Report::State { state } => JobEvent::StateReported { execution, seq, state },
             Report::Artifact(artifact) => JobEvent::ArtifactPushed { execution, seq, artifact },
-            Report::Finished(result) => result.fact(execution, Some(seq), signed),
+            Report::Finished(result) => result.into_event(execution, Some(seq), signed),
         }
     }
 
@@ -115,7 +120,7 @@ impl Report {
 }
 
 impl ExecutionResult {
-    fn fact(
+    fn into_event(
         self,
         execution: ExecutionId,
         seq: Option<u64>,

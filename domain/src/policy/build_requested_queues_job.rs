@@ -2,8 +2,8 @@
 use super::{PolicyEvent, Reaction};
 use crate::build::BuildEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Build(build, BuildEvent::Requested(_)) => Some(Reaction::QueueBuild(*build)),
         PolicyEvent::Build(..)
         | PolicyEvent::Install(..)

@@ -3,8 +3,8 @@
 use super::{PolicyEvent, Reaction};
 use crate::install::InstallEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    match fact {
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    match event {
         PolicyEvent::Install(install, InstallEvent::StackOutputsReported { .. }) => {
             Some(Reaction::Provision(*install))
         }

@@ -2,8 +2,8 @@
 use super::{PolicyEvent, Reaction};
 use crate::run::RunEvent;
 
-pub(super) fn react(fact: &PolicyEvent) -> Option<Reaction> {
-    let PolicyEvent::Run(run, event) = fact else { return None };
+pub(super) fn react(event: &PolicyEvent) -> Option<Reaction> {
+    let PolicyEvent::Run(run, event) = event else { return None };
     match event {
         RunEvent::Planned { .. }
         | RunEvent::Approved { .. }

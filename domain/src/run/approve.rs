@@ -25,11 +25,11 @@ impl Run {
         }
         let (step, digest) = (at.spec.step, plan.digest.clone());
         let noop = plan.noop && !at.spec.options.applies_noops;
-        let mut facts = vec![RunEvent::PlanProduced { step, job, plan }];
+        let mut events = vec![RunEvent::PlanProduced { step, job, plan }];
         if noop {
-            facts.push(RunEvent::StepSucceeded { step, noop });
+            events.push(RunEvent::StepSucceeded { step, noop });
         } else {
-            facts.push(match approval {
+            events.push(match approval {
                 Approval::Principal { expires_at } => {
                     RunEvent::ApprovalRequested { step, digest, expires_at }
                 }
@@ -45,7 +45,7 @@ impl Run {
                 }
             });
         }
-        self.and_then(facts)
+        self.and_then(events)
     }
 
     /// Approves a plan. Rejects the approval from the expiry time on, even if the timer has not

@@ -78,25 +78,25 @@ impl Run {
 
     /// Returns these events and their consequences: skipped steps, and the end of the run if no
     /// step can continue.
-    pub(super) fn and_then(&self, mut facts: Vec<RunEvent>) -> Decision {
+    pub(super) fn and_then(&self, mut events: Vec<RunEvent>) -> Decision {
         let mut after = self.clone();
-        facts.iter().cloned().for_each(|fact| after.evolve(fact));
+        events.iter().cloned().for_each(|event| after.evolve(event));
         if after.cancel.is_some() {
             for step in after.steps.iter().filter(|at| at.can_be_skipped()) {
                 let (step, reason) = (step.spec.step, Skip::Cancelled);
-                facts.push(RunEvent::StepSkipped { step, reason });
+                events.push(RunEvent::StepSkipped { step, reason });
             }
         }
         let mut after = self.clone();
-        facts.iter().cloned().for_each(|fact| after.evolve(fact));
+        events.iter().cloned().for_each(|event| after.evolve(event));
         if after.goes_on() {
-            return Ok(facts);
+            return Ok(events);
         }
         for step in after.steps.iter().filter(|at| !at.state.is_over()) {
-            facts.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
+            events.push(RunEvent::StepSkipped { step: step.spec.step, reason: Skip::Blocked });
         }
-        facts.push(RunEvent::Finished { outcome: after.final_outcome() });
-        Ok(facts)
+        events.push(RunEvent::Finished { outcome: after.final_outcome() });
+        Ok(events)
     }
 
     /// Returns true if a step is in progress, waits for approval or a retry, or can still start.

@@ -46,7 +46,7 @@ fn a_subject_is_an_install_or_a_principal() {
 
 #[test]
 fn every_event_has_an_example() {
-    examples::<Subject>(shredded(), |fact| match fact {
+    examples::<Subject>(shredded(), |event| match event {
         SubjectEvent::Shredded { .. } => Some(SubjectEvent::ErasureCompleted),
         SubjectEvent::ErasureCompleted => None,
     });

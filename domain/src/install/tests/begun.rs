@@ -16,7 +16,7 @@ fn changing_by(step: StepId) -> (ResourceChange, InstallEvent) {
         depends_on: depends_on.clone(),
     };
     let run = ONE;
-    let fact = InstallEvent::ComponentApplyStarted {
+    let event = InstallEvent::ComponentApplyStarted {
         name,
         component,
         run,
@@ -25,7 +25,7 @@ fn changing_by(step: StepId) -> (ResourceChange, InstallEvent) {
         config_version,
         depends_on,
     };
-    (asked, fact)
+    (asked, event)
 }
 
 pub fn unchanged(run: RunId, step: StepId) -> InstallEvent {

@@ -5,10 +5,10 @@ use super::{
 };
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &InstallEvent) -> Option<InstallEvent> {
+fn after(event: &InstallEvent) -> Option<InstallEvent> {
     let (run, step, by) = (ONE, S1, ANN);
     let name = "api".to_string();
-    Some(match fact {
+    Some(match event {
         InstallEvent::Created { .. } => InstallEvent::InputsChanged {
             set: text(&[("size", "4")]),
             unset: names(&["zone"]),

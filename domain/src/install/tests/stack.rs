@@ -40,7 +40,7 @@ fn stack_outputs_of_the_runner_take_precedence() {
     install(deploying()).when(give("eu-2")).then_rejected(bringing);
     let stack = |history: Vec<InstallEvent>| {
         let mut install = Install::default();
-        history.into_iter().for_each(|fact| install.evolve(fact));
+        history.into_iter().for_each(|event| install.evolve(event));
         install.stack_outputs()
     };
     assert_eq!(stack(and(created(), [given("eu-2")])), outputs("eu-2"));

@@ -17,10 +17,10 @@ fn accept(serial: u64) -> InstallCommand {
 
 fn after(commands: impl IntoIterator<Item = InstallCommand>) -> Install {
     let mut install = Install::default();
-    created().into_iter().for_each(|fact| install.evolve(fact));
+    created().into_iter().for_each(|event| install.evolve(event));
     for command in commands {
-        let facts = install.decide(command, Timestamp::UNIX_EPOCH).unwrap();
-        facts.into_iter().for_each(|fact| install.evolve(fact));
+        let events = install.decide(command, Timestamp::UNIX_EPOCH).unwrap();
+        events.into_iter().for_each(|event| install.evolve(event));
     }
     install
 }

@@ -2,10 +2,10 @@
 use super::{walk::reread, *};
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &JobEvent) -> Option<JobEvent> {
+fn after(event: &JobEvent) -> Option<JobEvent> {
     let (execution, loss_reason, seq) = (A, DeadlinePassed, 2);
     let outputs = || [("bucket_arn".into(), "arn:aws:s3:::shop".into())].into();
-    Some(match fact {
+    Some(match event {
         JobEvent::Queued(_) => claimed_by(A, 1),
         JobEvent::Claimed { .. } => JobEvent::Started { execution, seq: 1 },
         JobEvent::Started { .. } => phase_at(seq, "init"),

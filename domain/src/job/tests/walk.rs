@@ -50,8 +50,8 @@ fn a_job_is_never_with_two_executions_and_a_lost_one_stays_lost() {
         let mut live = vec![];
         let mut lost = vec![];
         let mut finalized = vec![];
-        for fact in &history {
-            match fact {
+        for event in &history {
+            match event {
                 JobEvent::Claimed { execution, .. } => live.push(*execution),
                 JobEvent::Requeued { execution, .. } => {
                     live.retain(|held| held != execution);
@@ -120,8 +120,8 @@ fn work_that_is_not_pure_is_never_queued_again_unless_it_never_spawned_or_somebo
 #[test]
 fn unsafe_work_is_never_resolved_by_a_policy() {
     for (history, _) in every_history(Unsafe) {
-        for fact in &history {
-            if let JobEvent::OutcomeResolved { by, .. } = fact {
+        for event in &history {
+            if let JobEvent::OutcomeResolved { by, .. } = event {
                 assert_eq!(*by, ANN, "{history:?}");
             }
         }
@@ -135,12 +135,12 @@ fn the_outcome_of_an_ended_job_never_changes() {
             if let State::Ended { .. } = job.state {
                 for command in commands(class, A).chain(commands(class, B)) {
                     let (command, now) = ask(&command, &job);
-                    for fact in job.decide(command, now).unwrap_or_default() {
+                    for event in job.decide(command, now).unwrap_or_default() {
                         let mut after = job.clone();
-                        after.evolve(fact.clone());
+                        after.evolve(event.clone());
                         let notes =
                             ["job.log_finalized", "job.log_diverged", "job.late_result_reported"];
-                        assert!(notes.contains(&fact.name()), "{fact:?} after {history:?}");
+                        assert!(notes.contains(&event.name()), "{event:?} after {history:?}");
                         assert_eq!(after.state, job.state, "{history:?}");
                     }
                 }
@@ -163,7 +163,7 @@ fn any_fact_in_any_state_is_taken_without_a_panic() {
     let walked: Vec<_> = all().collect();
     for (_, job) in walked.iter().step_by(97) {
         for (history, _) in walked.iter().step_by(997) {
-            history.iter().cloned().for_each(|fact| job.clone().evolve(fact));
+            history.iter().cloned().for_each(|event| job.clone().evolve(event));
         }
     }
 }

@@ -3,8 +3,8 @@ use super::*;
 
 #[test]
 fn a_plan_with_changes_waits_for_approval() {
-    let facts = [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)];
-    run(planning()).when(record(J1, plan(1, false))).then(facts);
+    let events = [produced(SANDBOX, J1, 1), asked(SANDBOX, 1)];
+    run(planning()).when(record(J1, plan(1, false))).then(events);
     run(awaiting()).when(record(J1, plan(1, false))).then_nothing();
     run(planning()).when(record(J2, plan(1, false))).then_rejected(RunError::NotItsJob);
     run(applying()).when(record(J2, plan(1, false))).then_rejected(RunError::NotWaitingForThat);

@@ -2,10 +2,10 @@
 use super::*;
 
 /// Returns the next example. The match makes the compiler report an event without an example.
-fn after(fact: &RunEvent) -> Option<RunEvent> {
+fn after(event: &RunEvent) -> Option<RunEvent> {
     let (step, by, reason) = (SANDBOX, ANN, "looks right".to_string());
     let digest = digest(1);
-    Some(match fact {
+    Some(match event {
         RunEvent::Requested { .. } => {
             let action = plan::action(TOP, "seed".into(), vec![SANDBOX]);
             RunEvent::Planned { steps: vec![super::step(SANDBOX, &[]), action], position: 7 }
