@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_actor_is_read_back_as_it_was_written() {
+    fn an_actor_parses_from_its_text() {
         let id = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
         for text in [&format!("prn_{id}"), &format!("rnr_{id}"), "policy:x", "timer:y", "system"] {
             assert_eq!(text.parse::<Actor>().unwrap().to_string(), *text);

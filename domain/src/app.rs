@@ -24,8 +24,8 @@ impl Decider for App {
         match command {
             AppCommand::Create { name } => match &self.name {
                 None => Ok(vec![AppEvent::Created { name }]),
-                Some(known) if *known == name => Ok(vec![]),
-                Some(known) => Err(AppError::AlreadyCreated { name: known.clone() }),
+                Some(existing) if *existing == name => Ok(vec![]),
+                Some(existing) => Err(AppError::AlreadyCreated { name: existing.clone() }),
             },
             AppCommand::Publish { .. } if self.name.is_none() => Err(AppError::NotFound),
             AppCommand::Publish { bundle, components } => {
@@ -48,8 +48,8 @@ impl Decider for App {
         match event {
             AppEvent::Created { name } => self.name = Some(name),
             AppEvent::ConfigPublished(published) => {
-                for part in &published.components {
-                    self.components.insert(part.name.clone(), part.component);
+                for component in &published.components {
+                    self.components.insert(component.name.clone(), component.component);
                 }
                 self.versions.insert(published.config_version, published);
             }

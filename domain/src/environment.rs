@@ -132,8 +132,8 @@ pub fn reserved(name: &str) -> Option<&'static str> {
         return Some(PROXY);
     }
     let prefix = PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix));
-    let whole = NAMES.iter().find(|(whole, _)| *whole == name);
-    prefix.or(whole).map(|(_, why)| *why)
+    let exact = NAMES.iter().find(|(exact, _)| *exact == name);
+    prefix.or(exact).map(|(_, reason)| *reason)
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_vendor_cannot_set_what_loads_finds_or_connects() {
+    fn the_vendor_cannot_set_reserved_variables() {
         let reserved_names = [
             "LD_PRELOAD",
             "DYLD_INSERT_LIBRARIES",

@@ -104,7 +104,7 @@ mod tests {
     const TEXT: &str = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
 
     #[test]
-    fn an_id_is_read_back_as_it_was_written() {
+    fn an_id_parses_from_its_text() {
         let id: ExecutionId = TEXT.parse().unwrap();
         assert_eq!(id.to_string(), TEXT);
         assert_eq!(serde_json::to_string(&id).unwrap(), format!("{TEXT:?}"));
@@ -112,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn an_id_of_another_kind_or_spelling_is_refused() {
-        let refusal = r#"invalid id "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV": expected `rnr_` and an upper-case ULID"#;
-        assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), refusal);
+    fn an_id_of_another_type_or_spelling_is_rejected() {
+        let expected = r#"invalid id "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV": expected `rnr_` and an upper-case ULID"#;
+        assert_eq!(TEXT.parse::<RunnerId>().unwrap_err().to_string(), expected);
         assert!(serde_json::from_str::<RunnerId>(&format!("{TEXT:?}")).is_err());
         let others = [
             &TEXT[4..],
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_has_a_prefix_of_its_own() {
+    fn every_type_has_its_own_prefix() {
         let prefixes = [
             AppId::PREFIX,
             ComponentId::PREFIX,
@@ -146,7 +146,7 @@ mod tests {
             EventId::PREFIX,
             PolicyId::PREFIX,
         ];
-        let kept = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
-        assert_eq!(prefixes.join(" "), kept);
+        let expected = "app_ cmp_ bld_ ins_ run_ stp_ job_ exe_ rnr_ ses_ prn_ tok_ evt_ pol_";
+        assert_eq!(prefixes.join(" "), expected);
     }
 }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
 use crate::decider::Timestamp;
 
-pub fn text(moment: &Timestamp) -> String {
-    moment.to_rfc3339_opts(SecondsFormat::Micros, true)
+pub fn text(timestamp: &Timestamp) -> String {
+    timestamp.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-pub fn serialize<S: Serializer>(moment: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(&text(moment))
+pub fn serialize<S: Serializer>(timestamp: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&text(timestamp))
 }
 
 /// Accepts every RFC 3339 time, also with another offset.
@@ -23,9 +23,12 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::E
 pub mod optional {
     use super::{Deserializer, Serializer, Timestamp};
 
-    pub fn serialize<S: Serializer>(moment: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
-        match moment {
-            Some(moment) => super::serialize(moment, to),
+    pub fn serialize<S: Serializer>(
+        timestamp: &Option<Timestamp>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match timestamp {
+            Some(timestamp) => super::serialize(timestamp, to),
             None => to.serialize_none(),
         }
     }
@@ -41,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_has_one_spelling() {
+    fn a_timestamp_has_one_canonical_text() {
         assert_eq!(text(&Timestamp::UNIX_EPOCH), "1970-01-01T00:00:00.000000Z");
     }
 }

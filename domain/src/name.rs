@@ -50,13 +50,13 @@ impl Decider for Name {
     fn decide(&self, command: NameCommand, _now: Timestamp) -> Result<Vec<NameEvent>, NameError> {
         match (command, &self.owner) {
             (NameCommand::Take { owner }, None) => Ok(vec![NameEvent::Taken { owner }]),
-            (NameCommand::Take { owner }, Some(known)) if *known == owner => Ok(vec![]),
+            (NameCommand::Take { owner }, Some(current)) if *current == owner => Ok(vec![]),
             (NameCommand::Release { .. }, None) => Ok(vec![]),
-            (NameCommand::Release { owner }, Some(known)) if *known == owner => {
+            (NameCommand::Release { owner }, Some(current)) if *current == owner => {
                 Ok(vec![NameEvent::Released { owner }])
             }
-            (NameCommand::Take { .. } | NameCommand::Release { .. }, Some(known)) => {
-                Err(NameError::Taken { owner: known.clone() })
+            (NameCommand::Take { .. } | NameCommand::Release { .. }, Some(current)) => {
+                Err(NameError::Taken { owner: current.clone() })
             }
         }
     }

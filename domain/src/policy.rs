@@ -63,6 +63,6 @@ pub const POLICIES: &[Policy] = &[
 
 /// Returns the reactions of all policies to an event.
 pub fn react(event: &PolicyEvent) -> Vec<(&'static str, Reaction)> {
-    let wanted = |(name, policy): &Policy| policy(event).map(|reaction| (*name, reaction));
-    POLICIES.iter().filter_map(wanted).collect()
+    let reaction_of = |(name, policy): &Policy| policy(event).map(|reaction| (*name, reaction));
+    POLICIES.iter().filter_map(reaction_of).collect()
 }

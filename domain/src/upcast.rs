@@ -83,8 +83,8 @@ fn convert<E: Event>(
         events.push(current(event, event_type, version)?);
         return Ok(());
     };
-    for words in (step.convert)(payload).map_err(UpcastError::Payload)? {
-        convert(words.event_type, words.version, words.payload, at + 1, events)?;
+    for converted in (step.convert)(payload).map_err(UpcastError::Payload)? {
+        convert(converted.event_type, converted.version, converted.payload, at + 1, events)?;
     }
     Ok(())
 }

@@ -21,14 +21,14 @@ pub enum AppError {
 
 impl App {
     pub(super) fn check(&self, components: &[PublishedComponent]) -> Result<(), AppError> {
-        for (at, part) in components.iter().enumerate() {
-            let name = || part.name.clone();
-            if components[..at].iter().any(|other| other.name == part.name) {
+        for (index, component) in components.iter().enumerate() {
+            let name = || component.name.clone();
+            if components[..index].iter().any(|other| other.name == component.name) {
                 return Err(AppError::DuplicateName { name: name() });
             }
-            match self.components.get(&part.name) {
-                Some(known) if *known != part.component => {
-                    return Err(AppError::AnotherComponent { name: name(), component: *known });
+            match self.components.get(&component.name) {
+                Some(id) if *id != component.component => {
+                    return Err(AppError::AnotherComponent { name: name(), component: *id });
                 }
                 Some(_) | None => {}
             }

@@ -19,7 +19,7 @@ pub enum BuildError {
 }
 
 impl Build {
-    pub(super) fn refusal(&self) -> BuildError {
+    pub(super) fn rejection(&self) -> BuildError {
         match &self.state {
             State::NotCreated => BuildError::NotFound,
             State::Requested => BuildError::NoJob,

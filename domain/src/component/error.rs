@@ -18,7 +18,7 @@ pub enum ComponentError {
 }
 
 impl Definition {
-    pub(super) fn comes_before(&self, config_version: u32) -> Result<(), ComponentError> {
+    pub(super) fn check_is_earlier_than(&self, config_version: u32) -> Result<(), ComponentError> {
         if self.config_version < config_version {
             Ok(())
         } else {

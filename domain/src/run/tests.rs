@@ -200,7 +200,7 @@ fn ids_are_read_from_text_in_one_spelling_only() {
 }
 
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     let started_left = and(applying(), [done(SANDBOX), started(LEFT, J1)]);
     let cancelling = and(
         planning(),

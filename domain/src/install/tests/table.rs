@@ -2,7 +2,7 @@
 use super::*;
 
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     let held = and(deploying(), [component_reserved("api", ONE, S1)]);
     let sandbox_held = and(deploying(), [InstallEvent::SandboxReserved { run: ONE, step: S1 }]);
     let down = and(ready(), [admitted(ONE, RunKind::Deprovision, &[])]);

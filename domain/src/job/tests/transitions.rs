@@ -129,7 +129,7 @@ fn refusal(error: JobError) -> String {
 /// Each column uses the first job with its state name that the walk finds. Execution B does not
 /// hold the job in any of them.
 #[test]
-fn the_whole_machine_fits_in_a_table() {
+fn transitions_match_the_golden_table() {
     let mut text = String::from("· no change   ✗ rejected   A reports and may hold the job\n");
     for class in CLASSES {
         let mut states: Vec<(&str, Job)> = vec![];
