@@ -33,12 +33,12 @@ impl OutputVersions {
 
     /// Returns the value of `changes` when the step that holds the component began, or the current
     /// value if no step holds it.
-    pub(super) fn begun(&self, name: &str) -> u64 {
+    pub(super) fn began_at(&self, name: &str) -> u64 {
         self.begun.get(name).copied().unwrap_or(self.changes)
     }
 
     /// Records new outputs of the sandbox. Identical outputs are not a change.
-    pub(super) fn sandbox(&mut self, before: Option<&Outputs>, now: &Outputs) {
+    pub(super) fn update_sandbox(&mut self, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.changes += 1;
             self.sandbox = self.changes;
@@ -46,7 +46,7 @@ impl OutputVersions {
     }
 
     /// Records new outputs of a component. Identical outputs are not a change.
-    pub(super) fn component(&mut self, name: &str, before: Option<&Outputs>, now: &Outputs) {
+    pub(super) fn update_component(&mut self, name: &str, before: Option<&Outputs>, now: &Outputs) {
         if differ(before, now) {
             self.changes += 1;
             self.components.insert(name.into(), self.changes);
@@ -61,8 +61,8 @@ impl Install {
     /// finished: its plan was denied, its apply was refused, or a user deployed other components by
     /// name.
     pub(super) fn stale_outputs(&self, has: &Deployed) -> StaleOutputs {
-        let later = |(_, moved): &(&String, &u64)| **moved > has.read_at;
-        let components = self.output_versions.components.iter().filter(later);
+        let is_stale = |(_, changed_at): &(&String, &u64)| **changed_at > has.read_at;
+        let components = self.output_versions.components.iter().filter(is_stale);
         StaleOutputs {
             sandbox: self.output_versions.sandbox > has.read_at,
             components: components.map(|(name, _)| name.clone()).collect(),

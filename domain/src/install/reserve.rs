@@ -50,16 +50,16 @@ impl Install {
     /// Records that a change starts. A failed apply may leave resources, so the resource counts as
     /// deployed from the start of its apply. A rollback can then repair the resource, and a
     /// deprovision can destroy it.
-    pub(super) fn begin(&self, run: RunId, step: StepId, changing: ResourceChange) -> Decision {
+    pub(super) fn start_apply(&self, run: RunId, step: StepId, change: ResourceChange) -> Decision {
         let by = Some(Holder { run, step });
-        let holds = match &changing {
+        let is_holder = match &change {
             ResourceChange::Sandbox { .. } => self.sandbox_holder == by,
             ResourceChange::Component { name, .. } => self.holders.get(name).copied() == by,
         };
-        if !holds {
+        if !is_holder {
             return Err(InstallError::ResourceNotHeld);
         }
-        Ok(vec![match changing {
+        Ok(vec![match change {
             ResourceChange::Sandbox { build, config_version } => {
                 InstallEvent::SandboxApplyStarted { run, step, build, config_version }
             }
@@ -80,9 +80,14 @@ impl Install {
     /// Records that an apply changed nothing, which restores the earlier state of its resource.
     /// Only the last apply of a resource can be recorded so, because an earlier apply has an
     /// unknown effect.
-    pub(super) fn unchanged(&self, run: RunId, step: StepId, resource: Resource) -> Decision {
+    pub(super) fn record_apply_not_run(
+        &self,
+        run: RunId,
+        step: StepId,
+        resource: Resource,
+    ) -> Decision {
         let by = Holder { run, step };
-        let (holder, begun) = match &resource {
+        let (holder, last_apply) = match &resource {
             Resource::Sandbox => {
                 (self.sandbox_holder, self.sandbox_before_apply.as_ref().map(|before| before.by))
             }
@@ -94,7 +99,7 @@ impl Install {
         if holder != Some(by) {
             return Err(InstallError::ResourceNotHeld);
         }
-        if begun != Some(by) {
+        if last_apply != Some(by) {
             return Ok(vec![]);
         }
         Ok(match resource {
@@ -110,9 +115,9 @@ impl Install {
 
     /// Records the result of a step. Only the step that holds a resource may report a change of the
     /// resource. An action holds no resource.
-    pub(super) fn record(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
+    pub(super) fn record_result(&self, run: RunId, step: StepId, result: StepResult) -> Decision {
         let by = Some(Holder { run, step });
-        let holds = match &result {
+        let is_holder = match &result {
             StepResult::SandboxProvisioned { .. } | StepResult::SandboxDestroyed => {
                 self.sandbox_holder == by
             }
@@ -120,7 +125,7 @@ impl Install {
             | StepResult::ComponentDestroyed { name, .. } => self.holders.get(name).copied() == by,
             StepResult::ActionCompleted { .. } => self.runs.contains_key(&run),
         };
-        if !holds {
+        if !is_holder {
             return Err(InstallError::ResourceNotHeld);
         }
         Ok(vec![match result {

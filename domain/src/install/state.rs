@@ -153,17 +153,11 @@ impl Install {
     /// Returns the actual state for the planner of a run.
     pub fn actual_state(&self) -> ActualState {
         let component = |(name, has): (&String, &Deployed)| {
-            let missed = self.stale_outputs(has);
+            let stale_outputs = self.stale_outputs(has);
             let Deployed { component, build, fingerprint, depends_on, .. } = has.clone();
             (
                 name.clone(),
-                ActualComponent {
-                    component,
-                    build,
-                    fingerprint,
-                    depends_on,
-                    stale_outputs: missed,
-                },
+                ActualComponent { component, build, fingerprint, depends_on, stale_outputs },
             )
         };
         ActualState {
@@ -215,7 +209,7 @@ impl Install {
             }
             InstallEvent::StackOutputsSet { outputs, .. } => self.vendor_outputs = outputs,
             InstallEvent::RunAdmitted { run, kind, components } => {
-                if self.first_provision == FirstProvision::Automatic && super::deploys(kind) {
+                if self.first_provision == FirstProvision::Automatic && super::is_deploy(kind) {
                     self.first_provision = match kind {
                         RunKind::Provision => FirstProvision::AutomaticIn(run),
                         RunKind::Reprovision
@@ -228,7 +222,7 @@ impl Install {
                         | RunKind::Action => FirstProvision::ByDecision,
                     };
                 }
-                self.had_deploy |= super::deploys(kind);
+                self.had_deploy |= super::is_deploy(kind);
                 self.runs.insert(run, Admitted { kind, components });
             }
             InstallEvent::RunFinished { run, .. } => {
@@ -250,10 +244,11 @@ impl Install {
             }
             InstallEvent::SandboxReleased { .. } => self.sandbox_holder = None,
             InstallEvent::SandboxApplyStarted { run, step, build, config_version } => {
-                let was = self.sandbox.take();
-                let outputs = was.as_ref().map(|was| was.outputs.clone()).unwrap_or_default();
+                let previous = self.sandbox.take();
+                let outputs =
+                    previous.as_ref().map(|previous| previous.outputs.clone()).unwrap_or_default();
                 self.sandbox_before_apply =
-                    Some(BeforeApply { by: Holder { run, step }, previous: was });
+                    Some(BeforeApply { by: Holder { run, step }, previous });
                 self.deprovisioned = false;
                 let fingerprint = None;
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
@@ -272,7 +267,7 @@ impl Install {
             } => {
                 let fingerprint = Some(fingerprint);
                 let before = self.sandbox.as_ref().map(|before| &before.outputs);
-                self.output_versions.sandbox(before, &outputs);
+                self.output_versions.update_sandbox(before, &outputs);
                 (self.deprovisioned, self.sandbox_before_apply) = (false, None);
                 self.sandbox = Some(Sandbox { build, config_version, fingerprint, outputs });
             }
@@ -289,16 +284,16 @@ impl Install {
                 config_version,
                 mut depends_on,
             } => {
-                let was = self.components.remove(&name);
+                let previous = self.components.remove(&name);
                 let mut outputs = Outputs::new();
-                if let Some(was) = &was {
+                if let Some(previous) = &previous {
                     // The deployed version may still use its earlier dependencies, so they must
                     // exist until the apply has replaced that version.
-                    depends_on.extend(was.depends_on.iter().cloned());
-                    outputs.clone_from(&was.outputs);
+                    depends_on.extend(previous.depends_on.iter().cloned());
+                    outputs.clone_from(&previous.outputs);
                 }
-                let (fingerprint, read_at) = (None, self.output_versions.begun(&name));
-                let begun = Deployed {
+                let (fingerprint, read_at) = (None, self.output_versions.began_at(&name));
+                let applying = Deployed {
                     component,
                     build,
                     config_version,
@@ -309,13 +304,13 @@ impl Install {
                 };
                 self.deprovisioned = false;
                 self.before_apply
-                    .insert(name.clone(), BeforeApply { by: Holder { run, step }, previous: was });
-                self.components.insert(name, begun);
+                    .insert(name.clone(), BeforeApply { by: Holder { run, step }, previous });
+                self.components.insert(name, applying);
             }
             InstallEvent::ComponentApplyNotRun { name, .. } => {
                 if let Some(before) = self.before_apply.remove(&name) {
                     self.components.remove(&name);
-                    self.components.extend(before.previous.map(|was| (name, was)));
+                    self.components.extend(before.previous.map(|component| (name, component)));
                 }
             }
             InstallEvent::ComponentDeployed {
@@ -329,8 +324,9 @@ impl Install {
                 ..
             } => {
                 let before = self.components.get(&name).map(|before| &before.outputs);
-                self.output_versions.component(&name, before, &outputs);
-                let (fingerprint, read_at) = (Some(fingerprint), self.output_versions.begun(&name));
+                self.output_versions.update_component(&name, before, &outputs);
+                let (fingerprint, read_at) =
+                    (Some(fingerprint), self.output_versions.began_at(&name));
                 let deployed = Deployed {
                     component,
                     build,

@@ -54,9 +54,9 @@ impl Install {
         reason: String,
     ) -> Decision {
         let known = self.states.get(&name);
-        let is_there =
+        let is_deployed =
             self.components.contains_key(&name) || (name == SANDBOX && self.sandbox.is_some());
-        if known.is_none() && !is_there {
+        if known.is_none() && !is_deployed {
             return Err(InstallError::NoSuchComponent { name });
         }
         let is_repeated = known.is_some_and(|known| {
