@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Run {
-    pub(super) fn record(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
+    pub(super) fn record_plan(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
         let at = match self.current_step_of(job)? {
             Some(at) => at,
             None => return Ok(vec![]),
@@ -45,46 +45,45 @@ impl Run {
                 }
             });
         }
-        self.and_then(events)
+        self.with_consequences(events)
     }
 
     /// Approves a plan. Rejects the approval from the expiry time on, even if the timer has not
     /// recorded the expiry yet.
-    pub(super) fn approve(&self, word: PlanDecision, now: Timestamp) -> Decision {
-        let at = self.open(word.step)?;
+    pub(super) fn approve(&self, decision: PlanDecision, now: Timestamp) -> Decision {
+        let at = self.step_in_progress(decision.step)?;
         if let StepState::Approved { plan } | StepState::Applying { plan, .. } = &at.state
-            && plan.digest == word.digest
+            && plan.digest == decision.digest
         {
             return Ok(vec![]);
         }
-        self.check_decision(at, &word)?;
+        self.check_decision(at, &decision)?;
         if let StepState::AwaitingApproval { expires_at, .. } = &at.state
             && now >= *expires_at
         {
             return Err(RunError::ApprovalExpired { at: *expires_at });
         }
-        let PlanDecision { step, digest, by, reason } = word;
+        let PlanDecision { step, digest, by, reason } = decision;
         Ok(vec![RunEvent::Approved { step, digest, by, reason }])
     }
 
-    pub(super) fn deny(&self, word: PlanDecision) -> Decision {
-        let at = self.open(word.step)?;
-        self.check_decision(at, &word)?;
-        let PlanDecision { step, digest, by, reason } = word;
-        self.and_then(vec![
+    pub(super) fn deny(&self, decision: PlanDecision) -> Decision {
+        let at = self.step_in_progress(decision.step)?;
+        self.check_decision(at, &decision)?;
+        let PlanDecision { step, digest, by, reason } = decision;
+        self.with_consequences(vec![
             RunEvent::Denied { step, digest, by, reason },
             RunEvent::StepSkipped { step, reason: Skip::Denied },
         ])
     }
 
-    pub(super) fn expire(&self, step: StepId, digest: Digest) -> Decision {
-        match &self.open(step)?.state {
-            StepState::AwaitingApproval { plan, .. } if plan.digest == digest => {
-                self.and_then(vec![
+    pub(super) fn expire_approval(&self, step: StepId, digest: Digest) -> Decision {
+        match &self.step_in_progress(step)?.state {
+            StepState::AwaitingApproval { plan, .. } if plan.digest == digest => self
+                .with_consequences(vec![
                     RunEvent::ApprovalExpired { step, digest },
                     RunEvent::StepSkipped { step, reason: Skip::Expired },
-                ])
-            }
+                ]),
             StepState::AwaitingApproval { .. }
             | StepState::Waiting
             | StepState::Planning { .. }
@@ -99,7 +98,7 @@ impl Run {
     }
 
     pub(super) fn start_apply(&self, step: StepId, job: JobId) -> Decision {
-        let at = self.open(step)?;
+        let at = self.step_in_progress(step)?;
         match &at.state {
             StepState::Applying { job: by, .. } if *by == job => Ok(vec![]),
             StepState::Approved { .. } if self.cancel.is_some() => Err(RunError::Cancelling),
@@ -124,21 +123,21 @@ impl Run {
             return Err(RunError::NotWaitingForThat);
         };
         let (step, digest) = (at.spec.step, plan.digest.clone());
-        let voided = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
+        let invalidated = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
         if at.voided + 1 < MAX_PLANS {
-            return self.and_then(vec![voided]);
+            return self.with_consequences(vec![invalidated]);
         }
         let failed =
             RunEvent::StepFailed { step, reason: StepFailure::PlanUnstable, detail: reason };
-        self.and_then(vec![voided, failed])
+        self.with_consequences(vec![invalidated, failed])
     }
 
-    fn check_decision(&self, at: &Step, word: &PlanDecision) -> Result<(), RunError> {
-        if word.reason.trim().is_empty() {
+    fn check_decision(&self, at: &Step, decision: &PlanDecision) -> Result<(), RunError> {
+        if decision.reason.trim().is_empty() {
             return Err(RunError::NoReason);
         }
         match &at.state {
-            StepState::AwaitingApproval { plan, .. } if plan.digest == word.digest => Ok(()),
+            StepState::AwaitingApproval { plan, .. } if plan.digest == decision.digest => Ok(()),
             StepState::AwaitingApproval { plan, .. } => {
                 Err(RunError::AnotherPlan { waiting: plan.digest.clone() })
             }
@@ -162,7 +161,7 @@ impl Run {
         if let Some(at) = self.step_of(job) {
             return Ok(Some(at));
         }
-        let worked = self.steps.iter().any(|step| step.jobs.contains(&job));
-        if worked { Ok(None) } else { Err(RunError::NotItsJob) }
+        let has_worked = self.steps.iter().any(|step| step.jobs.contains(&job));
+        if has_worked { Ok(None) } else { Err(RunError::NotItsJob) }
     }
 }

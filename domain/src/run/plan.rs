@@ -91,7 +91,7 @@ pub enum Scope {
         dependents: bool,
     },
     /// Only the unfinished work of an earlier run.
-    Undone(RemainingWork),
+    Remaining(RemainingWork),
 }
 
 /// Component name that the config version does not define.
@@ -105,40 +105,41 @@ pub struct NoSuchComponent(pub String);
 /// planned component uses is destroyed first. Other removed components are destroyed after the
 /// applies of the planned components that use them.
 pub fn plan_deploy(
-    wanted: &DesiredState,
-    present: &ActualState,
+    desired: &DesiredState,
+    actual: &ActualState,
     scope: &Scope,
     mut new_id: impl FnMut() -> StepId,
 ) -> Result<Vec<StepSpec>, NoSuchComponent> {
     let named = match scope {
         Scope::Named { names, .. } => Some(names),
-        Scope::Undone(undone) => Some(&undone.deploy),
+        Scope::Remaining(remaining) => Some(&remaining.deploy),
         Scope::Changed | Scope::Everything => None,
     };
     if let Some(unknown) =
-        named.into_iter().flatten().find(|name| !wanted.components.contains_key(*name))
+        named.into_iter().flatten().find(|name| !desired.components.contains_key(*name))
     {
         return Err(NoSuchComponent(unknown.clone()));
     }
-    let has_sandbox = present.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
-    let sandbox_moves = wanted.sandbox.as_ref().is_some_and(|sandbox| match scope {
+    let has_sandbox = actual.sandbox.as_ref().and_then(|(_, fingerprint)| fingerprint.as_ref());
+    let sandbox_changes = desired.sandbox.as_ref().is_some_and(|sandbox| match scope {
         Scope::Everything => true,
         Scope::Changed => has_sandbox != Some(&sandbox.fingerprint),
         Scope::Named { .. } => has_sandbox.is_none(),
-        Scope::Undone(undone) => undone.sandbox || has_sandbox.is_none(),
+        Scope::Remaining(remaining) => remaining.sandbox || has_sandbox.is_none(),
     });
-    let reached = affected(wanted, present, scope, sandbox_moves);
-    let mut down = destroy::DestroyPlan::new(gone(wanted, present, scope), &mut new_id);
-    let moves = present.components.iter().filter(|(name, _)| reached.contains(*name));
+    let affected_names = affected(desired, actual, scope, sandbox_changes);
+    let mut destroy_plan =
+        destroy::DestroyPlan::new(removed_components(desired, actual, scope), &mut new_id);
+    let planned = actual.components.iter().filter(|(name, _)| affected_names.contains(*name));
     let used: BTreeMap<&str, &BTreeSet<String>> =
-        moves.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
-    let (late, free) = down.late(&used);
+        planned.map(|(name, has)| (name.as_str(), &has.depends_on)).collect();
+    let (used_names, unused) = destroy_plan.split_by_use(&used);
 
     let mut steps = vec![];
-    let destroyed = down.take(&free, &mut steps, |_| vec![]);
+    let destroyed = destroy_plan.plan_steps(&unused, &mut steps, |_| vec![]);
     let mut sandbox_step = None;
-    if let (true, Some(sandbox)) = (sandbox_moves, &wanted.sandbox) {
-        let step = down.new_id();
+    if let (true, Some(sandbox)) = (sandbox_changes, &desired.sandbox) {
+        let step = destroy_plan.new_id();
         sandbox_step = Some(step);
         steps.push(StepSpec {
             step,
@@ -150,13 +151,17 @@ pub fn plan_deploy(
         });
     }
     let mut ids: BTreeMap<&str, StepId> = BTreeMap::new();
-    for name in toposort::topological_order(&wanted.components, |c| &c.depends_on) {
-        let Some(component) = wanted.components.get(name).filter(|_| reached.contains(name)) else {
+    for name in toposort::topological_order(&desired.components, |c| &c.depends_on) {
+        let Some(component) =
+            desired.components.get(name).filter(|_| affected_names.contains(name))
+        else {
             continue;
         };
-        let step = down.new_id();
+        let step = destroy_plan.new_id();
         let mut depends_on: Vec<StepId> = sandbox_step.into_iter().collect();
-        depends_on.extend(component.depends_on.iter().filter_map(|need| ids.get(need.as_str())));
+        depends_on.extend(
+            component.depends_on.iter().filter_map(|dependency| ids.get(dependency.as_str())),
+        );
         ids.insert(name, step);
         steps.push(StepSpec {
             step,
@@ -172,19 +177,19 @@ pub fn plan_deploy(
             options: StepOptions::default(),
         });
     }
-    down.take(&late, &mut steps, |name| {
+    destroy_plan.plan_steps(&used_names, &mut steps, |name| {
         let users = used.iter().filter(|(_, depends_on)| depends_on.contains(name));
         users.filter_map(|(user, _)| ids.get(user).copied()).collect()
     });
 
     let after = match scope {
-        Scope::Undone(undone) => &undone.actions,
+        Scope::Remaining(remaining) => &remaining.actions,
         Scope::Changed | Scope::Everything | Scope::Named { .. } if steps.is_empty() => &vec![],
-        Scope::Changed | Scope::Everything | Scope::Named { .. } => &wanted.after,
+        Scope::Changed | Scope::Everything | Scope::Named { .. } => &desired.after,
     };
     let mut before: Vec<StepId> = steps.iter().map(|step| step.step).collect();
     for name in after {
-        let step = down.new_id();
+        let step = destroy_plan.new_id();
         steps.push(action(step, name.clone(), before));
         before = vec![step];
     }
@@ -192,18 +197,18 @@ pub fn plan_deploy(
 }
 
 /// Returns the deployed components that the config no longer has and that the scope destroys.
-fn gone<'p>(
-    wanted: &DesiredState,
-    present: &'p ActualState,
+fn removed_components<'p>(
+    desired: &DesiredState,
+    actual: &'p ActualState,
     scope: &Scope,
 ) -> BTreeMap<&'p str, &'p ActualComponent> {
-    let goes = |name: &str| match scope {
+    let is_in_scope = |name: &str| match scope {
         Scope::Changed | Scope::Everything => true,
         Scope::Named { .. } => false,
-        Scope::Undone(undone) => undone.destroy.contains(name),
+        Scope::Remaining(remaining) => remaining.destroy.contains(name),
     };
-    let left_out = |name: &str| !wanted.components.contains_key(name) && goes(name);
-    present.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| left_out(n)).collect()
+    let is_removed = |name: &str| !desired.components.contains_key(name) && is_in_scope(name);
+    actual.components.iter().map(|(n, c)| (n.as_str(), c)).filter(|(n, _)| is_removed(n)).collect()
 }
 
 /// Returns a step that executes an action.
@@ -222,57 +227,60 @@ pub fn action(step: StepId, name: String, depends_on: Vec<StepId>) -> StepSpec {
 /// therefore keeps its desired fingerprint if such outputs change and its own step is denied,
 /// refused or cancelled. The component stays planned until it has read the new outputs.
 fn affected(
-    wanted: &DesiredState,
-    present: &ActualState,
+    desired: &DesiredState,
+    actual: &ActualState,
     scope: &Scope,
-    sandbox_moves: bool,
+    sandbox_changes: bool,
 ) -> BTreeSet<String> {
     let changed = |name: &str, component: &DesiredComponent| {
         let same = |has: &ActualComponent| has.fingerprint.as_ref() == Some(&component.fingerprint);
-        let missed = |has: &ActualComponent| {
+        let has_stale_outputs = |has: &ActualComponent| {
             (has.stale_outputs.sandbox && component.reads_sandbox)
                 || !has.stale_outputs.components.is_disjoint(&component.depends_on)
         };
-        !present.components.get(name).is_some_and(|has| same(has) && !missed(has))
-            || (sandbox_moves && component.reads_sandbox)
+        !actual.components.get(name).is_some_and(|has| same(has) && !has_stale_outputs(has))
+            || (sandbox_changes && component.reads_sandbox)
     };
-    let on_sandbox = || {
+    let sandbox_readers = || {
         let reads = |(name, c): &(&String, &DesiredComponent)| {
-            sandbox_moves && c.reads_sandbox && present.components.contains_key(*name)
+            sandbox_changes && c.reads_sandbox && actual.components.contains_key(*name)
         };
-        let of = wanted.components.iter().filter(reads).map(|(name, _)| name.clone());
-        with_readers(wanted, of.collect(), |name| present.components.contains_key(name))
+        let of = desired.components.iter().filter(reads).map(|(name, _)| name.clone());
+        add_dependents(desired, of.collect(), |name| actual.components.contains_key(name))
     };
-    let (reached, follow): (BTreeSet<String>, bool) = match scope {
-        Scope::Everything => (wanted.components.keys().cloned().collect(), false),
-        Scope::Named { names, dependents } => (&on_sandbox() | names, *dependents),
-        Scope::Undone(undone) => (&on_sandbox() | &undone.deploy, false),
+    let (affected_names, with_dependents): (BTreeSet<String>, bool) = match scope {
+        Scope::Everything => (desired.components.keys().cloned().collect(), false),
+        Scope::Named { names, dependents } => (&sandbox_readers() | names, *dependents),
+        Scope::Remaining(remaining) => (&sandbox_readers() | &remaining.deploy, false),
         Scope::Changed => {
-            let of = wanted.components.iter().filter(|(name, c)| changed(name, c));
+            let of = desired.components.iter().filter(|(name, c)| changed(name, c));
             (of.map(|(name, _)| name.clone()).collect(), true)
         }
     };
-    if follow { with_readers(wanted, reached, |_| true) } else { reached }
+    if with_dependents { add_dependents(desired, affected_names, |_| true) } else { affected_names }
 }
 
-/// Adds the direct and indirect dependents of these components for which `counts` returns true.
-fn with_readers(
-    wanted: &DesiredState,
-    mut reached: BTreeSet<String>,
-    counts: impl Fn(&str) -> bool,
+/// Adds the direct and indirect dependents of these components for which `includes` returns true.
+fn add_dependents(
+    desired: &DesiredState,
+    mut affected_names: BTreeSet<String>,
+    includes: impl Fn(&str) -> bool,
 ) -> BTreeSet<String> {
     loop {
-        let reads_reached =
-            |c: &DesiredComponent| c.depends_on.iter().any(|need| reached.contains(need));
-        let more: Vec<String> = wanted
+        let reads_affected = |c: &DesiredComponent| {
+            c.depends_on.iter().any(|dependency| affected_names.contains(dependency))
+        };
+        let more: Vec<String> = desired
             .components
             .iter()
-            .filter(|(name, c)| counts(name) && !reached.contains(*name) && reads_reached(c))
+            .filter(|(name, c)| {
+                includes(name) && !affected_names.contains(*name) && reads_affected(c)
+            })
             .map(|(name, _)| name.clone())
             .collect();
         if more.is_empty() {
-            return reached;
+            return affected_names;
         }
-        reached.extend(more);
+        affected_names.extend(more);
     }
 }

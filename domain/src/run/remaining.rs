@@ -24,21 +24,21 @@ impl RemainingWork {
 impl Run {
     /// Returns the work of all steps that did not succeed.
     pub fn remaining_work(&self) -> RemainingWork {
-        let mut undone = RemainingWork::default();
-        let is_done = |state: &StepState| matches!(state, StepState::Succeeded { .. });
-        for at in self.steps.iter().filter(|at| !is_done(&at.state)) {
+        let mut remaining = RemainingWork::default();
+        let has_succeeded = |state: &StepState| matches!(state, StepState::Succeeded { .. });
+        for at in self.steps.iter().filter(|at| !has_succeeded(&at.state)) {
             match &at.spec.target {
-                Target::Sandbox { .. } => undone.sandbox = true,
+                Target::Sandbox { .. } => remaining.sandbox = true,
                 Target::Component { name, .. } => {
                     let names = match at.spec.operation {
-                        Operation::Destroy => &mut undone.destroy,
-                        Operation::Apply | Operation::Execute => &mut undone.deploy,
+                        Operation::Destroy => &mut remaining.destroy,
+                        Operation::Apply | Operation::Execute => &mut remaining.deploy,
                     };
                     names.insert(name.clone());
                 }
-                Target::Action { name } => undone.actions.push(name.clone()),
+                Target::Action { name } => remaining.actions.push(name.clone()),
             }
         }
-        undone
+        remaining
     }
 }

@@ -13,7 +13,7 @@ const LONGEST_BACKOFF_S: i64 = 300;
 impl Run {
     /// Returns the number and the earliest start of the next automatic retry. `None` if the run is
     /// being cancelled or the config allows no more retries.
-    pub(super) fn retry_of(&self, step: StepId, now: Timestamp) -> Option<(u32, Timestamp)> {
+    pub(super) fn next_retry(&self, step: StepId, now: Timestamp) -> Option<(u32, Timestamp)> {
         let at = self.step(step).filter(|_| self.cancel.is_none())?;
         let attempt = at.retries.saturating_add(1);
         let is_allowed = attempt <= at.spec.options.max_auto_retries;

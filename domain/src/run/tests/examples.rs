@@ -12,13 +12,13 @@ fn after(event: &RunEvent) -> Option<RunEvent> {
         }
         RunEvent::Planned { .. } => started(SANDBOX, J1),
         RunEvent::StepStarted { .. } => produced(SANDBOX, J1, 1),
-        RunEvent::PlanProduced { .. } => asked(SANDBOX, 1),
+        RunEvent::PlanProduced { .. } => approval_requested(SANDBOX, 1),
         RunEvent::ApprovalRequested { .. } => approved(SANDBOX, 1),
         RunEvent::Approved { .. } => RunEvent::Denied { step, digest, by, reason },
         RunEvent::Denied { .. } => RunEvent::ApprovalExpired { step, digest },
         RunEvent::ApprovalExpired { .. } => RunEvent::PlanInvalidated { step, digest, reason },
         RunEvent::PlanInvalidated { .. } => RunEvent::ApplyStarted { step, job: J2 },
-        RunEvent::ApplyStarted { .. } => done(SANDBOX),
+        RunEvent::ApplyStarted { .. } => succeeded(SANDBOX),
         RunEvent::StepSucceeded { .. } => failed(SANDBOX),
         RunEvent::StepFailed { .. } => RunEvent::StepRetryScheduled {
             step,
@@ -30,7 +30,7 @@ fn after(event: &RunEvent) -> Option<RunEvent> {
         RunEvent::StepRetryScheduled { .. } => skipped(SANDBOX, Skip::Blocked),
         RunEvent::StepSkipped { .. } => RunEvent::StepRetried { step, by, reason: Some(reason) },
         RunEvent::StepRetried { .. } => RunEvent::CancelRequested { by, reason, force: false },
-        RunEvent::CancelRequested { .. } => ended(Outcome::Succeeded),
+        RunEvent::CancelRequested { .. } => run_finished(Outcome::Succeeded),
         RunEvent::Finished { .. } => return None,
     })
 }
