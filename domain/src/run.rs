@@ -35,7 +35,7 @@ pub use error::RunError;
 pub use event::RunEvent;
 pub use remaining::RemainingWork;
 pub use state::{
-    Cancel, Cause, Operation, Outcome, PlanFacts, Request, Run, RunKind, StepOptions, StepSpec,
+    Cancel, Cause, Operation, Outcome, Request, Run, RunKind, StepOptions, StepPlan, StepSpec,
     Target,
 };
 pub use step::{Skip, Step, StepFailure, StepState};
@@ -124,7 +124,7 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 

@@ -38,12 +38,12 @@ pub enum JobError {
     #[error(
         "cannot record the report: only the server sets this failure reason; report another reason"
     )]
-    NotARunnersReason,
+    ReasonNotReportable,
     /// A job is lost for lack of contact only if it was recorded as disconnected.
     #[error("cannot declare the execution lost: its runner is connected")]
     StillConnected,
     #[error("cannot declare the execution lost: it has until {deadline}")]
-    DeadlineAhead { deadline: Timestamp },
+    DeadlineNotPassed { deadline: Timestamp },
     #[error("cannot declare the execution lost: the job may still run on the disconnected runner")]
     MayStillRun,
     /// The execution has no unknown outcome: its runner still reports on it.
@@ -53,9 +53,9 @@ pub enum JobError {
     NothingToResolve,
     /// The outcome of unsafe work, such as a script, needs the decision of a user.
     #[error("cannot resolve the job: only a principal may resolve unsafe work")]
-    OnlyAPrincipalMayResolve,
+    PrincipalRequired,
     #[error("cannot resolve the job: a runner may not resolve an unknown outcome")]
-    ARunnerMayNotResolve,
+    RunnerMayNotResolve,
     #[error("cannot record the cancellation: the job has no cancel request")]
     CancelNotRequested,
     #[error("cannot retry the job: it is being cancelled; resolve it as succeeded or failed")]
@@ -82,7 +82,7 @@ impl Job {
     /// Returns the state if the execution holds the job, or held it when the job ended.
     pub(super) fn fence(&self, execution: ExecutionId) -> Result<&State, JobError> {
         let held = match &self.state {
-            State::NotCreated => return Err(self.refusal()),
+            State::NotCreated => return Err(self.rejection()),
             State::Queued { .. } => None,
             State::Claimed(by) | State::Running(by) | State::OutcomeUnknown(by) => Some(by.id),
             State::Ended { execution, .. } => *execution,
@@ -91,7 +91,7 @@ impl Job {
     }
 
     /// Returns the error for a command that this state does not allow.
-    pub(super) fn refusal(&self) -> JobError {
+    pub(super) fn rejection(&self) -> JobError {
         match &self.state {
             State::NotCreated => JobError::NotFound,
             State::Queued { .. } => JobError::Fenced { held: None },

@@ -39,7 +39,7 @@ pub enum FailureReason {
 
 impl FailureReason {
     /// Returns true if a runner may report this reason.
-    pub fn is_the_runners(self) -> bool {
+    pub fn may_be_reported(self) -> bool {
         use FailureReason::*;
         match self {
             ExitCode | Signal | TimedOut | Refused | ToolMissing | ArtifactUnavailable

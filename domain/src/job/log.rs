@@ -30,12 +30,12 @@ impl Job {
                 State::OutcomeUnknown(_) | State::Ended { .. } => {}
                 State::Claimed(_) => return Err(JobError::NotStarted),
                 State::Running(_) => return Err(JobError::StillRunning),
-                State::NotCreated | State::Queued { .. } => return Err(self.refusal()),
+                State::NotCreated | State::Queued { .. } => return Err(self.rejection()),
             }
         }
-        match self.logs.iter().find(|kept| kept.execution == log.execution) {
+        match self.logs.iter().find(|existing| existing.execution == log.execution) {
             None => Ok(vec![JobEvent::LogFinalized(log)]),
-            Some(kept) if *kept == log => Ok(vec![]),
+            Some(existing) if *existing == log => Ok(vec![]),
             Some(_) => Err(JobError::LogAlreadyFinalized),
         }
     }

@@ -19,9 +19,9 @@ impl Job {
         let state = self.fence(execution)?;
         let event = report.clone().into_event(execution, seq, signed);
         let before = usize::try_from(seq).ok().and_then(|seq| seq.checked_sub(1));
-        if let Some(said) = before.and_then(|before| self.reports.get(before)) {
-            let same = said.unsigned() == event.unsigned();
-            return if same { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
+        if let Some(recorded) = before.and_then(|before| self.reports.get(before)) {
+            let is_repeated = recorded.unsigned() == event.unsigned();
+            return if is_repeated { Ok(vec![]) } else { Err(JobError::SeqConflict { seq }) };
         }
         match state {
             // Reports are also accepted while the outcome is unknown, because the final report can
@@ -31,24 +31,26 @@ impl Job {
                 if seq != expected {
                     return Err(JobError::SeqGap { expected });
                 }
-                self.accepts(held, &report)?;
+                self.check_report(held, &report)?;
                 Ok(vec![event])
             }
             // An actor resolved the outcome, and the late report has the same outcome.
             State::Ended { outcome, .. } if report.outcome() == Some(*outcome) => Ok(vec![]),
-            State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.refusal()),
+            State::NotCreated | State::Queued { .. } | State::Ended { .. } => Err(self.rejection()),
         }
     }
 
-    fn accepts(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
-        let ensure = |holds: bool, error| if holds { Ok(()) } else { Err(error) };
+    fn check_report(&self, held: &Execution, report: &Report) -> Result<(), JobError> {
+        let ensure = |condition: bool, error| if condition { Ok(()) } else { Err(error) };
         let kind = self.work.as_ref().map(|work| work.kind);
-        let makes = |product| kind.is_some_and(|kind| kind.product() == product);
-        let said = |known: fn(&JobEvent) -> bool| self.reports.iter().filter(|f| known(f)).count();
+        let has_product = |product| kind.is_some_and(|kind| kind.product() == product);
+        let count = |matches: fn(&JobEvent) -> bool| {
+            self.reports.iter().filter(|event| matches(event)).count()
+        };
         match report {
             Report::Started => ensure(!held.started, JobError::AlreadyStarted),
             Report::Finished(ExecutionResult::Failed { reason, .. }) => {
-                ensure(reason.is_the_runners(), JobError::NotARunnersReason)
+                ensure(reason.may_be_reported(), JobError::ReasonNotReportable)
             }
             Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ensure(held.cancel.is_some(), JobError::CancelNotRequested)
@@ -60,27 +62,27 @@ impl Job {
                 let what = "a state";
                 ensure(held.started, JobError::NotStarted)?;
                 ensure(kind.is_some_and(JobKind::uses_state), JobError::NotThisKind { what })?;
-                let states = said(|event| matches!(event, JobEvent::StateReported { .. }));
+                let states = count(|event| matches!(event, JobEvent::StateReported { .. }));
                 ensure(states == 0, JobError::AlreadyReported { what })
             }
             Report::Phase { .. } => {
                 ensure(held.started, JobError::NotStarted)?;
-                let entered = said(|event| matches!(event, JobEvent::PhaseEntered { .. }));
+                let entered = count(|event| matches!(event, JobEvent::PhaseEntered { .. }));
                 ensure(entered < PHASES, JobError::TooManyPhases { most: PHASES })
             }
             Report::Plan(_) => {
                 let what = "a plan";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(makes(JobProduct::Plan), JobError::NotThisKind { what })?;
-                let plans = said(|event| matches!(event, JobEvent::PlanProduced { .. }));
+                ensure(has_product(JobProduct::Plan), JobError::NotThisKind { what })?;
+                let plans = count(|event| matches!(event, JobEvent::PlanProduced { .. }));
                 ensure(plans == 0, JobError::AlreadyReported { what })
             }
             Report::Artifact(_) => {
                 let what = "an artifact";
                 ensure(held.started, JobError::NotStarted)?;
-                ensure(makes(JobProduct::Artifact), JobError::NotThisKind { what })?;
-                let made = said(|event| matches!(event, JobEvent::ArtifactPushed { .. }));
-                ensure(made == 0, JobError::AlreadyReported { what })
+                ensure(has_product(JobProduct::Artifact), JobError::NotThisKind { what })?;
+                let artifacts = count(|event| matches!(event, JobEvent::ArtifactPushed { .. }));
+                ensure(artifacts == 0, JobError::AlreadyReported { what })
             }
         }
     }

@@ -162,7 +162,8 @@ impl Job {
         if self.may_have_run {
             return false;
         }
-        let ran = || self.reports.iter().any(|said| matches!(said, JobEvent::Started { .. }));
+        let has_started =
+            || self.reports.iter().any(|event| matches!(event, JobEvent::Started { .. }));
         match (outcome, self.reports.last()) {
             (Outcome::Succeeded, _) => false,
             (Outcome::Failed | Outcome::Cancelled, _) if execution.is_none() => true,
@@ -172,7 +173,7 @@ impl Job {
                 FailureReason::PlanStale | FailureReason::Refused => true,
                 // The final report may arrive without the start report, so a missing start report
                 // proves nothing. `SpawnFailed` itself states that no process started.
-                FailureReason::SpawnFailed => !ran(),
+                FailureReason::SpawnFailed => !has_started(),
                 FailureReason::ExitCode
                 | FailureReason::Signal
                 | FailureReason::TimedOut
@@ -191,15 +192,15 @@ impl Job {
 
     /// Returns the deadline of an execution that claims the job at this time.
     pub(super) fn deadline(&self, claimed_at: Timestamp) -> Timestamp {
-        let length = self.work.as_ref().and_then(|work| i64::try_from(work.deadline_ms).ok());
-        length
+        let duration = self.work.as_ref().and_then(|work| i64::try_from(work.deadline_ms).ok());
+        duration
             .and_then(TimeDelta::try_milliseconds)
-            .and_then(|length| claimed_at.checked_add_signed(length))
+            .and_then(|duration| claimed_at.checked_add_signed(duration))
             .unwrap_or(Timestamp::MAX_UTC)
     }
 
     pub(super) fn apply(&mut self, event: JobEvent) {
-        self.remember(&event);
+        self.store_report(&event);
         match event {
             JobEvent::Queued(work) => {
                 let (work, state) = (Some(work), State::Queued { attempt: 1 });
@@ -221,7 +222,7 @@ impl Job {
                 });
             }
             JobEvent::Started { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.started = true;
                 }
                 if let State::Claimed(held) = &self.state {
@@ -234,35 +235,35 @@ impl Job {
             | JobEvent::StateReported { .. }
             | JobEvent::ArtifactPushed { .. } => {}
             JobEvent::Disconnected { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.contact = Contact::Disconnected;
                 }
             }
             JobEvent::Reattached { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.contact = Contact::Connected;
                 }
             }
             JobEvent::Requeued { attempt, loss_reason, .. } => {
                 self.may_have_run |= loss_reason != Some(LossReason::NeverSpawned);
-                let lost = self.held().map(|held| held.clone());
+                let lost = self.current_mut().map(|held| held.clone());
                 self.lost.extend(lost);
                 self.state = State::Queued { attempt };
             }
             JobEvent::OutcomeUnknown { .. } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     self.state = State::OutcomeUnknown(held.clone());
                 }
             }
             // The next event records the consequence.
             JobEvent::OutcomeResolved { .. } => {}
             JobEvent::CancelRequested { by, reason, force } => {
-                if let Some(held) = self.held() {
+                if let Some(held) = self.current_mut() {
                     held.cancel = Some(CancelRequest { by, reason, force, unconfirmed: false });
                 }
             }
             JobEvent::CancelUnconfirmed { .. } => {
-                if let Some(cancel) = self.held().and_then(|held| held.cancel.as_mut()) {
+                if let Some(cancel) = self.current_mut().and_then(|held| held.cancel.as_mut()) {
                     cancel.unconfirmed = true;
                 }
             }
@@ -278,7 +279,7 @@ impl Job {
 
     /// Stores a report, to distinguish a repeated report from a different report with the same
     /// number.
-    fn remember(&mut self, event: &JobEvent) {
+    fn store_report(&mut self, event: &JobEvent) {
         match event {
             JobEvent::Claimed { .. } => self.reports.clear(),
             JobEvent::Started { .. }
@@ -308,7 +309,7 @@ impl Job {
         }
     }
 
-    fn held(&mut self) -> Option<&mut Execution> {
+    fn current_mut(&mut self) -> Option<&mut Execution> {
         match &mut self.state {
             State::Claimed(held) | State::Running(held) | State::OutcomeUnknown(held) => Some(held),
             State::NotCreated | State::Queued { .. } | State::Ended { .. } => None,

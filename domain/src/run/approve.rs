@@ -1,7 +1,7 @@
 //! Plans of a step, and their approval or denial.
 use super::{
-    Approval, Decision, MAX_PLANS, PlanDecision, PlanFacts, Run, RunError, RunEvent, RunKind, Skip,
-    Step, StepFailure, StepState,
+    Approval, Decision, MAX_PLANS, PlanDecision, Run, RunError, RunEvent, RunKind, Skip, Step,
+    StepFailure, StepPlan, StepState,
 };
 use crate::{
     actor::Actor,
@@ -11,13 +11,13 @@ use crate::{
 };
 
 impl Run {
-    pub(super) fn record_plan(&self, job: JobId, plan: PlanFacts, approval: Approval) -> Decision {
+    pub(super) fn record_plan(&self, job: JobId, plan: StepPlan, approval: Approval) -> Decision {
         let at = match self.current_step_of(job)? {
             Some(at) => at,
             None => return Ok(vec![]),
         };
         if !matches!(at.state, StepState::Planning { .. }) {
-            return Err(RunError::NotWaitingForThat);
+            return Err(RunError::WrongStepState);
         }
         let kind = self.request.as_ref().map(|request| request.kind);
         if approval == Approval::FirstProvision && kind != Some(RunKind::Provision) {
@@ -111,7 +111,7 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 
@@ -120,7 +120,7 @@ impl Run {
     pub(super) fn invalidate_plan(&self, job: JobId, reason: String) -> Decision {
         let Some(at) = self.current_step_of(job)? else { return Ok(vec![]) };
         let StepState::Applying { plan, .. } = &at.state else {
-            return Err(RunError::NotWaitingForThat);
+            return Err(RunError::WrongStepState);
         };
         let (step, digest) = (at.spec.step, plan.digest.clone());
         let invalidated = RunEvent::PlanInvalidated { step, digest, reason: reason.clone() };
@@ -162,6 +162,6 @@ impl Run {
             return Ok(Some(at));
         }
         let has_worked = self.steps.iter().any(|step| step.jobs.contains(&job));
-        if has_worked { Ok(None) } else { Err(RunError::NotItsJob) }
+        if has_worked { Ok(None) } else { Err(RunError::WrongJob) }
     }
 }

@@ -1,4 +1,4 @@
-use super::{PlanFacts, Request, StepFailure, StepSpec};
+use super::{Request, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
     decider::Timestamp,
@@ -26,7 +26,7 @@ pub enum RunCommand {
     /// Record the plan of a plan job, and request approval if the plan needs it.
     RecordPlan {
         job: JobId,
-        plan: PlanFacts,
+        plan: StepPlan,
         approval: Approval,
     },
     Approve(PlanDecision),

@@ -19,9 +19,9 @@ pub enum RunError {
     NotReady,
     /// The state of the step does not allow the command.
     #[error("the state of the step does not allow this command")]
-    NotWaitingForThat,
+    WrongStepState,
     #[error("the job does not work on the step")]
-    NotItsJob,
+    WrongJob,
     #[error(
         "cannot decide: no plan of this step waits for approval; `stead runs show` lists the steps"
     )]

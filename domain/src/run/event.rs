@@ -1,7 +1,7 @@
 //! Events of a run. The log stores their names: add events, never rename them.
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Outcome, PlanFacts, RunKind, Skip, StepFailure, StepSpec};
+use super::{Cause, Outcome, RunKind, Skip, StepFailure, StepPlan, StepSpec};
 use crate::{
     actor::Actor,
     decider::{Event, Timestamp},
@@ -44,7 +44,7 @@ pub enum RunEvent {
         step: StepId,
         job: JobId,
         #[serde(flatten)]
-        plan: PlanFacts,
+        plan: StepPlan,
     },
     /// The plan of the step waits for the approval of a principal.
     ApprovalRequested {

@@ -23,7 +23,7 @@ impl Run {
             | StepState::RetryScheduled { .. }
             | StepState::Succeeded { .. }
             | StepState::Failed { .. }
-            | StepState::Skipped { .. } => Err(RunError::NotWaitingForThat),
+            | StepState::Skipped { .. } => Err(RunError::WrongStepState),
         }
     }
 
@@ -38,7 +38,7 @@ impl Run {
         if let Some(job) = job {
             match self.current_step_of(job)? {
                 None => return Ok(vec![]),
-                Some(at) if at.spec.step != step => return Err(RunError::NotItsJob),
+                Some(at) if at.spec.step != step => return Err(RunError::WrongJob),
                 Some(_) => {}
             }
         } else if self.step(step).is_some_and(|at| at.state.is_over()) {
@@ -47,7 +47,7 @@ impl Run {
             let at = self.step_in_progress(step)?;
             // While a job works on the step, the step fails only with that job.
             if at.state.job().is_some() {
-                return Err(RunError::NotWaitingForThat);
+                return Err(RunError::WrongStepState);
             }
         }
         let retry = retry_at.and_then(|now| self.next_retry(step, now));

@@ -180,7 +180,7 @@ pub enum Operation {
 /// Plan of a step, without the planned values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct PlanFacts {
+pub struct StepPlan {
     /// Plan digest, which the runner signs and an approval covers.
     pub digest: Digest,
     /// Digest of the redacted summary, which is stored as a blob.

@@ -1,7 +1,7 @@
 use bincode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-use super::{Operation, PlanFacts, StepSpec};
+use super::{Operation, StepPlan, StepSpec};
 use crate::{decider::Timestamp, ids::JobId};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Encode, Decode)]
@@ -25,15 +25,15 @@ pub enum StepState {
     Planning { job: JobId },
     /// The plan waits for the approval of a principal.
     AwaitingApproval {
-        plan: PlanFacts,
+        plan: StepPlan,
         /// Time from which the aggregate rejects an approval.
         #[bincode(with_serde)]
         expires_at: Timestamp,
     },
     /// The plan is approved, but its apply job is not queued yet.
-    Approved { plan: PlanFacts },
+    Approved { plan: StepPlan },
     /// The apply job is queued or running.
-    Applying { job: JobId, plan: PlanFacts },
+    Applying { job: JobId, plan: StepPlan },
     /// The job of the action is queued or running.
     Executing { job: JobId },
     /// A job failed, and the step starts again automatically after a back-off.

@@ -73,8 +73,8 @@ fn planned(steps: Vec<StepSpec>) -> Vec<RunEvent> {
     ]
 }
 
-pub fn plan(n: u8, noop: bool) -> PlanFacts {
-    PlanFacts {
+pub fn plan(n: u8, noop: bool) -> StepPlan {
+    StepPlan {
         digest: digest(n),
         summary: digest(n + 100),
         noop,
@@ -100,7 +100,7 @@ fn decision(step: StepId, n: u8) -> PlanDecision {
     PlanDecision { step, digest: digest(n), by: ANN, reason: "looks right".into() }
 }
 
-fn record(job: JobId, plan: PlanFacts) -> RunCommand {
+fn record(job: JobId, plan: StepPlan) -> RunCommand {
     RunCommand::RecordPlan { job, plan, approval: Approval::Principal { expires_at: later() } }
 }
 
@@ -176,7 +176,7 @@ fn a_step_starts_when_its_dependencies_have_succeeded() {
     let start = |step, job| RunCommand::StartStep { step, job };
     run(planned(diamond())).when(start(SANDBOX, J1)).then([started(SANDBOX, J1)]);
     run(planning()).when(start(SANDBOX, J1)).then_nothing();
-    run(planning()).when(start(SANDBOX, J2)).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(start(SANDBOX, J2)).then_rejected(RunError::WrongStepState);
     run(planned(diamond())).when(start(LEFT, J1)).then_rejected(RunError::NotReady);
     run(and(planning(), [succeeded(SANDBOX)])).when(start(LEFT, J2)).then([started(LEFT, J2)]);
     run(vec![]).when(start(SANDBOX, J1)).then_rejected(RunError::NotFound);

@@ -12,10 +12,10 @@ pub enum RunnerError {
     #[error(
         "cannot enrol the runner: a runner in install mode needs an install and an encryption key"
     )]
-    NeedsAnInstall,
+    InstallRequired,
     /// A build runner has no install and receives no secrets.
     #[error("cannot enrol the runner: a build runner has no install and no encryption key")]
-    BelongsToNoInstall,
+    InstallNotAllowed,
     /// A replaced key may be compromised, so it is never accepted again.
     #[error("cannot replace the key: the runner had this key before; generate a new key")]
     KeyWasReplaced,
@@ -26,11 +26,11 @@ pub enum RunnerError {
 
 impl Identity {
     pub(super) fn check(&self) -> Result<(), RunnerError> {
-        let bound = (self.install.is_some(), self.encryption_key.is_some());
-        match (self.mode, bound) {
+        let has = (self.install.is_some(), self.encryption_key.is_some());
+        match (self.mode, has) {
             (RunnerMode::Install, (true, true)) | (RunnerMode::Build, (false, false)) => Ok(()),
-            (RunnerMode::Install, (_, _)) => Err(RunnerError::NeedsAnInstall),
-            (RunnerMode::Build, (_, _)) => Err(RunnerError::BelongsToNoInstall),
+            (RunnerMode::Install, (_, _)) => Err(RunnerError::InstallRequired),
+            (RunnerMode::Build, (_, _)) => Err(RunnerError::InstallNotAllowed),
         }
     }
 }

@@ -136,7 +136,7 @@ impl Runner {
         self.identity.as_ref().map(|identity| &identity.identity_key)
     }
 
-    pub(super) fn remember(&mut self, refusal: Refusal) {
+    pub(super) fn store_refusal(&mut self, refusal: Refusal) {
         if self.refusals.len() >= REFUSALS {
             self.refusals.remove(0);
         }

@@ -18,7 +18,7 @@ fn a_lost_pure_job_is_tried_again_while_attempts_are_left() {
 fn a_deadline_that_is_ahead_has_not_passed() {
     let before = late() - chrono::TimeDelta::microseconds(1);
     for class in CLASSES {
-        let ahead = DeadlineAhead { deadline: late() };
+        let ahead = DeadlineNotPassed { deadline: late() };
         given(running(class)).at(before).when(lose(A, DeadlinePassed)).then_rejected(ahead);
     }
 }
@@ -75,11 +75,11 @@ fn somebody_decides_what_became_of_an_unknown_outcome() {
 fn unsafe_work_is_resolved_by_a_principal_only() {
     for resolution in [Resolution::Succeeded, Resolution::Failed, Resolution::Retry] {
         let by_policy = decide(A, policy(), resolution);
-        given(unknown(Unsafe)).when(by_policy.clone()).then_rejected(OnlyAPrincipalMayResolve);
+        given(unknown(Unsafe)).when(by_policy.clone()).then_rejected(PrincipalRequired);
         given(running(Unsafe)).when(by_policy).then_rejected(NothingToResolve);
         for class in CLASSES {
             let by_runner = decide(A, crate::actor::Actor::Runner(RUNNER), resolution);
-            given(unknown(class)).when(by_runner).then_rejected(ARunnerMayNotResolve);
+            given(unknown(class)).when(by_runner).then_rejected(RunnerMayNotResolve);
         }
     }
     let retried = |by| [decided(A, by, Resolution::Retry), again(None)];

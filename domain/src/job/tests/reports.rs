@@ -85,7 +85,7 @@ fn some_reasons_are_the_servers() {
             signal: None,
             not_ended: vec![],
         };
-        given(running(Pure)).when(finish(A, 2, result)).then_rejected(NotARunnersReason);
+        given(running(Pure)).when(finish(A, 2, result)).then_rejected(ReasonNotReportable);
     }
 }
 

@@ -6,8 +6,8 @@ fn a_plan_with_changes_waits_for_approval() {
     let events = [produced(SANDBOX, J1, 1), approval_requested(SANDBOX, 1)];
     run(planning()).when(record(J1, plan(1, false))).then(events);
     run(awaiting()).when(record(J1, plan(1, false))).then_nothing();
-    run(planning()).when(record(J2, plan(1, false))).then_rejected(RunError::NotItsJob);
-    run(applying()).when(record(J2, plan(1, false))).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(record(J2, plan(1, false))).then_rejected(RunError::WrongJob);
+    run(applying()).when(record(J2, plan(1, false))).then_rejected(RunError::WrongStepState);
     run(vec![]).when(record(J1, plan(1, false))).then_rejected(RunError::NotFound);
 }
 
@@ -124,7 +124,7 @@ fn only_an_approved_plan_is_applied() {
     let yes = and(awaiting(), [approved(SANDBOX, 1)]);
     run(yes).when(apply.clone()).then([started]);
     run(applying()).when(apply.clone()).then_nothing();
-    run(awaiting()).when(apply.clone()).then_rejected(RunError::NotWaitingForThat);
+    run(awaiting()).when(apply.clone()).then_rejected(RunError::WrongStepState);
     run(finished()).when(apply).then_rejected(TOO_LATE);
 }
 
@@ -147,5 +147,5 @@ fn a_stale_plan_is_planned_again_up_to_a_limit() {
         run_finished(Outcome::Failed),
     ]);
     let invalidate = RunCommand::InvalidatePlan { job: J1, reason: "x".into() };
-    run(planning()).when(invalidate).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(invalidate).then_rejected(RunError::WrongStepState);
 }

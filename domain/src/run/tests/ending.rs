@@ -8,7 +8,7 @@ fn a_step_is_complete_when_its_apply_is() {
         .when(RunCommand::CompleteStep { job: J2 })
         .then_nothing();
     let plan_only = RunCommand::CompleteStep { job: J1 };
-    run(planning()).when(plan_only).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(plan_only).then_rejected(RunError::WrongStepState);
 }
 
 #[test]
@@ -23,8 +23,8 @@ fn a_failed_step_blocks_only_its_dependents() {
         skipped(TOP, Skip::Blocked),
         run_finished(Outcome::Failed),
     ]);
-    run(planning()).when(fail(LEFT, Some(J1))).then_rejected(RunError::NotItsJob);
-    run(planning()).when(fail(SANDBOX, None)).then_rejected(RunError::NotWaitingForThat);
+    run(planning()).when(fail(LEFT, Some(J1))).then_rejected(RunError::WrongJob);
+    run(planning()).when(fail(SANDBOX, None)).then_rejected(RunError::WrongStepState);
 }
 
 #[test]
