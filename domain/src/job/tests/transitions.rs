@@ -1,6 +1,6 @@
 //! Golden test of the transition table of a job.
 use super::{
-    walk::{ask, every_history},
+    walk::{every_history, to_command},
     *,
 };
 use crate::{
@@ -29,27 +29,33 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
                 ("report: outputs", next(Report::State { state: state_version() }))
             }
             Report::State { .. } => ("report: state", next(Report::Artifact(artifact()))),
-            Report::Artifact(_) => ("report: artifact", end(done())),
+            Report::Artifact(_) => ("report: artifact", end(success())),
             Report::Finished(ExecutionResult::Succeeded { .. }) => {
-                ("report: succeeded", end(broken()))
+                ("report: succeeded", end(failure()))
             }
-            Report::Finished(ExecutionResult::Failed { .. }) => ("report: failed", end(stopped())),
+            Report::Finished(ExecutionResult::Failed { .. }) => {
+                ("report: failed", end(cancellation()))
+            }
             Report::Finished(ExecutionResult::Cancelled { .. }) => {
                 ("report: cancelled", Some(disconnect(by)))
             }
         },
         JobCommand::Disconnect { .. } => ("disconnect", Some(reattach(by))),
-        JobCommand::Reattach { .. } => ("reattach", Some(lose(by, ExecutionNotInJournal))),
+        JobCommand::Reattach { .. } => ("reattach", Some(declare_lost(by, ExecutionNotInJournal))),
         JobCommand::DeclareLost { loss_reason, .. } => match loss_reason {
-            ExecutionNotInJournal => ("lost: not in journal", Some(lose(by, DeadlinePassed))),
-            DeadlinePassed => ("lost: deadline", Some(lose(by, Disconnected))),
-            Disconnected => ("lost: disconnected", Some(lose(by, NeverSpawned))),
+            ExecutionNotInJournal => {
+                ("lost: not in journal", Some(declare_lost(by, DeadlinePassed)))
+            }
+            DeadlinePassed => ("lost: deadline", Some(declare_lost(by, Disconnected))),
+            Disconnected => ("lost: disconnected", Some(declare_lost(by, NeverSpawned))),
             NeverSpawned => ("lost: never spawned", Some(resolve(by, Resolution::Succeeded))),
         },
         JobCommand::Resolve { by: Actor::Principal(_), resolution, .. } => match resolution {
             Resolution::Succeeded => ("resolve: succeeded", Some(resolve(by, Resolution::Failed))),
             Resolution::Failed => ("resolve: failed", Some(resolve(by, Resolution::Retry))),
-            Resolution::Retry => ("resolve: retry", Some(decide(by, policy(), Resolution::Retry))),
+            Resolution::Retry => {
+                ("resolve: retry", Some(resolve_by(by, policy(), Resolution::Retry)))
+            }
         },
         JobCommand::Resolve {
             by: Actor::Policy(_) | Actor::Runner(_) | Actor::Timer(_) | Actor::System,
@@ -62,7 +68,9 @@ fn line(command: &JobCommand, by: ExecutionId) -> (&'static str, Option<JobComma
         }
         JobCommand::Expire { .. } => ("expire: first", Some(finalize_log(by))),
         JobCommand::FinalizeLog(_) => ("finalize log", Some(diverge(by))),
-        JobCommand::RecordDivergence { .. } => ("log diverged", Some(note_late(by, 9, done()))),
+        JobCommand::RecordDivergence { .. } => {
+            ("log diverged", Some(record_late(by, 9, success())))
+        }
         JobCommand::RecordLateResult { .. } => ("late result", None),
     }
 }
@@ -94,7 +102,7 @@ fn state(job: &Job) -> &'static str {
     }
 }
 
-fn refusal(error: JobError) -> String {
+fn rejection_text(error: JobError) -> String {
     match error {
         NotFound => "not found",
         NoAttempts => "no attempts",
@@ -141,7 +149,10 @@ fn transitions_match_the_golden_table() {
         }
         states.sort_by_key(|(_, job)| matches!(job.state, State::Ended { .. }));
         let rows: Vec<_> = commands(class, A).map(|c| (line(&c, A).0, c)).collect();
-        text += &format!("\n{class:?}, 2 attempts\n{}", table(&states, &rows, ask, refusal));
+        text += &format!(
+            "\n{class:?}, 2 attempts\n{}",
+            table(&states, &rows, to_command, rejection_text)
+        );
     }
     golden("transitions/job.txt", &text);
 }
