@@ -1,4 +1,4 @@
-//! Given/when/then tests of aggregates, and a generator of all event histories.
+//! Given/when/then tests of aggregates, golden files, and a generator of all event histories.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 use std::{fmt::Debug, path::Path};
 
@@ -8,16 +8,15 @@ use crate::decider::{Decider, Event, Timestamp};
 
 pub const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// Aggregate after a history, and the time of the next command.
+/// Aggregate after a history, with the time of the next command.
 pub struct Given<D: Decider> {
     state: D,
     now: Timestamp,
 }
 
-/// Result of a command.
+/// Decision of an aggregate on a command.
 pub struct When<D: Decider>(Result<Vec<D::Event>, D::Error>);
 
-/// Returns an aggregate with this history.
 pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D> {
     Given { state: replay(history), now: NOW }
 }
@@ -25,18 +24,17 @@ pub fn given<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> Given<D
 /// Returns the state after a history.
 pub fn replay<D: Decider>(history: impl IntoIterator<Item = D::Event>) -> D {
     let mut state = D::default();
-    history.into_iter().for_each(|fact| state.evolve(fact));
+    history.into_iter().for_each(|event| state.evolve(event));
     state
 }
 
 impl<D: Decider> Given<D> {
-    /// Sets the time of the command. The default is the start of 1970.
+    /// Sets the time of the command. Default: [`NOW`].
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Given { now, ..self }
     }
 
-    /// Handles a command.
     pub fn when(self, command: D::Command) -> When<D> {
         When(self.state.decide(command, self.now))
     }
@@ -46,19 +44,19 @@ impl<D: Decider> When<D>
 where
     D::Error: PartialEq + Debug,
 {
-    /// Asserts that the command emitted these events.
+    /// Asserts that the command returned exactly these events.
     #[track_caller]
     pub fn then(self, expected: impl IntoIterator<Item = D::Event>) {
         assert_eq!(self.0, Ok(expected.into_iter().collect()));
     }
 
-    /// Asserts that the aggregate rejected the command with this error.
+    /// Asserts that the aggregate rejected the command with exactly this error.
     #[track_caller]
     pub fn then_rejected(self, expected: D::Error) {
         assert_eq!(self.0, Err(expected));
     }
 
-    /// Asserts that the command emitted no events.
+    /// Asserts that the command returned no events.
     #[track_caller]
     pub fn then_nothing(self) {
         self.then([]);
@@ -66,8 +64,8 @@ where
 }
 
 /// Returns every history that at most `depth` of these inputs can produce, each with its final
-/// state. `to_command` turns an input into a command and its time, for the current state. An input
-/// that emits no event does not extend a history.
+/// state. `to_command` turns an input into a command with its time, for the current state. An input
+/// that produces no event does not extend a history.
 pub fn walk<D: Decider, W>(
     words: &[W],
     depth: usize,
@@ -81,10 +79,10 @@ pub fn walk<D: Decider, W>(
             for word in words {
                 let (mut history, mut state) = walked[at].clone();
                 let (command, now) = ask(word, &state);
-                let facts = state.decide(command, now).unwrap_or_default();
-                if !facts.is_empty() {
-                    facts.iter().cloned().for_each(|fact| state.evolve(fact));
-                    history.extend(facts);
+                let events = state.decide(command, now).unwrap_or_default();
+                if !events.is_empty() {
+                    events.iter().cloned().for_each(|event| state.evolve(event));
+                    history.extend(events);
                     walked.push((history, state));
                 }
             }
@@ -94,7 +92,7 @@ pub fn walk<D: Decider, W>(
     walked
 }
 
-/// Formats a table with the result of every input in every state. `refusal` returns a short text
+/// Formats a table with the result of every input in every state. `to_text` returns a short text
 /// for an error.
 pub fn table<D: Decider, W>(
     states: &[(&str, D)],
@@ -110,8 +108,8 @@ pub fn table<D: Decider, W>(
             state.decide(command, now)
         });
         let cells = answers.map(|answer| match answer {
-            Ok(facts) if facts.is_empty() => "·".into(),
-            Ok(facts) => facts.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
+            Ok(events) if events.is_empty() => "·".into(),
+            Ok(events) => events.iter().map(verb::<D>).collect::<Vec<_>>().join(" + "),
             Err(error) => format!("✗ {}", refusal(error)),
         });
         columns.push([name.to_string()].into_iter().chain(cells).collect());
@@ -124,8 +122,8 @@ pub fn table<D: Decider, W>(
     (0..=words.len()).map(line).collect()
 }
 
-/// Compares the transition table of a small aggregate with its golden. The table shows the result
-/// of every command after each history. For an error, it shows the message.
+/// Compares the transition table of a small aggregate with its golden. The table has the result of
+/// every command after each history: the events, or the message of the rejection.
 #[track_caller]
 pub fn transitions<D: Decider>(
     histories: Vec<(&str, Vec<D::Event>)>,
@@ -140,12 +138,11 @@ pub fn transitions<D: Decider>(
     golden(&format!("transitions/{}.txt", D::NAME), &format!("· no change   ✗ rejected\n\n{text}"));
 }
 
-fn verb<D: Decider>(fact: &D::Event) -> &'static str {
-    fact.name().split_once('.').unwrap().1
+fn verb<D: Decider>(event: &D::Event) -> &'static str {
+    event.name().split_once('.').unwrap().1
 }
 
-/// Compares a text with a contract file under `schemas/`. With `UPDATE_GOLDEN` set, writes the file
-/// first.
+/// Compares a text with a file under `schemas/`. If `UPDATE_GOLDEN` is set, writes the file first.
 #[track_caller]
 pub fn golden(path: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas").join(path);
@@ -160,19 +157,20 @@ pub fn golden(path: &str, text: &str) {
     );
 }
 
-/// Compares the payload of every event of an aggregate with its golden. `examples` starts with
-/// `first`, and `after` returns the next event. `after` matches on the event, so the compiler
-/// reports an event without an example. Each example must read back to the same value and follow
-/// the payload conventions.
+/// Compares an example payload of every event of an aggregate with its golden.
+///
+/// The examples start with `first`, and `after` returns the next one. `after` matches on the event,
+/// so the compiler reports an event without an example. Each example must deserialize to the same
+/// value and follow the payload conventions.
 #[track_caller]
 pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option<D::Event>) {
     let mut names = vec![];
-    for fact in std::iter::successors(Some(first), after) {
-        let (name, version) = (fact.name(), fact.version());
-        let text = serde_json::to_string_pretty(&fact).unwrap() + "\n";
+    for event in std::iter::successors(Some(first), after) {
+        let (name, version) = (event.name(), event.version());
+        let text = serde_json::to_string_pretty(&event).unwrap() + "\n";
         golden(&format!("events/{name}/{version}.example.json"), &text);
-        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), fact, "{text}");
-        assert_payload_conventions(verb::<D>(&fact), &serde_json::to_string(&fact).unwrap());
+        assert_eq!(serde_json::from_str::<D::Event>(&text).unwrap(), event, "{text}");
+        assert_payload_conventions(verb::<D>(&event), &serde_json::to_string(&event).unwrap());
         assert!(name.starts_with(&format!("{}.", D::NAME)), "{name}");
         names.push(name.to_string());
     }
@@ -187,7 +185,7 @@ pub fn examples<D: Decider>(first: D::Event, after: impl Fn(&D::Event) -> Option
     }
 }
 
-/// Numbers that count or order. The name of every other number ends with its unit.
+/// Numbers without a unit. The name of every other number ends with its unit, for example `_ms`.
 const UNITLESS: [&str; 11] = [
     "attempt",
     "attempts",

@@ -1,8 +1,8 @@
-//! Timestamp format of every API: RFC 3339, UTC, always with six decimals of a second.
+//! Timestamp format of every API: RFC 3339 in UTC with six fractional digits.
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Returns the canonical text of a timestamp.
+/// Formats a timestamp in the canonical form.
 pub fn text(moment: &DateTime<Utc>) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
@@ -17,7 +17,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, 
     DateTime::<Utc>::deserialize(from)
 }
 
-/// Optional timestamps in the same format.
+/// Serialization of an optional timestamp in the format of [`super::text`].
 pub mod maybe {
     use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
 

@@ -1,11 +1,11 @@
 //! Sanitizes untrusted text for a terminal.
 //!
-//! Modules, customers' runners and vendors' servers choose resource addresses, outputs and error
-//! texts. An operator decides by what the terminal shows. Such text must not move the cursor, set
-//! the title, reverse the text direction or imitate Stead's own output.
+//! Modules, runners and servers of other parties choose resource addresses, outputs and error
+//! texts. Users make decisions by the text on their terminal. Untrusted text must therefore not
+//! move the cursor, set the title, reverse the text direction or imitate Stead's own output.
 
-/// Returns the text as one line. Replaces a line feed by `⏎`, and every other control or invisible
-/// character by U+FFFD. Tabs stay.
+/// Returns the text as one line. Replaces line feeds by `⏎`, and other control and invisible
+/// characters by U+FFFD. Tabs stay.
 pub fn sanitize(line: &str) -> String {
     line.chars().map(shown).collect()
 }
@@ -18,7 +18,8 @@ fn shown(c: char) -> char {
     }
 }
 
-/// Returns whether `c` is a Unicode line separator, or reorders or hides neighboring characters.
+/// Returns true for a Unicode line separator, and for an invisible character that can reorder or
+/// hide text.
 fn turns(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }

@@ -15,7 +15,7 @@ use domain::{
     ids::{InstallId, JobId, RunId},
     install::Install,
     job::{Origin, Work},
-    run::{Operation, PlanFacts, Request, Run, Step, Target},
+    run::{Operation, Request, Run, Step, StepPlan, Target},
 };
 use schemas::{
     manifest::{AcceptedState, ArtifactRef, KnownState, Manifest, PluginRef},
@@ -61,7 +61,7 @@ pub async fn apply(
     step: &Step,
     job: JobId,
     artifact: Option<Artifact>,
-    plan: &PlanFacts,
+    plan: &StepPlan,
 ) -> Result<RenderResult, Problem> {
     let scene = StepContext::load(app, unit, run, step).await?;
     scene.work(app, step, job, artifact, JobKind::Apply, Some(plan)).await
@@ -136,7 +136,7 @@ impl StepContext {
         job: JobId,
         artifact: Option<Artifact>,
         kind: JobKind,
-        plan: Option<&PlanFacts>,
+        plan: Option<&StepPlan>,
     ) -> Result<RenderResult, Problem> {
         let parts = match self.parts(step) {
             Ok(parts) => parts,

@@ -331,7 +331,7 @@ async fn retry_remaining(
     }
     let (cause, kind) = (Cause::Retry { run }, request.kind);
     let action = undone.actions.first().cloned();
-    let wish = RunRequest { kind, scope: Scope::Undone(undone), action, cause, reason };
+    let wish = RunRequest { kind, scope: Scope::Remaining(undone), action, cause, reason };
     tell(app, unit, request.install, wish, by).await?.ok_or_else(done)
 }
 

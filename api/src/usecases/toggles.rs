@@ -90,9 +90,9 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
                 vec![field(message)],
             ))
         }
-        Scope::Undone(mut undone) => {
+        Scope::Remaining(mut undone) => {
             undone.deploy.retain(|name| !disabled.contains(name));
-            Ok(Scope::Undone(undone))
+            Ok(Scope::Remaining(undone))
         }
         Scope::Changed | Scope::Everything => Ok(scope),
     }

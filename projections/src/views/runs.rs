@@ -6,7 +6,7 @@ use domain::{
     decider::{Decider, Timestamp},
     digest::Digest,
     ids::{InstallId, RunId, StepId},
-    run::{Outcome, PlanFacts, Run, RunEvent, StepState},
+    run::{Outcome, Run, RunEvent, StepPlan, StepState},
 };
 use serde::{Deserialize, Serialize};
 use sqlx::PgExecutor;
@@ -38,7 +38,7 @@ pub struct Row {
     /// State of the aggregate.
     pub state: Run,
     /// Latest plan of each step.
-    pub plans: BTreeMap<StepId, PlanFacts>,
+    pub plans: BTreeMap<StepId, StepPlan>,
     /// Decision on the latest plan of each step.
     pub decisions: BTreeMap<StepId, Decision>,
     /// Start and end of each step.

@@ -9,7 +9,7 @@ use domain::{
     ids::*,
     install::InstallEvent,
     job::{JobClass, JobEvent, JobKind, LossReason, Origin, Work},
-    run::{Cause, Operation, PlanFacts, RunEvent, RunKind, StepOptions, StepSpec, Target},
+    run::{Cause, Operation, RunEvent, RunKind, StepOptions, StepPlan, StepSpec, Target},
     runner::{Host, Identity, RunnerEvent, RunnerMode, Side},
 };
 use projections::{
@@ -157,7 +157,7 @@ fn why(step: StepId, run: &runs::Row, install: &installs::Row) -> Option<Waiting
 
 #[test]
 fn an_approved_step_waits_for_the_server_itself() {
-    let plan = domain::run::PlanFacts {
+    let plan = domain::run::StepPlan {
         digest: digest(4),
         summary: digest(5),
         noop: false,
@@ -250,7 +250,7 @@ fn a_step_waits_for_whoever_holds_what_it_changes() {
 
 #[test]
 fn a_plan_waits_for_a_principal() {
-    let plan = PlanFacts {
+    let plan = StepPlan {
         digest: digest(4),
         summary: digest(5),
         noop: false,

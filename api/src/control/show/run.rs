@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use domain::{
     ids::{JobId, StepId},
-    run::{Cause, Operation, PlanFacts, RunKind, Step as StepOf, StepFailure, StepState, Target},
+    run::{Cause, Operation, RunKind, Step as StepOf, StepFailure, StepPlan, StepState, Target},
 };
 use projections::views::{
     installs, jobs, runs,
@@ -165,7 +165,7 @@ fn reason(step: &StepOf) -> Option<String> {
     }
 }
 
-fn plan(facts: &PlanFacts) -> Plan {
+fn plan(facts: &StepPlan) -> Plan {
     Plan {
         digest: facts.digest.clone(),
         noop: facts.noop,

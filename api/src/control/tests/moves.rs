@@ -9,8 +9,8 @@ use domain::{
     install::{Install, InstallCommand, Outputs, Resource, ResourceChange, StepResult},
     job::{Job, JobClass, JobCommand, JobKind, Origin, Work},
     run::{
-        Approval, Cause, Operation, Outcome, PlanFacts, Request, Run, RunCommand, RunKind,
-        StepFailure, StepSpec, Target,
+        Approval, Cause, Operation, Outcome, Request, Run, RunCommand, RunKind, StepFailure,
+        StepPlan, StepSpec, Target,
     },
 };
 use event_log::Meta;
@@ -449,7 +449,7 @@ async fn queued_apply(started: &Started, install: InstallId, name: &'static str)
                 options: Default::default(),
             }];
             let (plan_job, summary) = (JobId(Ulid::new()), digest.clone());
-            let plan = PlanFacts {
+            let plan = StepPlan {
                 digest: digest.clone(),
                 summary,
                 noop: false,

@@ -8,7 +8,7 @@ use domain::{
     ids::{BuildId, ComponentId, InstallId, JobId, PrincipalId, RunId, RunnerId, StepId},
     install::{Install, InstallCommand, Resource},
     run::{
-        Approval, Cause, Operation, PlanFacts, Request, Run, RunCommand, RunKind, StepSpec, Target,
+        Approval, Cause, Operation, Request, Run, RunCommand, RunKind, StepPlan, StepSpec, Target,
     },
 };
 use event_log::Meta;
@@ -68,7 +68,7 @@ async fn plan_waiting_for_approval(
             }];
             let job = JobId(Ulid::new());
             let (digest, summary) = (digest(1), digest(2));
-            let plan = PlanFacts { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
+            let plan = StepPlan { digest, summary, noop: false, add: 1, change: 0, destroy: 0 };
             let approval = Approval::Principal { expires_at };
             for command in [
                 RunCommand::Request { request, steps, position: 1 },

@@ -5,7 +5,7 @@ use domain::{
     ids::{InstallId, JobId, RunId, StepId},
     install::{Install, InstallCommand, Outputs, StepResult},
     job::{Job, JobEvent, JobKind, JobProduct, Origin, Outcome as JobOutcome, State as JobState},
-    run::{Approval, Operation, PlanFacts, Run, RunCommand, StepFailure, Target},
+    run::{Approval, Operation, Run, RunCommand, StepFailure, StepPlan, Target},
 };
 use futures::FutureExt as _;
 
@@ -114,7 +114,7 @@ async fn record_plan(
         return Ok(());
     };
     let noop = report.noop;
-    let plan = PlanFacts {
+    let plan = StepPlan {
         digest: report.digest,
         summary: report.summary,
         noop,
