@@ -46,7 +46,7 @@ pub const FORMAT: &str = "stead/bundle/v1";
 pub const MEDIA_TYPE: &str = "application/vnd.stead.bundle.v1+json";
 /// Maximum size of a bundle in bytes. A longer file is rejected.
 pub const MAX_BYTES: usize = 256 << 20;
-/// Maximum number of other entries in a bundle, after a stream's last event or in the whole log.
+/// Maximum number of other entries that a server puts in a bundle.
 pub const MAX_OTHERS: u64 = 500_000;
 
 /// Proof bundle. Its bytes are these fields in this order, as JSON without whitespace: each bundle

@@ -62,7 +62,7 @@ pub fn sha256(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// Returns the text form of a hash outside this crate: `sha256:` and 64 lower-case digits.
+/// Returns the text form of a hash: `sha256:` and 64 lower-case hexadecimal digits.
 pub fn digest_text(hash: &Hash) -> String {
     format!("sha256:{}", hex::encode(hash))
 }

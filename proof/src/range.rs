@@ -36,8 +36,8 @@ pub struct Head {
     pub edge: Vec<Base64<Hash>>,
     /// RFC 6962 consistency proof from `to` to the checkpoint's size.
     pub consistency: Vec<Base64<Hash>>,
-    /// Chain link before `from`. If `from` is 1, it is computed. Otherwise it is unproven, because
-    /// the checkpoint does not cover it.
+    /// Chain link before `from`. If `from` is 1, the link must be the genesis link. Otherwise the
+    /// link is unproven, because the checkpoint does not cover the chain.
     pub chain: Base64<Hash>,
 }
 
@@ -68,7 +68,7 @@ pub struct VerifiedRange {
     pub signer: VerifierKey,
     /// Number of further signatures on the note, by unknown keys.
     pub other_signatures: usize,
-    /// Checkpoint from another source, if one was given. It belongs to the same log.
+    /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
     pub kept: Option<Checkpoint>,
 }
 

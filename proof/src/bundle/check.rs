@@ -26,7 +26,7 @@ pub struct VerifiedBundle {
     pub other_signatures: usize,
     /// Older checkpoint in the bundle. The log has only grown since.
     pub since: Option<Checkpoint>,
-    /// Checkpoint from another source, if one was given. It belongs to the same log.
+    /// Checkpoint from another source, if the caller passed one. It belongs to the same log.
     pub kept: Option<Checkpoint>,
     /// Completeness of the subject's streams.
     pub complete: Complete,
@@ -67,7 +67,7 @@ impl Bundle {
             && !(seen.kept || leads_from(kept, &proven))
         {
             let (kept, size) = (kept.size, proven.checkpoint.size);
-            let remedy = "request a new bundle with --since and the kept checkpoint";
+            let remedy = "request a new bundle with --since and the stored checkpoint";
             return Err(BundleError::Uncompared { kept, size, remedy });
         }
         proven.kept = kept;
@@ -115,8 +115,9 @@ impl Bundle {
         let reasons = self.annotations.iter().filter_map(|added| added.reasons.as_ref());
         for position in reasons.flat_map(|reasons| reasons.keys()) {
             if shown.binary_search_by_key(position, |event| event.position).is_err() {
-                let why =
-                    format!("it has a reason for position {position}, which is none of its events");
+                let why = format!(
+                    "the bundle has a reason for position {position}, but no event at this position"
+                );
                 return Err(BundleError::Unreadable(why));
             }
         }

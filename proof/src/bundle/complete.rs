@@ -76,7 +76,7 @@ pub(super) fn check(
     }
     let mut events = shown.iter().skip_while(|event| event.position < from).peekable();
     let within = shown.iter().filter(|event| event.position >= from).count() as u64;
-    // The bundle states both numbers, so they may be out of range.
+    // `from` is not signed: it may be 0 or larger than the log.
     let before = from.checked_sub(1).filter(|before| *before <= size);
     let all = before.map(|before| size - before).ok_or(root(from, size))?;
     let found = others.entries.len() as u64;

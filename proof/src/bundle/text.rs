@@ -74,7 +74,7 @@ impl BundleEncoder {
     /// Returns the encoding of everything before the events. Ignores the bundle's events and others.
     ///
     /// # Errors
-    /// Never fails in practice: the data is plain.
+    /// Never fails in practice.
     pub fn head(&mut self, bundle: &Bundle) -> Result<String, serde_json::Error> {
         let empty = Bundle { events: Vec::new(), others: None, ..bundle.clone() };
         let text = serde_json::to_string(&empty)?;

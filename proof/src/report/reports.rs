@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Hash, canonical, digest_text, dsse, plan};
 
-/// Numbers of reports.
+/// Counts of signed and unsigned reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReportCounts {
     /// Number of signed plans and execution results.
@@ -107,8 +107,8 @@ impl Reports {
         Ok(None)
     }
 
-    /// Returns the runner of an execution and its key. Returns `None` if the job was claimed before
-    /// the first event that was read.
+    /// Returns the runner of an execution and the runner's key. Returns `None` if the claim or the
+    /// enrolment precedes the first event that the verifier took.
     fn holder(
         &mut self,
         position: u64,
@@ -125,7 +125,9 @@ impl Reports {
         }
         match &runner.key {
             Some(key) => Ok(Some((runner.id.clone(), key.clone()))),
-            None if self.whole => Err(ReportError::of(position, &runner.id, "it never enrolled")),
+            None if self.whole => {
+                Err(ReportError::of(position, &runner.id, "the runner never enrolled"))
+            }
             None => Ok(None),
         }
     }
@@ -139,8 +141,8 @@ impl Reports {
         let Planned { execution, plan } = planned;
         let Some((runner, key)) = self.holder(position, job, execution)? else { return Ok(None) };
         let manifest = self.known.seen(job).and_then(|job| job.manifest);
-        // The job was queued before the first event that was read. Only a reader of the whole log
-        // knows its manifest.
+        // The job was queued before the first event that the verifier took, so its manifest is
+        // unknown.
         if manifest.is_none() && !self.whole {
             return Ok(None);
         }
@@ -237,8 +239,8 @@ impl Reports {
             // The job had no runner: it was cancelled, or its queue time expired.
             (None, _) => ended.outcome != "succeeded" && !known.is_some_and(|job| job.is_held),
         };
-        // In a part of the log, the resolution of a job from before the part can be the last event
-        // before the part.
+        // A part of the log can begin directly after a resolution, so the resolution of an unknown
+        // job may be missing.
         if is_decided || (known.is_none() && !self.whole) {
             return Ok(());
         }

@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use ed25519_dalek::{Signature as Ed25519, VerifyingKey};
 
-/// Report that is not its runner's, or was altered.
+/// Forged, altered or unreadable report.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("position {position}: {what}")]
 pub struct ReportError {
     /// Position of the event.
     pub position: u64,
-    /// Mismatch that was found, for a user.
+    /// Description of the mismatch, for a user.
     pub what: String,
 }
 

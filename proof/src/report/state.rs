@@ -28,7 +28,7 @@ impl Id {
 #[derive(Debug)]
 pub(super) struct Runner {
     pub id: String,
-    /// Identity key, hexadecimal. `None`: no enrolment was read yet.
+    /// Identity key, hexadecimal. `None` before the enrolment.
     pub key: Option<String>,
     /// Position of the revocation. A later key does not undo the revocation.
     pub revoked: Option<u64>,
@@ -37,7 +37,7 @@ pub(super) struct Runner {
 #[derive(Debug, Default)]
 pub(super) struct Job {
     pub manifest: Option<Hash>,
-    /// True if a runner has the job, or had it last.
+    /// True from the claim of the job until the job is requeued.
     pub is_held: bool,
 }
 
@@ -58,7 +58,8 @@ pub(super) struct ReportState {
     runners: HashMap<Id, Runner>,
     jobs: HashMap<Id, Job>,
     runs: HashMap<Id, Run>,
-    /// Reported outputs of executions that are not over. `None`: some of them cannot be read.
+    /// Reported outputs of executions that are not over. `None`: some outputs are encrypted or
+    /// erased.
     outputs: HashMap<Id, Option<Map<String, Value>>>,
 }
 
@@ -103,7 +104,7 @@ impl ReportState {
     }
 
     /// Ends the execution and returns its reported outputs. Returns `None` if some outputs are
-    /// unreadable or the execution was already over.
+    /// encrypted or erased, or if the execution was already over.
     pub fn over(&mut self, job: &str, execution: &str) -> Option<Map<String, Value>> {
         self.outputs.remove(&Id::of(&[job, execution])).flatten()
     }

@@ -180,7 +180,7 @@ fn a_job_that_was_queued_before_what_is_looked_at_is_no_forgery() {
     assert_eq!(told(false, &log).0.len(), 1);
 }
 
-/// Log of a job that ended by a resolution in the preceding event.
+/// Log of a job whose result directly follows its resolution.
 fn resolved(resolution: &str) -> Events {
     let mut log = log();
     log.truncate(7);
@@ -222,7 +222,7 @@ fn an_end_that_no_runner_reported_and_nobody_decided_is_found() {
     assert!(found(true, &unnamed).is_empty());
     unnamed[8] = ("job.succeeded", json!({"type": "succeeded"}));
     assert_eq!(found(true, &unnamed), wrong(9));
-    // A part that begins after the resolution cannot show it.
+    // A part of the log that begins after the resolution does not contain the resolution.
     assert!(found(false, &resolved("succeeded").split_off(8)).is_empty());
 }
 
@@ -251,8 +251,8 @@ fn what_is_signed_by_a_key_that_was_revoked_before_is_found() {
     assert_eq!(found(true, &log), [(5, why(4)), (9, why(4))]);
 }
 
-/// Each new version of these events must be parsed here too. Otherwise every report with it would
-/// count as forged.
+/// The verifier must parse every version of these events. Otherwise it rejects reports of a new
+/// version as forged.
 #[test]
 fn every_kept_example_of_a_report_is_read_as_one() {
     let of_runner = ["enrolled", "rekeyed", "revoked"].map(|event| ("runner", event));

@@ -27,14 +27,14 @@ impl Edge {
         self.size
     }
 
-    /// Appends a leaf and calls `completed` for every inner node that it completes.
+    /// Appends a leaf, and calls `completed` for every inner node that the leaf completes.
     pub fn push(&mut self, leaf: Hash, completed: impl FnMut(Node, &Hash)) {
         self.join(0, leaf, completed);
     }
 
     /// Appends a perfect subtree as if its leaves had been pushed one by one. Calls `completed` for
-    /// every inner node above it that it completes. Returns false and appends nothing if a subtree
-    /// of that level cannot begin here.
+    /// every larger subtree that this completes. Returns false and appends nothing if the size is
+    /// not a multiple of `2^level`.
     pub fn join(
         &mut self,
         level: u8,

@@ -1,4 +1,4 @@
-//! Nodes of a proof, before they are fetched.
+//! Plans of proofs: the nodes that a proof is computed from.
 use super::{Node, TreeError, empty_root, node_hash};
 use crate::Hash;
 
@@ -49,8 +49,8 @@ pub fn root(size: u64) -> ProofPlan {
     ProofPlan(vec![perfect_nodes(0, size)])
 }
 
-/// Returns the proof that a leaf is in the tree of that size. The leaf's index is its position −
-/// 1.
+/// Plans the proof that leaf `index` is in the tree of that size. The index is the event's position
+/// − 1.
 ///
 /// # Errors
 /// [`TreeError::NoSuchLeaf`].
@@ -74,8 +74,8 @@ pub fn inclusion(index: u64, size: u64) -> Result<ProofPlan, TreeError> {
     Ok(ProofPlan(steps))
 }
 
-/// Returns the proof that the tree of `new` leaves begins with the tree of `old` leaves. Empty
-/// when `old` is 0 or equal to `new`.
+/// Plans the proof that the tree of `new` leaves begins with the tree of `old` leaves. The proof is
+/// empty if `old` is 0 or equal to `new`.
 ///
 /// # Errors
 /// [`TreeError::Shrunk`].
@@ -87,8 +87,8 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // The verifier already has the old root. The proof omits this hash if the old tree is one
-    // perfect subtree of the new tree.
+    // If the old tree is one perfect subtree of the new tree, the proof omits its root, because the
+    // verifier already has it.
     let mut known = true;
     let mut steps = Vec::new();
     while old != to {
@@ -110,7 +110,7 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
 }
 
 /// Returns the perfect subtrees that cover leaves `from..to`. `from` must be a multiple of the
-/// largest of them, which every split of a tree ensures.
+/// largest subtree's size, which every split of a tree ensures.
 pub(super) fn perfect_nodes(from: u64, to: u64) -> Vec<Node> {
     let mut nodes = Vec::new();
     let mut start = from;

@@ -47,7 +47,7 @@ fn a_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     assert_eq!(complete(Some(1)), Complete::Whole);
     let one = log.bundle(Subject::Position(4), None, None).check(&keys(), None).unwrap();
     assert_eq!(one.complete, Complete::NotApplicable);
-    // No event follows the last event of the log.
+    // No position follows the last event of the log, so the bundle needs no other entries.
     let last = log.bundle(Subject::Stream("job/2".into()), None, Some(10));
     assert_eq!(last.check(&keys(), None).unwrap().complete, Complete::FromSequences { from: 10 });
 }
@@ -172,7 +172,7 @@ fn a_key_is_believed_in_each_of_its_shapes_and_no_other_key_is() {
         VerifierKey { key: SigningKey::from_bytes(&[9; 32]).verifying_key(), ..signer.clone() };
     let stranger = bundle.check(&[TrustedKey::Verifier(other.clone())], None).unwrap_err();
     assert_eq!(stranger, BundleError::UntrustedSigner { signer: signer.to_string() });
-    // A bundle that names a trusted key, but was signed by another one.
+    // A bundle that names a trusted key, but was signed by an untrusted key.
     let mut named = bundle.clone();
     named.signer = other.to_string();
     let refused = named.check(&[TrustedKey::Verifier(other)], None).unwrap_err();

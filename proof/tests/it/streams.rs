@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const ACME: &str = "install/acme";
 
-/// Log of nine events: an install with a run that ended at 5, and another install.
+/// Log of nine events. The events of the install are at 2, 4 and 7, those of run 1 at 3 and 5.
 fn log() -> Log {
     Log::of(&["app/a", ACME, "run/1", ACME, "run/1", "install/b", ACME, "run/2", "install/b"])
 }
@@ -46,7 +46,8 @@ fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
     };
     let unknown = |last| Complete::Unknown { last };
     assert_eq!(complete(None), (unknown(7), unknown(5)));
-    // The end of the run is not shown if the other entries begin after the install's last event.
+    // The bundle does not prove the end of the run if the other entries begin after the install's
+    // last event.
     let from = Complete::FromSequences { from: 8 };
     assert_eq!(complete(Some(8)), (from, unknown(5)));
     let from = Complete::FromSequences { from: 6 };
@@ -107,8 +108,8 @@ fn an_annotation_belongs_to_an_event_of_the_bundle() {
     };
     assert!(check(&annotated(5)).is_ok());
     assert!(matches!(check(&annotated(6)), Err(BundleError::Unreadable(_))));
-    // Each annotation has exactly one encoding: no second reason for a position, no other form of
-    // it.
+    // Each annotation has exactly one encoding: a second reason for a position and a leading zero
+    // are rejected.
     let text = serde_json::to_string(&annotated(5)).unwrap();
     for other in ["\"5\":\"\",\"5\":\"because\"", "\"05\":\"because\""] {
         let changed = text.replace("\"5\":\"because\"", other);
