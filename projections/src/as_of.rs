@@ -19,7 +19,8 @@ use crate::{
 
 /// Maximum number of events of one stream that are read at once.
 const PAGE: u32 = 1_000;
-/// Position of the newest erasure fence: data that was read before it must not be stored.
+/// Selects the newest fence of an erasure, a log position. Every erasure raises the fence, and a
+/// table that was computed before must not be committed.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
 /// An as-of query of a projection.
@@ -144,7 +145,7 @@ impl AsOfQuery {
         self.position
     }
 
-    /// Applies the next page of events. Returns `None` after the last one.
+    /// Applies the next page of events. Returns `None` after the last page.
     ///
     /// # Errors
     /// [`LogError`].
@@ -162,8 +163,8 @@ impl AsOfQuery {
                 let found = streams::page(tx, source, stream, (*sequence, *position), PAGE).await?;
                 match found.last.filter(|_| found.full) {
                     Some((last, _)) => *sequence = last,
-                    // An id belongs to one kind of aggregate only, so the other kinds have no such
-                    // stream.
+                    // Continue with the next aggregate type. An id belongs to one type only, so at
+                    // most one of these streams has events.
                     None => (*kind, *sequence) = (*kind + 1, 0),
                 }
                 if !found.events.is_empty() {
@@ -176,8 +177,8 @@ impl AsOfQuery {
         }
     }
 
-    /// Returns the next rows, ordered by key, after all events were applied. An empty page is the
-    /// last one.
+    /// Returns the next page of rows, ordered by key. Call it after [`AsOfQuery::fold`] has
+    /// returned `None`. An empty page means that no row is left.
     ///
     /// # Errors
     /// [`LogError`].

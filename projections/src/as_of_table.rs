@@ -1,5 +1,6 @@
-//! Tables with the rows of a projection as of a position. A table is complete when it exists, and
-//! it remains until a user drops it. No code reads it, and it never becomes the live table.
+//! Permanent tables with the rows of a projection as of a position. A table becomes visible only
+//! when it is complete. It remains until a user or an erasure drops it, and it never becomes the
+//! live table.
 use event_log::Source;
 use sqlx::{PgConnection, PgPool, Row};
 
@@ -42,7 +43,7 @@ pub async fn create(
     past.commit().await
 }
 
-/// Returns the positions for which a projection has such a table.
+/// Returns the positions for which a projection has a table with earlier rows.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -82,7 +83,8 @@ pub async fn discard(pool: &PgPool, name: &str, position: u64) -> Result<bool, R
     Ok(there)
 }
 
-/// Returns true if the table exists already, or another caller creates it concurrently.
+/// Returns true if the error means that the table exists already, or that another caller creates it
+/// concurrently.
 pub(crate) fn is_there(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     // A concurrent creation fails on the table's row type, with one of the last two codes.

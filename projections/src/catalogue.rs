@@ -111,8 +111,8 @@ mod tests {
         assert_eq!(
             (FORMAT, &*versions),
             (3, &known[..]),
-            "an older server beside this one goes on writing the rows that it knows, and only the format stops it: \
-             with a new VERSION here comes a migration that raises FORMAT, and then this list"
+            "the VERSION of an inline projection changed: add a migration that raises FORMAT, because an older \
+             server would continue to write rows of the old version; then update this list"
         );
     }
 }

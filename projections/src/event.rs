@@ -58,10 +58,10 @@ pub struct RecordedEvent {
 }
 
 impl RecordedEvent {
-    /// Decodes a stored event. An event of an older version can upcast to several.
+    /// Decodes a stored event. Upcasting an event of an older version can return several events.
     ///
     /// # Errors
-    /// [`LogError::Damaged`] if this program does not know the event.
+    /// [`LogError::Damaged`] if this program cannot decode the event.
     pub fn read(stored: &StoredEvent) -> Result<Vec<RecordedEvent>, LogError> {
         let mut facts = vec![];
         RawEvent { payload: stored.words()?, ..RawEvent::of(stored) }.read(&mut facts)?;
@@ -76,7 +76,7 @@ impl RecordedEvent {
         RawEvent::of(stored).decode()
     }
 
-    /// Kind of the aggregate.
+    /// Type of the aggregate.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
             DomainEvent::Access(..) => Access::NAME,
@@ -268,7 +268,7 @@ pub struct RawEvent<'a> {
     pub version: &'a str,
     /// JSON. Encrypted fields in it read `[encrypted]` unless they were decrypted.
     pub payload: &'a str,
-    /// JSON map of texts, which has the actor.
+    /// JSON object that contains the actor.
     pub metadata: &'a str,
 }
 
@@ -279,7 +279,7 @@ struct ByWhom {
 }
 
 impl<'a> RawEvent<'a> {
-    /// The stored event. Its encrypted fields stay encrypted.
+    /// Wraps a stored event. Its encrypted fields stay encrypted.
     fn of(stored: &'a StoredEvent) -> RawEvent<'a> {
         RawEvent {
             position: stored.position,

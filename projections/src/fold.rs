@@ -26,7 +26,7 @@ pub(crate) trait DynProjection: Send + Sync {
 
 /// Writes the rows of a projection and caches the rows that it wrote last.
 pub(crate) trait RowWriter: Send + Sync {
-    /// Applies events to the rows of a table. The events follow all events applied before.
+    /// Applies events to the rows of a table. They must follow all events that were applied before.
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,
@@ -34,7 +34,8 @@ pub(crate) trait RowWriter: Send + Sync {
         events: &'a [&'a RecordedEvent],
     ) -> BoxFuture<'a, Result<(), LogError>>;
 
-    /// Clears the cache, because another process may have written or a transaction was rolled back.
+    /// Clears the cache. Call it if another process may have written rows, or if a transaction was
+    /// rolled back.
     fn forget(&mut self);
 }
 

@@ -1,9 +1,9 @@
 //! History between two positions, grouped by run: requests, interventions, jobs, and changed
 //! components.
 //!
-//! It is read from the log only: the events of the install, of the runs admitted there and of their
-//! jobs. Each stream is read through an index. A history that is too long for one response states
-//! the position up to which it is complete.
+//! The history is read from the log only: the events of the install, of its runs and of their jobs.
+//! Each stream is read through an index. A history that is too long for one response states the
+//! position up to which it is complete.
 use domain::{
     ids::{InstallId, RunId},
     install::Install,
@@ -26,7 +26,7 @@ pub use model::{
 };
 pub use references::references;
 
-/// Maximum number of events of one kind in one response.
+/// Maximum number of events of one aggregate type in one response.
 pub const EVENTS: u32 = 10_000;
 /// Types of job events that are also read before the range: work, runner, result and resolution.
 const JOB_CONTEXT_EVENTS: [&str; 7] = [

@@ -27,7 +27,7 @@ pub struct InlineProjector<P: Projection> {
 struct Cache<P: Projection> {
     /// Committed rows by stream, including keys that have no row.
     durable: HashMap<StreamId, HashMap<String, Option<P::Row>>>,
-    /// Rows as the last prepared batch changes them.
+    /// Changed rows of the last prepared batch.
     prepared: Vec<(StreamId, String, Option<P::Row>)>,
 }
 

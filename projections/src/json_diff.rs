@@ -60,8 +60,8 @@ fn items(path: &str, a: &[Value], b: &[Value], changes: &mut Vec<FieldChange>) {
     }
 }
 
-/// Lists of plain values are compared as a whole. Compared by index, one new value at the start
-/// would change every field.
+/// Returns true if the list contains objects or arrays. Only such lists are compared by index: in a
+/// list of plain values, one new value at the start would change every index.
 fn is_nested(list: &[Value]) -> bool {
     list.iter().any(|item| item.is_object() || item.is_array())
 }

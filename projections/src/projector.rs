@@ -2,8 +2,8 @@
 //! writes the rows in bulk, and moves the consumer positions in the same transaction. So each event
 //! is applied exactly once, even after a crash.
 //!
-//! Any number of servers may run it on one database: the positions are locked while a page is
-//! written.
+//! Any number of servers may run the projector on one database: it locks the positions while it
+//! writes a page.
 use std::{
     collections::HashMap,
     panic::AssertUnwindSafe,
@@ -32,8 +32,9 @@ use crate::{
 const PAGE: u64 = 1_000;
 /// Wait after an error.
 const RETRY: Duration = Duration::from_secs(1);
-/// Number of tolerated panics, and the time window in which they are counted.
+/// Number of panics within [`PANICS_WITHIN`] after which the projector still restarts.
 const PANICS_MOST: usize = 5;
+/// Time window in which panics are counted.
 const PANICS_WITHIN: Duration = Duration::from_secs(300);
 /// Timeout of a page. The operating system may take a quarter of an hour to report a lost network
 /// connection.
@@ -41,9 +42,8 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout after which the database ends an idle transaction. Such a transaction locks the
 /// positions, and all other servers wait for them.
 const IDLE_TIMEOUT: &str = "set local idle_in_transaction_session_timeout = '5s'";
-/// Time in which commits collect for one page. Otherwise each commit would have its own page,
-/// written while its callers receive their responses and continue. A caller that waits for a
-/// position ends this wait.
+/// Time in which commits collect for one page. Without it, each commit would cause its own page. A
+/// caller that waits for a position ends the wait early.
 const GATHER: Duration = Duration::from_millis(10);
 /// Interval between checks of the positions that other servers wrote.
 const LOOK: Duration = Duration::from_secs(5);

@@ -41,7 +41,7 @@ pub enum RebuildError {
     /// A read of the log or a database operation failed.
     #[error(transparent)]
     Log(LogError),
-    /// Only the owner of the tables may replace one.
+    /// The database role does not own the tables, and only their owner may replace them.
     #[error(
         "cannot rebuild a projection: only the owner of its tables may replace them; set DATABASE_OWNER_URL ({0})"
     )]
@@ -172,9 +172,9 @@ pub fn rebuild_all<'a>(
     })
 }
 
-/// Restores the rows that were live before the last rebuild and brings them up to date. The
-/// rows that are live now become the previous ones. A rebuild of the same projection that is
-/// active loses its shadow table and fails.
+/// Restores the rows that were live before the last rebuild and brings them up to date. The rows
+/// that are live now become the previous ones. An active rebuild of the same projection loses its
+/// shadow table and fails.
 ///
 /// # Errors
 /// [`RebuildError`].
@@ -194,7 +194,7 @@ pub fn rollback<'a>(
     })
 }
 
-/// Rebuilds the rows of some streams (kind and id), without the rest of the log.
+/// Rebuilds the rows of some streams (aggregate type and id), without the rest of the log.
 pub(crate) fn rebuild_streams<'a>(
     source: &'a Source,
     view: Box<dyn DynProjection>,

@@ -22,7 +22,8 @@ const LOCK_MS: u32 = 40;
 const SILENCE_MS: u32 = 5_000;
 /// Number of attempts before the projection is reported as busy.
 const TRIES: u32 = 200;
-/// Maximum lag of the shadow table before a swap. Appends wait while the swap applies the rest.
+/// Number of events in a page below which the shadow table is close enough to the head for a swap.
+/// Appends wait while the swap applies the rest.
 const NEAR: u64 = 200;
 
 /// Makes the shadow table live. Returns the position that it includes.
@@ -137,9 +138,11 @@ async fn come_up(
     }
 }
 
-/// Sets the projection's position to that of its shadow table. The row is updated, not replaced,
-/// because a projector that waits for its lock must find it. Its owner epoch changes, because the
-/// rows that the projector cached are those of the old table.
+/// Sets the projection's position to that of its shadow table.
+///
+/// The consumer row is updated, not replaced, because a projector that waits for the lock of the
+/// row must find the row. The owner epoch changes, because the projector cached rows of the old
+/// table.
 async fn arrive(
     connection: &mut PgConnection,
     making: &ShadowBuild,
@@ -165,8 +168,8 @@ async fn arrive(
     .bind(LIVE)
     .bind(PREVIOUS)
     .bind(exact)
-    // A rebuild that finds no shadow table compares this value to determine whether its own purpose
-    // was met.
+    // A rebuild that finds no shadow table compares this value with its own purpose, to detect that
+    // another process has done the same work.
     .bind(making.aim)
     .execute(&mut *connection)
     .await?;
@@ -195,8 +198,8 @@ async fn arrive(
     Ok(())
 }
 
-/// Grants the privileges on the old table to the same roles on the new one, which initially only
-/// its owner may use.
+/// Copies the privileges of the live table to the shadow table, which initially only its owner may
+/// use.
 pub(crate) async fn grant(
     connection: &mut PgConnection,
     live: &str,

@@ -43,7 +43,8 @@ pub(crate) async fn write<P: Projection>(
     Ok(())
 }
 
-/// Builds the upsert statement. `from` adds another source to its select: `head, ` in an append.
+/// Builds the upsert statement. `from` is an additional source of its select: `head, ` in an
+/// append.
 pub(crate) fn upsert<P: Projection>(table: &str, from: &str) -> String {
     let (mut names, mut values, mut arrays, mut sets) =
         (vec!["key", "data"], vec!["u.key".into(), "u.data::json".into()], vec![], vec![]);
@@ -114,7 +115,7 @@ fn push(column: &mut Column, cell: Cell) -> Result<(), sqlx::Error> {
             cell,
         ) => {
             return Err(sqlx::Error::Encode(
-                format!("value {cell:?} has another type than its column").into(),
+                format!("the type of value {cell:?} differs from the type of its column").into(),
             ));
         }
     }

@@ -30,17 +30,17 @@ pub struct Verified {
 /// A row that does not match the log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Difference {
-    /// The row does not exist.
+    /// The table lacks a row that the log produces.
     #[error("{key} is missing")]
     Missing { key: String },
-    /// The row exists but not according to the log.
+    /// The table has a row that the log does not produce.
     #[error("{key} is unexpected")]
     Extra { key: String },
     /// The row has other values.
     #[error("{key}: {what}")]
     Changed {
         key: String,
-        /// Values that differ, with those according to the log.
+        /// Differing values, each with the value according to the log.
         what: String,
     },
 }
@@ -131,8 +131,8 @@ fn compared<'a>(
         let mut tx = source.pool.begin().await?;
         let snapshot = "set transaction isolation level repeatable read";
         sqlx::Executor::execute(&mut *tx, snapshot).await?;
-        // Taken before the snapshot, so that no archived rows that the snapshot includes are
-        // deleted meanwhile.
+        // The lock is taken before the snapshot. Otherwise rows of the snapshot could be archived
+        // and deleted during the verification.
         block_discard(&mut tx).await?;
         let (there, table) = match copy {
             Some(copy) => (copy.position, copy.table.clone()),
@@ -157,7 +157,7 @@ fn compared<'a>(
         let mut differences = compare(&mut tx, &*view, &table, &again).await?;
         if there > head {
             let what = format!(
-                "the projection is at position {there}, but the log ends at {head}: it would skip the next events; rebuild it"
+                "the projection is at position {there}, but the log ends at {head}: the projection would skip the next events; rebuild it"
             );
             differences.insert(0, Difference::Changed { key: "position".into(), what });
         }

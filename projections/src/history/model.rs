@@ -28,7 +28,7 @@ pub struct RunHistory {
     pub requested_at: Option<Timestamp>,
     /// Outcome, if the run finished.
     pub outcome: Option<run::Outcome>,
-    /// Time at which it finished.
+    /// Time at which the run finished.
     pub ended_at: Option<Timestamp>,
     /// Interventions by principals and policies. Includes those before the range: an apply on
     /// Tuesday may follow an approval on Monday.
@@ -48,7 +48,7 @@ pub struct Intervention {
     pub kind: InterventionKind,
     /// Name of the component, sandbox or action of the step, or `None` for the whole run.
     pub target: Option<String>,
-    /// Digest of the plan that was decided.
+    /// Digest of the plan that the decision covers, or `None` for other interventions.
     pub digest: Option<Digest>,
     /// Actor that intervened.
     pub by: Actor,
@@ -81,7 +81,7 @@ pub enum InterventionKind {
 pub struct JobHistory {
     pub job: JobId,
     pub kind: Option<job::JobKind>,
-    /// Name of the component, sandbox or action of its step.
+    /// Name of the component, sandbox or action of the job's step.
     pub target: Option<String>,
     /// Runner of the last execution.
     pub runner: Option<RunnerId>,
@@ -91,9 +91,9 @@ pub struct JobHistory {
     pub outcome: Option<job::Outcome>,
     /// Description of the failure.
     pub detail: Option<String>,
-    /// Time at which it was queued.
+    /// Time at which the job was first queued.
     pub queued_at: Option<Timestamp>,
-    /// Time at which it finished.
+    /// Time at which the job finished.
     pub ended_at: Option<Timestamp>,
 }
 

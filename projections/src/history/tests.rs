@@ -212,7 +212,8 @@ fn told_from(from: u64, events: &[RecordedEvent]) -> History {
             domain::decider::Decider::evolve(&mut install, fact.clone());
         }
     }
-    // Only the events of the install within the range are read.
+    // Like [`of_install`], reads the events of the install only within the range, and all other
+    // events from the start.
     let read = |event: &&RecordedEvent| event.position > from || event.aggregate() != "install";
     let events: Vec<RecordedEvent> = events.iter().filter(read).cloned().collect();
     build_history(&install, from, &events)

@@ -32,7 +32,8 @@ pub(super) fn worker_of(stream: &str, workers: u32) -> u32 {
     hash % workers.max(1)
 }
 
-/// Events of one worker's streams, after one position and up to another.
+/// Part of a page of the log: the events of one worker's streams, after one position and up to
+/// another.
 struct Page {
     after: u64,
     to: u64,
@@ -114,7 +115,7 @@ async fn behind(connection: &mut PgConnection, names: &[&str]) -> Result<u64, sq
     Ok(u64::try_from(row.try_get::<i64, _>(0)?).unwrap_or(0))
 }
 
-/// Applies the events of its streams for all projections.
+/// Worker of a scan: applies the events of its share of the streams to all shadow tables.
 struct Worker {
     number: u32,
     /// Number of workers.
@@ -169,18 +170,18 @@ impl Worker {
         Ok(())
     }
 
-    /// Applies a page to every shadow table that still exists and has not included it.
+    /// Applies a page to every shadow table that still exists and does not include the page yet.
     async fn take(&mut self, page: &Page, events: &[RecordedEvent]) -> Result<(), LogError> {
         let mut tx = self.connection.begin().await?;
         let at = positions(&mut tx, (self.number, self.of), &self.parts).await?;
         let mut taken = vec![];
         for part in &mut self.parts {
-            // A shadow table with an earlier position is a new one. The one of this rebuild was
-            // swapped already.
+            // A shadow table with an earlier position belongs to a later rebuild: the shadow table
+            // of this rebuild was already swapped.
             let at = at.get(part.view.name()).copied();
             let Some(at) = at.filter(|at| (page.after..page.to).contains(at)) else { continue };
             if part.left_at != Some(at) {
-                // A concurrent rebuild of the projection wrote meanwhile, so the cached rows are
+                // A concurrent rebuild of the projection has written rows, so the cached rows are
                 // outdated.
                 part.folding.forget();
             }

@@ -121,8 +121,8 @@ impl ShadowBuild {
         Ok(())
     }
 
-    /// Copies the live rows to the shadow table, and rebuilds the rows of these streams (kind and
-    /// id). The rest of the log is not read.
+    /// Copies the live rows to the shadow table, and rebuilds the rows of these streams (aggregate
+    /// type and id). Does not read the rest of the log.
     pub(crate) async fn take_up_live(
         &mut self,
         pool: &PgPool,
@@ -298,7 +298,7 @@ impl ShadowBuild {
         let positions = self.positions(connection).await?;
         let Some(before) = positions.iter().copied().min() else { return Ok(None) };
         if self.left_at != Some(before) || positions.iter().any(|at| *at != before) {
-            // A concurrent rebuild wrote meanwhile, so the cached rows are outdated.
+            // A concurrent rebuild has written rows, so the cached rows are outdated.
             self.folding.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);

@@ -104,8 +104,8 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
         // given an active rollback
         let mut back = making();
         back.take_up_previous(pool).await.unwrap();
-        // when a rebuild starts between two pages of it, or while it holds its locks longer than
-        // the lock timeout
+        // when a rebuild starts between two pages of the rollback, or while the rollback holds its
+        // locks longer than the lock timeout
         let refused = rebuild(pool, name, |_| {}).await;
         assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
         let mut tx = pool.begin().await.unwrap();
@@ -117,7 +117,8 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
         // then the rollback succeeds
         back.index(pool).await.unwrap();
         assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
-        // and a rebuild that meets another rollback changes nothing, even if it finishes first
+        // and a rebuild whose shadow table was replaced by another rollback fails and changes
+        // nothing
         let mut again = making();
         again.begin(pool, 1).await.unwrap();
         rollback(pool, name, |_| {}).await.unwrap();

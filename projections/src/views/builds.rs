@@ -115,7 +115,7 @@ impl Projection for Builds {
     }
 }
 
-/// Returns a build.
+/// Returns the row of a build, if the build exists.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -198,7 +198,7 @@ impl Projection for Installs {
     }
 }
 
-/// Returns an install.
+/// Returns the row of an install, if the install exists.
 ///
 /// # Errors
 /// If a database operation fails.

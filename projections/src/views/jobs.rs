@@ -63,7 +63,7 @@ impl Projection for Jobs {
     }
 }
 
-/// Returns a job.
+/// Returns the row of a job, if the job exists.
 ///
 /// # Errors
 /// If a database operation fails.

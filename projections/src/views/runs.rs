@@ -79,10 +79,10 @@ pub enum DecisionKind {
 /// Start and end of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// Time at which its first job was queued.
+    /// Time at which the first job of the step was queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Timestamp>,
-    /// Time at which it finished.
+    /// Time at which the step finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
 }
@@ -210,7 +210,7 @@ impl Projection for Runs {
     }
 }
 
-/// Returns a run.
+/// Returns the row of a run, if the run exists.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -70,9 +70,10 @@ pub enum Timer {
     },
 }
 
-/// Longest grace period of a manifest, plus one minute.
+/// Time in which a runner must confirm a cancel: the longest grace period of a manifest, plus one
+/// minute.
 const CANCEL_MS: u64 = 360_000;
-/// A forced cancel has no grace period.
+/// Time in which a runner must confirm a forced cancel, which has no grace period.
 const FORCED_CANCEL_MS: u64 = 60_000;
 /// Time after the end of an execution in which its log may become complete.
 const SEAL_MS: u64 = 600_000;

@@ -1,5 +1,5 @@
-//! Explains in one sentence why a job or a step waits. It is read from the rows, and no code
-//! decides from it.
+//! Explains in one sentence why a job or a step waits. The explanation is derived from rows, and no
+//! code decides from it.
 use std::collections::BTreeMap;
 
 use domain::{
@@ -71,8 +71,8 @@ impl Waiting {
     }
 }
 
-/// Returns the reason why a job waits. `runner` is the runner that may claim it, and `held` its
-/// number of other jobs.
+/// Returns the reason why a job waits. `runner` is the runner that may claim the job, and `held`
+/// the number of other jobs that the runner has.
 pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Option<Waiting> {
     let contact = runner.and_then(|runner| runner.contact);
     let last = contact.and_then(|contact| contact.last).map(|at| domain::moment::text(&at));
@@ -87,7 +87,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
                 "no build runner has enrolled; `stead runners create-enrolment-token` gives the command that starts one",
             ),
             None => on_runner("no runner has enrolled; run the enrolment command in the account"),
-            Some("revoked") => on_runner("the runner was revoked; enrol another"),
+            Some("revoked") => on_runner("the runner was revoked; enrol another runner"),
             Some("disabled") => {
                 on_runner("the runner is disabled; the party that disabled it must enable it")
             }
@@ -103,7 +103,7 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
             },
             Some("drained") => on_runner("the runner is draining and accepts no jobs"),
             Some(_) if held > 0 => {
-                let detail = format!("the runner has {held} other jobs and accepts this one later");
+                let detail = format!("the runner has {held} other jobs and accepts this job later");
                 let runner = runner.map(|row| row.runner);
                 Some(Waiting { runner, ..Waiting::of("slot", detail) })
             }

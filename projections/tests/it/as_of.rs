@@ -1,5 +1,5 @@
-//! As-of queries return the earlier rows, for all rows and for one. A query for one row reads only
-//! its stream.
+//! Tests that as-of queries return the earlier rows of a projection or of one key. A query for one
+//! key reads only the stream of the key.
 use crate::support;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -2,7 +2,7 @@
 //! and tasks are killed at random points. Afterwards every row matches the log, and the log is
 //! intact.
 //!
-//! `PROPTEST_CASES=200` runs more of them.
+//! `PROPTEST_CASES=200` runs more histories.
 use crate::support;
 
 use std::time::Duration;
@@ -12,24 +12,24 @@ use projections::{Projections, RebuildError, rebuild_all, rollback};
 use proptest::{prelude::*, sample::Index};
 use support::{Noise, database, names, open};
 
-/// Number of histories, unless the environment sets it.
+/// Number of histories, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 3;
 const LONG: Duration = Duration::from_secs(60);
 
 /// Disruption while both servers append.
 #[derive(Debug, Clone)]
 enum Meanwhile {
-    /// Projections are rebuilt.
+    /// Projections are rebuilt with `parallel` workers.
     Rebuild { of: Vec<Index>, parallel: u32 },
-    /// A rebuild is killed after a while.
+    /// A rebuild is killed after `after_ms`.
     Killed { of: Vec<Index>, parallel: u32, after_ms: u64 },
-    /// A projection is rolled back.
+    /// The last rebuild of a projection is undone.
     Rollback { of: Index },
-    /// A rollback is killed after a while.
+    /// A rollback is killed after `after_ms`.
     KilledRollback { of: Index, after_ms: u64 },
-    /// Every connection to the database is cut during a rebuild.
+    /// Every connection to the database is cut during a rebuild, after `after_ms`.
     Cut { of: Vec<Index>, after_ms: u64 },
-    /// A server restarts.
+    /// One of the two servers restarts.
     Restart { second: bool },
 }
 
@@ -99,7 +99,7 @@ async fn history(seed: u64, steps: Vec<(Meanwhile, usize)>) {
             happens(&database, &names, meanwhile),
         );
     }
-    // Both servers know the last event of the other, and their projections have reached it.
+    // Wait until the projections of both servers include the last event.
     let head: i64 = sqlx::query_scalar("select position from log_head")
         .fetch_one(&database.pool)
         .await
@@ -167,7 +167,7 @@ async fn killed(working: tokio::task::JoinHandle<()>, after_ms: u64) {
     }
 }
 
-/// Accepts success, missing previous rows, and readers that held the table for too long.
+/// Accepts success, missing previous rows, a busy table and a broken connection.
 fn done(said: Result<(), RebuildError>) {
     match said {
         Ok(()) | Err(RebuildError::NoPreviousRows(_) | RebuildError::Busy(_)) => {}

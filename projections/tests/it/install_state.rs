@@ -1,4 +1,4 @@
-//! State of an install after every end of a run: a function of its components, its open runs and its last run.
+//! Tests the state of an install, a function of its components, its open runs and its last run.
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::TimeDelta;
@@ -87,7 +87,7 @@ impl Story {
         run
     }
 
-    /// Changes the config version, and admits a run of this kind if there is one.
+    /// Changes the config version. With a `kind`, admits a run of this kind in the same commit.
     fn pin(&mut self, config_version: u32, kind: Option<RunKind>) -> Option<RunId> {
         let pin = InstallCommand::PinConfig { config_version, by: Actor::System, reason: None };
         let admission = kind.map(|kind| self.admission(kind));

@@ -88,11 +88,11 @@ async fn a_rollback_brings_the_earlier_rows_back_and_up_to_date() {
         mistake(&database, name).await;
         noise.write(&log, 40).await;
         views.wait_for(log.position(), LONG).await.unwrap();
-        // when it is rolled back
+        // when the projection is rolled back
         let back = rollback(&database.pool, name, |_| {}).await.unwrap();
         assert!(back.position >= log.position());
         assert_eq!(verify(&database.pool, name, |_| {}).await.unwrap().differences, [], "{name}");
-        // and rolled back again: the rows that were live are the previous ones now
+        // and rolled back again: the rows that were live before the first rollback are live again
         noise.write(&log, 20).await;
         views.wait_for(log.position(), LONG).await.unwrap();
         rollback(&database.pool, name, |_| {}).await.unwrap();

@@ -69,7 +69,8 @@ pub fn examples() -> BTreeMap<String, Vec<NewEvent>> {
     all
 }
 
-/// The order of the keys is kept, because the first key is the type.
+/// Removes the indentation of JSON and keeps the order of the keys, because the first key is the
+/// type.
 fn compact(pretty: &str) -> String {
     pretty.lines().map(str::trim_start).collect()
 }
@@ -97,7 +98,7 @@ impl Noise {
         }
     }
 
-    /// Appends while connections are cut. After an in-doubt commit, it reads the versions from the
+    /// Appends while connections are cut. After an in-doubt commit, reads the versions from the
     /// log.
     pub async fn write_whatever_happens(&mut self, log: &EventLog, commits: usize) {
         for _ in 0..commits {

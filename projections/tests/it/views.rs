@@ -200,7 +200,7 @@ async fn every_kind_of_difference_is_explained() {
     assert_eq!(said, expected, "{name}");
     rebuild(&database.pool, "apps", |_| {}).await.unwrap();
     assert_eq!(verify(&database.pool, "apps", |_| {}).await.unwrap().differences, []);
-    // The old rows are kept as the previous ones.
+    // The old rows remain as the previous ones.
     let kept = sqlx::query("select 1 from projection_apps_previous where key = 'zzz'");
     assert!(kept.fetch_optional(&database.pool).await.unwrap().is_some());
 }
@@ -238,7 +238,7 @@ async fn deleting_all_views_loses_nothing() {
     same(&dump(&database.pool).await, &live);
 }
 
-/// A damaged row in the database, which a server then cached and updated.
+/// Tests that a rebuild repairs damaged rows that a server has cached and updated.
 #[tokio::test]
 async fn a_row_that_was_repaired_stays_repaired() {
     let database = database().await;

@@ -15,7 +15,7 @@ pub enum State {
     WaitingForRunner,
     /// A provision or reprovision is open.
     Provisioning,
-    /// Another run that deploys is open.
+    /// A deploy, input update, upgrade or rollback is open.
     Updating,
     /// A teardown is open.
     TearingDown,
@@ -23,7 +23,8 @@ pub enum State {
     Deprovisioning,
     /// The last run failed.
     Failed,
-    /// A change began and did not finish: of one component, or of the last run as a whole.
+    /// An apply of a component or the sandbox did not finish, or the last run was cancelled, denied
+    /// or expired after it had changed something.
     Incomplete,
     /// Components are deployed, and all of them completely.
     Active,

@@ -40,9 +40,9 @@ pub struct Row {
     /// Resolution of an unknown outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<ResolutionRecord>,
-    /// Time at which it was first queued.
+    /// Time at which the job was first queued.
     pub queued_at: Timestamp,
-    /// Time at which it finished.
+    /// Time at which the job finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
     /// Position of the last event that changed the row.
@@ -67,7 +67,7 @@ pub enum JobState {
     Failed,
     /// The job ended after a cancel request.
     Cancelled,
-    /// The outcome is unknown, and the job was safe to abandon.
+    /// The server gave up on the job: its outcome is unknown, and giving up is safe.
     Lost,
 }
 
@@ -83,7 +83,8 @@ pub struct Attempt {
     /// Time at which the execution must have finished.
     pub deadline: Timestamp,
     pub claimed_at: Timestamp,
-    /// Position of `job.claimed`. Together with the log's epoch it is the fence.
+    /// Position of `job.claimed`. The fence of the execution consists of the log's epoch and this
+    /// position.
     pub claimed_position: u64,
     /// Time at which the child process started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -131,7 +132,7 @@ pub struct Failure {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResolutionRecord {
     pub execution: ExecutionId,
-    /// Actor that resolved it.
+    /// Actor that resolved the outcome.
     pub by: Actor,
     /// Outcome that the actor chose.
     pub resolution: Resolution,
