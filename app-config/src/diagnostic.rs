@@ -93,8 +93,8 @@ impl Diagnostic {
     }
 }
 
-/// Removes control characters: text from a directory must not control the reader's terminal or
-/// reverse the order of its text.
+/// Replaces control characters with U+FFFD, because a text from a directory must not control the
+/// reader's terminal or reverse the order of the displayed characters.
 fn plain(text: impl Into<String>) -> String {
     let turns = |c| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let acts = |c: char| (c.is_control() && c != '\n') || turns(c);

@@ -33,7 +33,7 @@ pub enum ChangeReason {
     Source,
     /// A key in the part's file changed. An absent value means that the key did not exist.
     Setting { key: String, before: Option<Value>, after: Option<Value> },
-    /// A key with a long text changed. The text itself is not shown.
+    /// A key with a long or sensitive text changed. The text itself is not shown.
     Text { key: String },
     /// A file that the part names has different bytes.
     File { path: String },

@@ -63,12 +63,16 @@ impl Document {
             Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
         if bytes.len() > LARGEST_BYTES {
-            let message = format!("file too large: the maximum is {LARGEST_BYTES} bytes");
+            let message = format!(
+                "this file is too large: it has {} bytes, the maximum is {LARGEST_BYTES}",
+                bytes.len()
+            );
             let remedy = "move long texts into files and name them as ./file";
             return Err(vec![refuse(None, message, remedy)]);
         }
-        let text = std::str::from_utf8(bytes)
-            .map_err(|_| vec![refuse(None, "this file is not UTF-8".into(), "save it as UTF-8")])?;
+        let text = std::str::from_utf8(bytes).map_err(|_| {
+            vec![refuse(None, "this file is not UTF-8".into(), "save the file as UTF-8")]
+        })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = Lines::of(text);
         let (root, errors) = DeTable::parse_recoverable(text);
@@ -94,8 +98,9 @@ impl Document {
         self.lines.place(&self.text, span)
     }
 
-    /// Origin of a string value's characters, after its opening quotes and after the newline that
-    /// TOML drops behind an opening `"""`.
+    /// Origin of a string's content: the location of its first character after the opening quotes.
+    /// TOML drops a newline directly after an opening `"""`, so the content begins after that
+    /// newline.
     pub fn content(&self, key: &str, spot: &Spot) -> Origin {
         let inner = self.inner(spot);
         let Location { line, column, .. } = self.place(inner.start..inner.start);

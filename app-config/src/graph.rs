@@ -31,7 +31,7 @@ fn ready(left: &Edges) -> Vec<String> {
     free.map(|(name, _)| name.clone()).collect()
 }
 
-/// Finds cycles one by one. It removes the closing edge of each cycle until the graph has no cycle.
+/// Finds up to [`MOST_CYCLES`] cycles one by one, and removes the closing edge of each.
 fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     let mut cycles = Vec::new();
     while cycles.len() < MOST_CYCLES {

@@ -50,7 +50,7 @@ impl InputProblem {
             InputProblem::Unknown { nearest: Some(nearest), .. } => {
                 format!("did you mean `{nearest}`?")
             }
-            InputProblem::Unknown { nearest: None, .. } => "leave it out".to_string(),
+            InputProblem::Unknown { nearest: None, .. } => "omit the input".to_string(),
             InputProblem::Missing { name } | InputProblem::DefaultFailed { name, .. } => {
                 format!("add --input {name}=…")
             }
@@ -185,7 +185,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     Err(ill_typed(input, &text))
 }
 
-/// Checks that a text is a valid value of an input.
+/// Checks that a text is empty or a valid value of an input.
 pub(crate) fn given(input: &Input, text: &str) -> Result<(), InputProblem> {
     if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(ill_typed(input, text)) }
 }

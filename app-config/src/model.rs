@@ -222,11 +222,11 @@ impl Module {
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Component {
     pub name: String,
-    /// File that describes it.
+    /// File that describes the component.
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub var_name: Option<String>,
-    /// Declared dependencies. [`crate::refs::Graph`] adds the ones that templates imply.
+    /// Declared dependencies. [`crate::refs::Graph`] adds the dependencies that templates imply.
     pub dependencies: Vec<String>,
     #[serde(flatten)]
     pub module: Module,
@@ -248,7 +248,7 @@ pub struct Source {
     pub directory: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// True if it needs the vendor's own access (`connected_repo`).
+    /// True if the source needs the vendor's own access (`connected_repo`).
     pub connected: bool,
 }
 

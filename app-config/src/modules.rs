@@ -1,5 +1,5 @@
 //! Checks local Terraform modules against the variables that the config sets and the outputs that
-//! templates read. Nothing is evaluated here; the build runs `terraform validate`.
+//! templates read. The check evaluates no expression; the build runs `terraform validate`.
 use std::collections::{BTreeMap, BTreeSet};
 
 use hcl_edit::{parser::parse_body, structure::Body};
@@ -56,7 +56,8 @@ fn terraform_modules(config: &AppConfig) -> impl Iterator<Item = (&str, &Module)
     sandbox.chain(components).filter(|(_, module)| module.kind == TERRAFORM_MODULE)
 }
 
-/// Returns `None` if a file could not be parsed, because the result would be incomplete.
+/// Reads the variables and outputs of a module. Returns `None` if a file is too large or not UTF-8,
+/// because the result would be incomplete, and for a module without content.
 fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
     let (mut interface, mut broken, mut is_known, mut is_empty) =
         (Interface::default(), Vec::new(), true, true);
@@ -86,7 +87,7 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             let finding = Diagnostic::error(
                 "bad_module",
                 message,
-                "correct it; `terraform validate` shows the error",
+                "correct the file; `terraform validate` shows the error",
             );
             let (line, column) = (line as u32, column as u32);
             let path = format!("{}{path}", local.path);
@@ -156,7 +157,7 @@ fn variables(
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {
             Some(meant) => (Severity::Error, format!("did you mean `{meant}`?")),
             None => {
-                let remedy = "remove it, or declare the variable in the module";
+                let remedy = "remove the variable from [vars], or declare it in the module";
                 (Severity::Warning, remedy.to_string())
             }
         };
@@ -180,7 +181,7 @@ fn variables(
             "the module of `{name}` requires the variable `{missing}`, but nothing sets it"
         );
         let remedy = format!(
-            "add it to [vars], or pass it from the customer's runner: --pass-env TF_VAR_{missing}"
+            "add the variable to [vars], or pass it from the customer's runner: --pass-env TF_VAR_{missing}"
         );
         let finding = Diagnostic::warning("missing_variable", message, remedy);
         findings.push(finding.at(file, module.at.place(0)));

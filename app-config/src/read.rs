@@ -63,8 +63,8 @@ impl Reading {
 /// Reads an app directory before its module directories are gathered. The root of the tree is the
 /// app directory. [`AppConfig::sources`] then lists the directories that a bundle needs.
 ///
-/// This checks modules inside the app directory. Only the caller that gathers a module from another
-/// repository can check that one.
+/// The survey checks modules inside the app directory. Only the caller that gathers a module from
+/// another repository can check that module.
 pub fn survey(app: &Tree, plugins: &[PluginPin]) -> Reading {
     let mut reading = directory(app, plugins);
     reading.diagnostics.extend(sources::predict_findings(app, &reading.config));

@@ -19,8 +19,8 @@ mod deploy_order;
 /// Values that texts read from an install's state.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Reads {
-    /// Outputs that templates read, by component. Empty if templates read other fields of the
-    /// component.
+    /// Outputs that templates read, by component. The set is empty if templates read only other
+    /// fields of the component.
     pub components: BTreeMap<String, BTreeSet<String>>,
     /// True if a template iterates over all components.
     pub all_components: bool,
@@ -125,7 +125,7 @@ impl Reads {
     fn take(&mut self, path: &Path, insists: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
-            // All of it, or a key that only rendering determines.
+            // The whole state, or a key that only rendering determines.
             [] | [ANY, ..] => {
                 self.all_components = true;
                 self.all_inputs = true;
@@ -268,7 +268,7 @@ impl Graph {
         self.components.iter().map(edge).collect()
     }
 
-    /// Components that must be deployed before this one.
+    /// Components that must be deployed before `component`.
     pub fn dependencies(&self, component: &str) -> BTreeSet<String> {
         self.components.get(component).map(|node| node.dependencies.clone()).unwrap_or_default()
     }
@@ -309,13 +309,14 @@ impl Graph {
         made.map(|(name, _)| name).chain(inputs).cloned().collect()
     }
 
-    /// True if a template of the sandbox reads one of these inputs.
+    /// True if a template of the sandbox or of the runner's `env_vars` reads one of these inputs.
     pub fn sandbox_reads(&self, inputs: &BTreeSet<String>) -> bool {
         let inputs = self.and_derived(inputs);
         inputs.iter().any(|name| self.sandbox.reads_input(name) || self.runner.reads_input(name))
     }
 
-    /// Components whose own templates read one of these inputs.
+    /// Components whose own templates read one of these inputs. All components, if the runner's
+    /// `env_vars` read one.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {

@@ -121,7 +121,7 @@ pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
 }
 
-/// Prepared state for many templates. No template changes it for the next one.
+/// Prepared state for many templates. A template that may change the state gets a copy.
 pub struct State<'j> {
     json: &'j Json,
     data: value::Value,

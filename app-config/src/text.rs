@@ -87,7 +87,8 @@ pub struct Span {
     pub end_column: u32,
 }
 
-/// Maximum number of stored spans; real directories have a tenth of it. Later values have no span.
+/// Maximum number of stored spans; real directories have a tenth of this number. Later values have
+/// no span.
 const MOST_SPANS: usize = 100_000;
 
 /// Locations of values, by file and key path.

@@ -80,7 +80,7 @@ fn parts(config: &AppConfig) -> BTreeMap<(&'static str, String), Value> {
     parts
 }
 
-/// Adds the keys at the part's location that its model leaves out.
+/// Adds the settings of the part that its typed model does not contain.
 fn with_beside(config: &AppConfig, at: &Origin, mut part: Value) -> Value {
     let prefix = if at.key.is_empty() { String::new() } else { format!("{}.", at.key) };
     let beside = config.unmodeled.get(&at.file).into_iter().flatten();

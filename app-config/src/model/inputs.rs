@@ -56,9 +56,9 @@ pub struct Input {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
     pub sensitive: bool,
-    /// Hidden from the customer.
+    /// True if the input is hidden from the customer.
     pub internal: bool,
-    /// The customer sets it through the stack.
+    /// True if the customer sets the input through the stack.
     pub user_configurable: bool,
 }
 

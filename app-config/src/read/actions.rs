@@ -83,7 +83,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
             let message = format!("unknown trigger `{word}`: it never fires");
             let remedy = match nearest(&word, TriggerKind::ALL.iter().map(|kind| kind.name())) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "correct its spelling".to_string(),
+                None => "use a trigger of the format, such as `post-provision`".to_string(),
             };
             section.warning("type", "unknown_trigger", message, &remedy);
         }
@@ -96,7 +96,7 @@ fn trigger(section: Section<'_>) -> Option<Trigger> {
     }
     if kind != TriggerKind::Cron && cron_schedule.is_some() {
         let message = format!("a trigger of type `{word}` takes no schedule");
-        let remedy = "remove it, or make the trigger a cron trigger";
+        let remedy = "remove cron_schedule, or use the type `cron`";
         section.warning("cron_schedule", "never_fires", message, remedy);
     }
     if !kind.is_about_one_component()

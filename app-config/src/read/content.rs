@@ -121,7 +121,8 @@ fn is_item(path: &str, list: &str) -> bool {
         .is_some_and(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Text, or the text of the file that it names. `None` after a finding.
+/// Returns the text, or the content of the file that the text names. Returns `None` if it reported
+/// a finding.
 fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Text> {
     let value = written.value.trim();
     if value.contains('\n') {
@@ -136,7 +137,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     let file = document.file.clone();
     let Some(path) = join(base(&file), value) else {
         let message = format!("{value:?} leaves the app directory");
-        finding(reader, &written, "path_escape", message, "name a file inside it");
+        finding(reader, &written, "path_escape", message, "name a file inside the app directory");
         return None;
     };
     let found = reader.app.text(&path);
@@ -158,7 +159,7 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
     Some(Text { value: text, origin: Origin::file(path) })
 }
 
-/// True if the text is only an address, in any spelling.
+/// True if the text is only a remote address, in any spelling.
 fn is_remote(text: &str) -> bool {
     if text.contains(char::is_whitespace) {
         return false;
@@ -173,8 +174,8 @@ fn is_remote(text: &str) -> bool {
     has_scheme || REMOTE.iter().any(begins)
 }
 
-/// Reads a remote text from the directory, where an allowed fetch stored it. It is then part of the
-/// bundle and of its digest.
+/// Reads the content of a URL from the directory, where an allowed fetch stored it. The content is
+/// then part of the bundle and of its digest.
 fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -> Option<Text> {
     let path = remote_path(url);
     if let Some(text) = reader.app.text(&path) {
@@ -187,8 +188,7 @@ fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -
     }
     reader.record_remote(url);
     let message = format!("cannot read {url:?}: remote content is not fetched");
-    let remedy =
-        "save it in the app directory and name it as ./file, or fetch it with --allow-remote";
+    let remedy = "save the content in the app directory and name the file as ./FILE, or fetch it with --allow-remote";
     let severity = if is_refused_later(reader, document) {
         Severity::Warning
     } else {
@@ -213,8 +213,8 @@ fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
     }
 }
 
-/// Counts the size of a text before it is copied. Returns true if the total is too large, after a
-/// finding.
+/// Counts the size of a text before it is copied. If the total is too large, reports a finding and
+/// returns true.
 fn is_too_much(reader: &Reader<'_>, written: &Text, text: Option<&str>) -> bool {
     let too_much = reader.is_too_much(text);
     if too_much {

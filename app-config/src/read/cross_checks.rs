@@ -46,7 +46,7 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
         let message = format!("components form a dependency cycle: {}", cycle.join(" → "));
         let remedy = match cycle.as_slice() {
             [one, again] if one == again => {
-                "remove the reads of its own outputs, which exist only after its deploy"
+                "remove the templates that read the component's own outputs, which exist only after its deploy"
             }
             _ => "remove one of these dependencies, or one of the references between them",
         };
@@ -59,7 +59,8 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
     }
 }
 
-/// Reports triggers of things that the app does not have.
+/// Reports triggers that never fire, because the app lacks the part that they react to, and
+/// triggers that this release does not fire.
 fn triggers(config: &AppConfig, reader: &Reader<'_>) {
     for trigger in config.actions.iter().flat_map(|action| &action.triggers) {
         let (kind, word) = (trigger.kind, trigger.kind.name());
@@ -105,7 +106,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
         for name in reads.iter().flat_map(|reads| reads.components.keys()) {
             let message =
                 format!("the sandbox reads the component `{name}`, which is deployed after it");
-            at(reader, Severity::Error, "sandbox_first", text, name, message, "move the value");
+            let remedy = "move the template to a component or an action";
+            at(reader, Severity::Error, "sandbox_first", text, name, message, remedy);
         }
     }
     for text in config.actions.iter().flat_map(|action| &action.texts) {
@@ -114,8 +116,8 @@ fn references(config: &AppConfig, reader: &Reader<'_>) {
     for text in config.runner.iter().flat_map(|runner| runner.env_vars.values()) {
         text_refers(config, reader, text, Severity::Error);
     }
-    // These parts are not deployed, so they cannot stop a version. `loose` checks their texts in
-    // the TOML files.
+    // These parts are not deployed, so they cannot stop a version. `undeployed_texts` checks their
+    // texts in the TOML files.
     let readme = config.metadata.readme.iter();
     let runbooks = config.runbooks.iter().flat_map(|runbook| {
         let steps = runbook.steps.iter().filter_map(|step| step.inline_contents.as_ref());
@@ -188,7 +190,7 @@ fn lacks_its_dot(text: &str) -> bool {
     starts.any(|start| start.starts_with("nuon.") || start.starts_with("stead."))
 }
 
-/// Creates a finding at the first occurrence of `name` in a text.
+/// Reports a finding at the first occurrence of `name` in a text.
 fn at(
     reader: &Reader<'_>,
     severity: Severity,

@@ -9,7 +9,7 @@ use crate::{
     text::Origin,
 };
 
-/// Tables for the account, and the key of each one's region.
+/// Account tables, each with the key of its region.
 const ACCOUNTS: [(&str, &str); 3] =
     [("aws_account", "region"), ("azure_account", "location"), ("gcp_account", "region")];
 
@@ -35,14 +35,15 @@ pub fn check(config: &mut AppConfig, reader: &Reader<'_>) {
                     "line {} sets the sensitive input `{}`, which would publish its value in clear text",
                     at.line, input.name
                 );
-                let remedy = "remove it from the file and from the history of the repository; a later \
+                let remedy = "remove the value from the file and from the history of the repository; a later \
                               release encrypts sensitive inputs for the install's runner";
                 // No location: output that shows the line would show the value.
                 let finding = Diagnostic::error("sensitive_value", message, remedy);
                 reader.note(finding.at(&install.file, Location::default()));
                 install.inputs.remove(&input.name);
             } else if let Err(problem) = given(input, text) {
-                let finding = Diagnostic::warning("bad_value", problem.to_string(), "correct it");
+                let remedy = format!("set a value of type {}", input.kind.name());
+                let finding = Diagnostic::warning("bad_value", problem.to_string(), remedy);
                 reader.note(finding.at(&install.file, at.place(text.chars().count())));
             }
         }

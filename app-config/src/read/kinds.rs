@@ -1,4 +1,4 @@
-//! Kinds of component that this release deploys, and findings about the others.
+//! Findings about component types that this release does not deploy.
 use super::section::Section;
 use crate::{
     diagnostic::nearest,

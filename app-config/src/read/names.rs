@@ -56,8 +56,8 @@ impl Kind {
         }
     }
 
-    /// Severity of a duplicate name. It is an error for kinds that must be unique, and a warning
-    /// for the rest.
+    /// Severity of a duplicate name: an error for kinds that must be unique, and a warning for the
+    /// others.
     fn clash(self) -> Severity {
         match self {
             Kind::Action | Kind::Component | Kind::Context | Kind::Group | Kind::Input => {

@@ -31,8 +31,9 @@ pub struct Reader<'t> {
     pub names: RefCell<Names>,
     /// Location of an input's value in an install's file, by file and input.
     pub given: RefCell<BTreeMap<(String, String), Origin>>,
-    /// Templates outside of deployed parts, and templates of input defaults.
+    /// Templates outside of deployed parts.
     pub loose: RefCell<Vec<Text>>,
+    /// Templates of input defaults, with the name of the input.
     pub defaults: RefCell<Vec<(String, Text)>>,
     remotes: RefCell<BTreeSet<String>>,
     spans: RefCell<Spans>,
@@ -120,7 +121,11 @@ impl<'t> Reader<'t> {
             let left = notes.len() - MOST;
             notes.truncate(MOST);
             let message = format!("there are {left} more findings");
-            notes.push(Diagnostic::warning("too_many", message, "correct these first"));
+            notes.push(Diagnostic::warning(
+                "too_many",
+                message,
+                "correct the listed findings first",
+            ));
         }
         // Not limited by [`MOST`]: each kind occurs at most once.
         notes.extend(self.unacted.into_inner().into_diagnostics());
@@ -157,7 +162,7 @@ impl<'t> Reader<'t> {
 
     /// Records a value that no model has but that changes the version of its part.
     pub fn record_unmodeled(&self, file: &str, path: String, key: &str, value: Value) {
-        // The address is a credential: it allows writing to the channel.
+        // The webhook URL is a credential: it allows writing to the channel.
         let value = match key {
             "slack_webhook_url" => sha256(value.to_string().as_bytes()).to_string().into(),
             _ => value,

@@ -10,8 +10,10 @@ const FILE: &str = "sandbox.toml";
 pub fn read(reader: &Reader<'_>) -> Option<Sandbox> {
     let Some(document) = reader.document(FILE) else {
         if !reader.is_legacy() && reader.app.get(FILE).is_none() {
-            let says =
-                ("this app has no sandbox".into(), "add a sandbox.toml; an install needs one");
+            let says = (
+                "this app has no sandbox".into(),
+                "add a sandbox.toml; an install needs a sandbox",
+            );
             reader.about(Severity::Warning, "no_sandbox", "", says);
         }
         return None;

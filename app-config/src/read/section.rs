@@ -67,7 +67,7 @@ impl<'d> Section<'d> {
         self.text(key).map(|text| text.value)
     }
 
-    /// Reads a required string. An absent one is an error and returns an empty string.
+    /// Reads a required string. If the key is absent, reports an error and returns an empty string.
     pub fn required(&self, key: &str) -> String {
         if let Some(text) = self.string(key) {
             return text;
@@ -202,7 +202,7 @@ impl<'d> Section<'d> {
         json(self.table)
     }
 
-    /// Marks keys of the format as known that this release reads without acting on them.
+    /// Marks keys as known that belong to the format but that this release does not act on.
     pub fn ignore(&self, keys: &[&str]) {
         for key in keys {
             if self.seen.borrow_mut().insert(key.to_string())
@@ -220,10 +220,10 @@ impl<'d> Section<'d> {
         #[cfg(test)]
         self.reader.asked(self.file(), &self.path, &seen);
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
-            let message = format!("unknown key `{}{key}`: it has no effect here", self.path);
+            let message = format!("unknown key `{}{key}`: it has no effect", self.path);
             let remedy = match nearest(key, seen.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean `{meant}`?"),
-                None => "remove it, or correct its spelling".to_string(),
+                None => "remove the key, or correct its spelling".to_string(),
             };
             let at = entry.key.clone();
             self.finding(Severity::Warning, "unknown_key", at, message, &remedy);
@@ -273,7 +273,7 @@ impl<'d> Section<'d> {
         Origin { file: self.document.file.clone(), key, line, column, ..Origin::default() }
     }
 
-    /// Origin of a key's value, for findings that are made after all files have been read.
+    /// Origin of a key's value, for findings that are reported after all files have been read.
     pub fn origin(&self, key: &str) -> Origin {
         let Some(entry) = self.table.get(key) else { return self.place() };
         self.document.content(&format!("{}{key}", self.path), &entry.spot)

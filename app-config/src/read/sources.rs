@@ -115,7 +115,7 @@ fn missing(name: &str, module: &Module, source: &Tree) -> Option<(String, String
         let remedy = if repo == "." {
             "check that the directory exists in the app directory".to_string()
         } else {
-            format!("check the directory, or say where the repository is: --source {repo}=PATH")
+            format!("check the directory, or pass the path of the repository: --source {repo}=PATH")
         };
         return Some((message, remedy));
     }

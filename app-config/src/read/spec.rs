@@ -25,7 +25,7 @@ pub fn read(section: &Section<'_>, kind: &str) -> Spec {
         }),
         "pulumi" => {
             let mut config = section.texts("config");
-            // Name of the key in the sandbox.
+            // The sandbox has the key `pulumi_config` instead of `config`.
             config.extend(section.texts("pulumi_config"));
             Spec::Pulumi(Pulumi { runtime: section.string("runtime").unwrap_or_default(), config })
         }
@@ -155,7 +155,7 @@ pub fn retries(section: &Section<'_>) -> Option<i64> {
     let setting = section.integer("max_auto_retries");
     if setting.is_some_and(|most| !(0..=MOST_RETRIES).contains(&most)) {
         let message = format!("`max_auto_retries` must be between 0 and {MOST_RETRIES}");
-        let remedy = "use a value in this range; until then the nearest one applies";
+        let remedy = "use a value in this range; otherwise the nearest valid value applies";
         section.warning("max_auto_retries", "bad_value", message, remedy);
     }
     setting

@@ -50,7 +50,7 @@ enum Schedule {
 }
 
 impl Schedule {
-    /// `search`: also find out if the schedule ever fires.
+    /// Parses a schedule. With `search`, also determines whether it ever fires.
     fn of(text: &str, search: bool) -> Self {
         let parser =
             CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
@@ -74,8 +74,8 @@ impl Schedule {
     }
 }
 
-/// Parses a duration as Go does: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. Less than a
-/// millisecond counts as one. A negative duration gives `None`.
+/// Parses a duration as Go does: `1h`, `5m30s`, `1.5h`, `.5h`, `250ms`, `+5m`. Rounds up to whole
+/// milliseconds. Returns `None` for a negative or invalid duration.
 pub fn duration_ms(text: &str) -> Option<u64> {
     let mut rest = text.strip_prefix('+').unwrap_or(text);
     let mut total = 0u128;

@@ -1,7 +1,7 @@
 //! Keys and sections that this release reads and does not act on: one warning per kind, counted.
 //!
-//! `schemas/app-config/keys.txt` lists every key of the format with its status. A key that the reader
-//! knows and that has no line there fails a test, so that no setting is ignored silently.
+//! `schemas/app-config/keys.txt` lists every key of the format with its status. A test fails if the
+//! reader knows a key without a line in this file, so that no setting is ignored silently.
 use std::{collections::BTreeMap, sync::LazyLock};
 
 use super::reader::Reader;
@@ -123,7 +123,7 @@ impl Found {
             let Occurrences { count, file, mut place } = found;
             let mut message = format!("{count} x {}: {}", kind.what, kind.instead);
             if kind.is_secret {
-                // A shown line would show the value.
+                // Output that shows the line would show the secret value.
                 message += &format!(" (first in line {})", place.line);
                 place = Location::default();
             }

@@ -1,5 +1,5 @@
 //! Texts that this release does not deploy but that may be templates: of the stack, secrets, roles,
-//! runbooks and descriptions. A problem in them is a warning.
+//! runbooks and descriptions. A problem in such a text is a warning.
 use super::{cross_checks::text_refers, reader::Reader};
 use crate::{
     diagnostic::{Diagnostic, Location, Severity},
@@ -12,7 +12,7 @@ use crate::{
 
 /// Files whose texts another module checks, or whose values are not templates.
 const APART: [&str; 5] = ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
-/// Names that other files use, and paths.
+/// Keys that are never templates: their values are paths, or names that other files use.
 const NEVER: [&str; 5] = ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
 
 /// Templates of a file.
@@ -75,7 +75,8 @@ pub fn check(config: &AppConfig, reader: &Reader<'_>) {
 /// Checks that the template of a default reads only inputs whose defaults are not templates.
 fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) {
     let reads = if input.sensitive {
-        // A sensitive default must not appear in a finding, and its location would show it.
+        // A finding must not contain a sensitive default or its location: output that shows the
+        // line would show the value.
         let Ok(reads) = Reads::of_one(text) else {
             let message =
                 format!("invalid template in the default of the sensitive input `{}`", input.name);
@@ -97,7 +98,7 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
             "the default of `{}` reads `{other}`, whose default is also a template",
             input.name
         );
-        let remedy = "read only inputs whose defaults are not templates; installs that set neither are rejected";
+        let remedy = "read only inputs whose defaults are not templates; installs that set neither input are rejected";
         let finding = Diagnostic::warning("bad_default", message, remedy);
         let place = match input.sensitive {
             true => Location::default(),

@@ -16,7 +16,7 @@ pub fn len(arguments: &[Value], _: usize) -> Answer {
 }
 
 pub fn wanted(what: &str, value: Option<&Value>) -> String {
-    format!("requires {what}, not a {}", value.unwrap_or(&Value::Nil).type_name())
+    format!("requires {what}, but the value has type {}", value.unwrap_or(&Value::Nil).type_name())
 }
 
 /// `index x 1 "a"` is `x[1]["a"]`. A missing key of a map gives nil instead of an error.

@@ -53,7 +53,7 @@ impl<'t> Run<'t> {
         }
         let why = match result {
             Ok(Value::Text(text)) if text.len() > self.budget.bytes => {
-                format!("the text exceeds {} bytes", self.budget.bytes)
+                format!("the text exceeds the limit of {} bytes", self.budget.bytes)
             }
             Ok(result) => return Ok(result),
             Err(why) => why,
@@ -73,10 +73,12 @@ impl<'t> Run<'t> {
             Some(_) | None => return Ok(()),
         };
         let name = function.name;
-        Err(self.wrong(format!("`{name}` takes {wanted} arguments, not {given}")))
+        Err(self.wrong(format!(
+            "wrong number of arguments for `{name}`: got {given}, expected {wanted}"
+        )))
     }
 
-    /// Evaluates `and` and `or`. They return an operand and skip the ones after it.
+    /// Evaluates `and` and `or`. They return an operand and skip the operands after it.
     fn choose(
         &mut self,
         on: bool,
@@ -141,7 +143,7 @@ impl<'t> Run<'t> {
             return Ok(value);
         }
         let (wanted, found) = (kind.name(), value.type_name());
-        Err(self.wrong(format!("the argument must be {wanted}, not a {found}")))
+        Err(self.wrong(format!("the argument must be {wanted}, but has type {found}")))
     }
 }
 

@@ -91,7 +91,7 @@ impl<'t> Run<'t> {
         Ok(Flow::On)
     }
 
-    /// Runs in a new scope for variables.
+    /// Runs `inside` in a new scope of variables.
     fn scoped(
         &mut self,
         inside: impl FnOnce(&mut Self) -> Result<Flow, Fault>,
@@ -107,7 +107,8 @@ impl<'t> Run<'t> {
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("nesting while rendering exceeds {DEEPEST} levels")));
+            return Err(self
+                .wrong(format!("nesting while rendering exceeds the limit of {DEEPEST} levels")));
         }
         Ok(())
     }
@@ -164,7 +165,8 @@ impl<'t> Run<'t> {
             }
             Value::Nil | Value::Null => {}
             Value::Bool(_) | Value::Float(_) | Value::Text(_) => {
-                let message = format!("`range` cannot iterate over a {}", value.type_name());
+                let message =
+                    format!("`range` cannot iterate over a value of type {}", value.type_name());
                 return Err(self.wrong(message));
             }
         }
@@ -269,7 +271,7 @@ impl<'t> Run<'t> {
     fn print(&mut self, text: &str) -> Result<(), Fault> {
         if self.out.len() + text.len() > self.budget.bytes {
             let most = self.budget.bytes;
-            return Err(self.wrong(format!("the result exceeds {most} bytes")));
+            return Err(self.wrong(format!("the result exceeds the limit of {most} bytes")));
         }
         self.budget.text(text.len(), self.here)?;
         self.out.push_str(text);

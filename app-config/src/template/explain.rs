@@ -14,7 +14,7 @@ pub struct Variable {
     pub name: String,
     /// Source of the value.
     pub from: String,
-    /// True if rendering fails without it. `index` and `dig` tolerate its absence.
+    /// True if rendering fails without the value. `index` and `dig` tolerate its absence.
     pub needed: bool,
     pub missing: bool,
     /// Value in the state. `None` if it is missing or the name stands for several values.

@@ -88,7 +88,7 @@ impl<'s> Lexer<'s> {
 
     fn comment(&mut self) -> Option<Token<'s>> {
         let Some(length) = self.rest()[2..].find("*/") else {
-            return Some(self.wrong("this comment is not closed"));
+            return Some(self.wrong("this comment has no closing `*/`"));
         };
         let end = self.at + 2 + length + 2;
         let Some(trims) = closes(&self.source[end..]) else {
@@ -111,7 +111,7 @@ impl<'s> Lexer<'s> {
         let rest = self.rest();
         if let Some(trims) = closes(rest) {
             if self.open > 0 {
-                return self.wrong("a parenthesis is not closed");
+                return self.wrong("a parenthesis has no closing `)`");
             }
             self.at += if trims { 2 } else { 0 };
             let token = self.give(Kind::Right, self.at + CLOSE.len());
@@ -120,7 +120,7 @@ impl<'s> Lexer<'s> {
         }
         let mut chars = rest.chars();
         let Some(first) = chars.next() else {
-            return self.wrong("these braces are not closed");
+            return self.wrong("this action has no closing `}}`");
         };
         let second = chars.next();
         let one = self.at + first.len_utf8();
@@ -130,11 +130,13 @@ impl<'s> Lexer<'s> {
             ':' if second == Some('=') => self.give(Kind::Declare, one + 1),
             ':' => self.wrong("`:` must be followed by `=`"),
             '|' => self.give(Kind::Pipe, one),
-            '"' => self.quoted('"', Kind::Quoted, "this string is not closed"),
-            '\'' => self.quoted('\'', Kind::Character, "this character is not closed"),
+            '"' => self.quoted('"', Kind::Quoted, "this string has no closing `\"`"),
+            '\'' => {
+                self.quoted('\'', Kind::Character, "this character constant has no closing `'`")
+            }
             '`' => match rest[1..].find('`') {
                 Some(length) => self.give(Kind::Raw, one + length + 1),
-                None => self.wrong("this string is not closed"),
+                None => self.wrong("this string has no closing back quote"),
             },
             '$' => self.name(Kind::Variable, Kind::Variable),
             '.' if !second.is_some_and(|c| c.is_ascii_digit()) => self.name(Kind::Field, Kind::Dot),
@@ -144,7 +146,9 @@ impl<'s> Lexer<'s> {
                 self.open += 1;
                 self.give(Kind::Open, one)
             }
-            ')' if self.open == 0 => self.wrong("this closing parenthesis has no opening one"),
+            ')' if self.open == 0 => {
+                self.wrong("this closing parenthesis has no opening parenthesis")
+            }
             ')' => {
                 self.open -= 1;
                 self.give(Kind::Close, one)
@@ -155,7 +159,7 @@ impl<'s> Lexer<'s> {
         }
     }
 
-    /// Skips spaces, but keeps the one that belongs to a ` -}}` trim marker.
+    /// Skips spaces, but keeps the space that belongs to a ` -}}` trim marker.
     fn space(&mut self) -> Token<'s> {
         let rest = self.rest();
         let mut length = rest.len() - rest.trim_start_matches(SPACES).len();
@@ -208,7 +212,7 @@ impl<'s> Lexer<'s> {
         self.wrong(open)
     }
 
-    /// Scans a number. The parser checks if it is valid.
+    /// Scans a number. The parser validates it.
     fn number(&mut self) -> Token<'s> {
         let length = number(self.rest());
         let end = self.at + length;
@@ -261,8 +265,8 @@ fn marked(rest: &str) -> bool {
     rest.strip_prefix('-').is_some_and(|rest| rest.starts_with(SPACES))
 }
 
-/// Returns `None` if the action does not end here. Otherwise, returns true if the action trims the
-/// following text.
+/// Returns `None` if `rest` does not begin with the end of the action. Otherwise, returns true if
+/// the action trims the following text.
 fn closes(rest: &str) -> Option<bool> {
     if rest.starts_with(CLOSE) {
         return Some(false);

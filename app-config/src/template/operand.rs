@@ -33,7 +33,7 @@ impl<'t> Run<'t> {
         dot: &Value,
     ) -> Result<Value, Fault> {
         let Some((first, rest)) = command.operands.split_first() else {
-            return Err(self.wrong("a value is missing here"));
+            return Err(self.wrong("a value is missing"));
         };
         if let (Base::Function(function), true) = (&first.base, first.fields.is_empty()) {
             self.here = first.at;
@@ -64,7 +64,7 @@ impl<'t> Run<'t> {
         fault
     }
 
-    /// Value of an operand. Fails if it is `given` arguments, which only functions accept.
+    /// Value of an operand. `given`: the operand has arguments, which only functions accept.
     pub fn value(
         &mut self,
         operand: &'t Operand,
@@ -144,7 +144,10 @@ impl<'t> Run<'t> {
             other if other.is_nil() => {
                 format!("{written}: cannot read {field:?} from nil")
             }
-            other => format!("{written}: cannot read {field:?} from a {}", other.type_name()),
+            other => format!(
+                "{written}: cannot read {field:?} from a value of type {}",
+                other.type_name()
+            ),
         });
         fault.variable = Some(written);
         fault

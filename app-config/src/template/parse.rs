@@ -1,4 +1,4 @@
-//! Converts tokens to a tree. Functions and variables are checked here, before rendering.
+//! Converts tokens to a tree. The parser also checks that functions and variables exist.
 //!
 //! Follows Go's parser token by token, with its lookahead, so that both report an error at the same
 //! token.
@@ -49,7 +49,7 @@ fn root() -> Vec<Arc<str>> {
 
 pub struct Parser<'s> {
     lexer: Lexer<'s>,
-    /// Lookahead tokens. The last `waiting` of them are read again.
+    /// Lookahead tokens. The first `waiting` of them are read again, in reverse order.
     ahead: [Token<'s>; 3],
     waiting: usize,
     pub vars: Vec<Arc<str>>,
@@ -145,7 +145,7 @@ impl<'s> Parser<'s> {
     pub fn deeper(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.wrong(format!("nesting exceeds {DEEPEST} levels")));
+            return Err(self.wrong(format!("nesting exceeds the limit of {DEEPEST} levels")));
         }
         Ok(())
     }
@@ -291,7 +291,8 @@ impl<'s> Parser<'s> {
         Ok(closed)
     }
 
-    /// Adds a template. A template of only white space is replaced by one with the same name.
+    /// Adds a template. If two templates have the same name, one of them must be blank, and the
+    /// other one applies.
     fn define(&mut self, name: String, body: Vec<Node>) -> Result<(), Fault> {
         match self.parsed.defines.get(&name) {
             Some(known) if !is_blank(known) => {

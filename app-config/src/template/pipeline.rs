@@ -9,7 +9,8 @@ use super::{
     token::{Kind, Token},
 };
 
-/// Maximum number of variables in one scope. Each read scans all of them, here and while rendering.
+/// Maximum number of variables in one scope. Each read of a variable scans the scope, while parsing
+/// and while rendering.
 const MOST_VARIABLES: usize = 500;
 
 impl<'s> Parser<'s> {
@@ -41,8 +42,8 @@ impl<'s> Parser<'s> {
         Ok(Pipe { sets, assigns, commands, at })
     }
 
-    /// Parses `$x :=`, `$x =`, and in `range` also `$k, $v :=`. The variable is in scope from here,
-    /// even before it has a value.
+    /// Parses `$x :=`, `$x =`, and in `range` also `$k, $v :=`. The variable is in scope from this
+    /// point, even before it has a value.
     fn sets(&mut self, place: &str) -> Result<(Vec<Arc<str>>, bool), Fault> {
         let mut names: Vec<Arc<str>> = Vec::new();
         loop {
@@ -121,7 +122,7 @@ impl<'s> Parser<'s> {
             break;
         }
         if operands.is_empty() {
-            return Err(self.wrong("a value is missing here"));
+            return Err(self.wrong("a value is missing"));
         }
         Ok(Command { operands })
     }
@@ -130,7 +131,7 @@ impl<'s> Parser<'s> {
     fn operand(&mut self) -> Result<Option<Operand>, Fault> {
         let Some((base, first)) = self.term()? else { return Ok(None) };
         let mut fields: Vec<Arc<str>> = Vec::new();
-        // For a parenthesis, the last token is the closing one.
+        // For a parenthesis, the last token is the closing parenthesis.
         let mut end = if first.kind == Kind::Open { self.last_end() } else { first.end() };
         let mut at = first.at;
         if first.kind == Kind::Field {

@@ -56,7 +56,7 @@ impl Printf<'_> {
         self.extra();
     }
 
-    /// Formats one verb. Returns false if the format ends before it.
+    /// Formats one verb. Returns false if the format ends before the verb.
     fn one(&mut self) -> bool {
         self.good_number = true;
         let mut form = self.flags();

@@ -24,7 +24,8 @@ pub(crate) struct AccessKind {
     /// True if a read fails when the value is absent. A field access fails; `dig` and `index` do
     /// not.
     pub insists: bool,
-    /// True if such a read always happens: it is in no branch and not behind an `or`.
+    /// True if such a read always happens: it is in no branch, and not after the first operand of
+    /// `and` or `or`.
     pub always: bool,
 }
 
@@ -92,7 +93,7 @@ impl<'t> Walk<'t> {
                 if pipe.sets.is_empty() {
                     self.read(&places);
                 }
-                // A variable that is declared here stays in scope afterwards.
+                // A variable that an output declares stays in scope, so the scope is not restored.
                 return;
             }
             Node::If { pipe, body, otherwise } => {
@@ -191,7 +192,7 @@ impl<'t> Walk<'t> {
         piped: Option<Places>,
         dot: &Places,
     ) -> Places {
-        // Evaluation may stop after the first of these.
+        // `and` and `or` may stop after the first operand.
         let stops = matches!(name, "and" | "or");
         let mut arguments = Vec::new();
         for (at, operand) in operands.iter().enumerate() {
@@ -215,7 +216,7 @@ impl<'t> Walk<'t> {
                 dug.extend(arguments.get(count.saturating_sub(2)).cloned().unwrap_or_default());
                 distinct(dug)
             }
-            // These return one of their arguments.
+            // These functions return one of their arguments.
             "and" | "coalesce" | "default" | "or" | "ternary" => {
                 for (at, places) in arguments.iter().enumerate() {
                     self.branches += usize::from(stops && at > 0);

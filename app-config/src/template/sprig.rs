@@ -82,7 +82,7 @@ pub fn values(arguments: &[Value], _: usize) -> Answer {
     Ok(Value::list(entries.into_values().collect()))
 }
 
-/// `dig "a" "b" fallback map`: an absent step gives the fallback. A step into a value that is not a
+/// `dig "a" "b" fallback map`: an absent key gives the fallback. A value on the path that is not a
 /// map is an error.
 pub fn dig(arguments: &[Value], _: usize) -> Answer {
     let [keys @ .., fallback, map] = arguments else {
@@ -95,10 +95,13 @@ pub fn dig(arguments: &[Value], _: usize) -> Answer {
         return Err(wanted("strings as keys", Some(other)));
     }
     let mut value = map.clone();
-    for (step, key) in keys.iter().enumerate() {
+    for key in keys {
         let (Value::Map(entries), Value::Text(key)) = (&value, key) else {
             let kind = value.type_name();
-            return Err(format!("step {} is a {kind}, not a map", step + 1));
+            let key = shown(key, 60);
+            return Err(format!(
+                "cannot read {key:?} from a value of type {kind}: a map is required"
+            ));
         };
         let next = entries.borrow().get(key).cloned();
         match next {

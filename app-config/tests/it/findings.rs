@@ -163,8 +163,8 @@ fn keys_of_other_versions_are_warnings() {
     assert_eq!(findings.len(), 1);
     assert_eq!(
         findings[0].to_string(),
-        "warning: unknown key `colour`: it has no effect here\n  --> \
-         components/a.toml:1:1\n  = remove it, or correct its spelling"
+        "warning: unknown key `colour`: it has no effect\n  --> \
+         components/a.toml:1:1\n  = remove the key, or correct its spelling"
     );
 }
 
