@@ -39,7 +39,7 @@ fn what_surrounds_the_components_is_in_the_difference() {
     ];
     assert_eq!(found, expected);
     assert!(!difference.is_empty() && difference.to_plan().is_empty());
-    // A long text is not printed twice.
+    // Long texts are not printed.
     let text = difference.to_string();
     assert!(text.contains("~ key\n      description: \"old\" -> \"new\""), "{text}");
     assert!(text.contains("contents: text changed") && !text.contains("allow"), "{text}");

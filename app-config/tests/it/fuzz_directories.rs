@@ -92,7 +92,7 @@ fn fuzz() {
         if let Err(payload) = held {
             let file = kept().join(format!("found-{seed}-{executions}.txt"));
             fs::write(&file, &bytes).unwrap();
-            eprintln!("kept as {}", file.display());
+            eprintln!("stored as {}", file.display());
             panic::resume_unwind(payload);
         }
         executions += 1;

@@ -20,7 +20,7 @@ use crate::generator;
 
 use generator::{Generator, Random};
 
-/// Small limits that still let generated templates render or fail with an error.
+/// Limits that a larger template exceeds, to test the budget.
 const SMALL: Limits = Limits { steps: 200, bytes: 2_000 };
 const ROOM: Limits = Limits { steps: 20_000, bytes: 1 << 20 };
 /// Stack size of a worker thread of the server.
@@ -60,7 +60,7 @@ fn fuzz() {
         if let Err(payload) = held {
             let file = here("fuzz/templates").join(format!("found-{seed}-{executions}.txt"));
             fs::write(&file, &text).unwrap();
-            eprintln!("kept as {}", file.display());
+            eprintln!("stored as {}", file.display());
             panic::resume_unwind(payload);
         }
         executions += 1;

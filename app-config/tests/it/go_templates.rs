@@ -58,8 +58,8 @@ fn new_templates_give_what_go_gives() {
     let mut wrong = Vec::new();
     let mut classes: BTreeMap<String, usize> = BTreeMap::new();
     for (template, answer) in templates.iter().zip(&answers) {
-        // The Go version of Debian does not support `range` over a number yet. Newer ones and Stead
-        // do.
+        // The Go version of Debian does not support `range` over a number yet. Newer Go versions
+        // and Stead do.
         let why = answer["why"].as_str().unwrap_or_default();
         if why.contains("range can't iterate over ") && why.ends_with(|c: char| c.is_ascii_digit())
         {
@@ -102,7 +102,7 @@ fn compare(state: &State<'_>, template: &str, expected: &Value, wrong: &mut Vec<
 }
 
 /// Stead's result in the form of the Go program: the line of a parse error, and the line and byte
-/// of others, from 0.
+/// of other errors, from 0.
 fn found(state: &State<'_>, template: &str) -> Value {
     let origin = Origin::default();
     let result = Template::parse(template, &origin)

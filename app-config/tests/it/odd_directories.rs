@@ -13,7 +13,7 @@ fn directory(files: &[(&str, &str)]) -> Tree {
 fn read(files: &[(&str, &str)]) -> Reading {
     let tree = directory(files);
     let reading = survey(&tree, &[]);
-    // `inspect` never fails.
+    // `inspect` must accept every directory.
     inspect("odd", &tree, &reading);
     reading
 }
@@ -71,7 +71,7 @@ fn reads_of_a_named_file_are_dependencies_of_its_component() {
     assert_eq!(needs(&reading, "helm"), ["b", "c", "e"]);
     assert_eq!(needs(&reading, "m"), ["d"]);
     assert_eq!(needs(&reading, "k"), ["a", "b", "c", "d"]);
-    // Changed bytes of such a file change the component's digest.
+    // Changed bytes of a kustomization file change the component's digest.
     let module = &reading.config.component("k").unwrap().module;
     assert!(module.files.contains_key("deploy/base/part/x.yml"), "{:?}", module.files);
 }

@@ -27,8 +27,8 @@ fn a_file_is_followed_in_the_keys_of_the_format_and_not_in_the_names_of_variable
     assert!(config.file_refs.is_empty(), "{:?}", config.file_refs);
 }
 
-/// An escape has more characters in the file than in the text, and a newline in the text may not be
-/// one in the file.
+/// An escape has more characters in the file than in the text, and a newline in the text may be an
+/// escape in the file.
 #[test]
 fn findings_after_escapes_have_the_right_location() {
     let bad = "{{ .nuon.install.id | nosuch }}";

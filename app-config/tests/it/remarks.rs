@@ -5,7 +5,7 @@ use crate::small;
 
 use small::{COMPONENT, Case, bundle, config, refusal};
 
-/// A value of a key, with the code, location and text of its warning.
+/// A file and its text, with the code, location and text of the warning.
 type Remark = (&'static str, &'static str, &'static str, (u32, u32), &'static str);
 
 #[test]

@@ -97,7 +97,7 @@ fn the_reader_knows_every_key_of_the_schemas() {
     }
 }
 
-/// Schema of a file of a directory.
+/// Returns the schema of a file in an app directory.
 fn kind_of(path: &str) -> Option<&'static str> {
     let (directory, inside) = path.split_once('/').unwrap_or(("", path));
     Some(match (directory, inside) {
