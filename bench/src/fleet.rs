@@ -87,7 +87,7 @@ async fn run(ask: Ask) {
     let (mut fleet, mut claimed) = at_work(agents);
     until_parked(&serving, ask.runners).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    eprintln!("  counting with all of them");
+    eprintln!("  counting statements and processor time with all runners");
     let crowded = window(&database, &serving, ask).await;
 
     eprintln!("  storm");
@@ -200,7 +200,11 @@ async fn until_parked(server: &ServerProcess, number: usize) {
     let began = Instant::now();
     while server.parked().await != number as u64 {
         let late = began.elapsed() > Duration::from_secs(300);
-        assert!(!late, "{} of {number} runners are parked", server.parked().await);
+        assert!(
+            !late,
+            "timeout: {} of {number} runners have an open long poll",
+            server.parked().await
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -37,7 +37,6 @@ pub struct Environment {
     pub dir: TempDir,
 }
 
-/// The one Postgres.
 struct Postgres {
     cluster: Cluster,
     settings: Settings,

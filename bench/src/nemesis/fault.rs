@@ -42,9 +42,9 @@ faults! {
     ClockJump "a server's clock set";
 }
 
-/// Longer than the lease of a server's policies. [`LONGER_THAN_A_RUNNERS`] exceeds the lease of a
-/// job.
+/// Longer than the lease of a server's policies.
 const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
+/// Longer than the lease of a job.
 const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
 impl Fault {
