@@ -15,7 +15,6 @@ mod supporting;
 
 pub use self::supporting::SupportingChange;
 
-/// Change of one part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -25,7 +24,6 @@ pub enum Change {
     Unchanged,
 }
 
-/// A reason for a change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "snake_case")]
 pub enum ChangeReason {
@@ -45,7 +43,6 @@ pub enum ChangeReason {
     RunnerEnv,
 }
 
-/// A part of the app with its change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PartChange {
     pub name: String,

@@ -11,7 +11,6 @@ use crate::{
     text::Origin,
 };
 
-/// Problem with one input value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum InputProblem {
@@ -33,7 +32,6 @@ pub enum InputProblem {
 }
 
 impl InputProblem {
-    /// Name of the input.
     pub fn name(&self) -> &str {
         match self {
             InputProblem::Unknown { name, .. }
@@ -44,7 +42,6 @@ impl InputProblem {
         }
     }
 
-    /// Remedy for the problem.
     pub fn remedy(&self) -> String {
         match self {
             InputProblem::Unknown { nearest: Some(nearest), .. } => {

@@ -218,7 +218,6 @@ impl Module {
     }
 }
 
-/// A deployable component.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Component {
     pub name: String,

@@ -205,7 +205,6 @@ pub struct Node {
 pub struct Graph {
     pub components: BTreeMap<String, Node>,
     pub sandbox: Reads,
-    /// Reads by action.
     pub actions: BTreeMap<String, Reads>,
     /// Reads of the runner's `env_vars`, which every job gets.
     pub runner: Reads,

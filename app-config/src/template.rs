@@ -61,7 +61,6 @@ pub struct TemplateError {
 }
 
 impl TemplateError {
-    /// Path of the file.
     pub fn file(&self) -> &str {
         &self.origin.file
     }
@@ -116,7 +115,7 @@ impl Default for Limits {
     }
 }
 
-/// True if a text is a template.
+/// True if a text is a template: it contains `{{`, and `.nuon` or `.stead`.
 pub fn is_template(text: &str) -> bool {
     text.contains("{{") && (text.contains(".nuon") || text.contains(".stead"))
 }
@@ -148,7 +147,6 @@ impl<'j> State<'j> {
     }
 }
 
-/// A parsed template.
 #[derive(Debug, Clone)]
 pub struct Template {
     source: String,

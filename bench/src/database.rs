@@ -129,7 +129,6 @@ impl Database {
         sqlx::query_as(ask).fetch_all(&self.root).await.unwrap()
     }
 
-    /// Resets the counters.
     pub async fn reset(&self) {
         if self.exact {
             self.root.execute("select public.pg_stat_statements_reset()").await.unwrap();

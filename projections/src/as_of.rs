@@ -23,7 +23,6 @@ const PAGE: u32 = 1_000;
 /// table that was computed before must not be committed.
 const FENCE: &str = "select coalesce(max(fence), 0) from subject_key";
 
-/// An as-of query of a projection.
 pub struct AsOfQuery {
     tx: Transaction<'static, Postgres>,
     source: Source,
@@ -47,7 +46,6 @@ enum AsOfScope {
     Key { key: String, kind: usize, sequence: u64 },
 }
 
-/// Progress of an as-of query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AsOfProgress {
     /// Number of events processed, including those of other aggregates.
@@ -123,7 +121,7 @@ impl AsOfQuery {
         Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence })
     }
 
-    /// Commits the table.
+    /// Commits the table. Fails if an erasure began after the query.
     pub(crate) async fn commit(mut self) -> Result<AsOfTable, RebuildError> {
         let count = format!("select count(*) from {}", self.table);
         let rows = sqlx::query(&count).fetch_one(&mut *self.tx).await?.try_get::<i64, _>(0)?;

@@ -13,11 +13,9 @@ use crate::{
 /// A table with rows as of a position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AsOfTable {
-    /// Name of the table.
     pub table: String,
     /// Last position that the rows include.
     pub position: u64,
-    /// Number of rows.
     pub rows: u64,
 }
 

@@ -76,7 +76,6 @@ impl RecordedEvent {
         RawEvent::of(stored).decode()
     }
 
-    /// Type of the aggregate.
     pub fn aggregate(&self) -> &'static str {
         match &self.fact {
             DomainEvent::Access(..) => Access::NAME,
@@ -93,7 +92,6 @@ impl RecordedEvent {
         }
     }
 
-    /// Stream of the aggregate.
     pub fn stream(&self) -> StreamId {
         let id = match &self.fact {
             DomainEvent::Access(id, _) => id.to_string(),
@@ -207,7 +205,6 @@ pub(crate) fn stream(kept: &EncodedEvent) -> Result<&str, sqlx::Error> {
     }
 }
 
-/// Payload as it is stored.
 fn payload(kept: &EncodedEvent) -> Result<&str, sqlx::Error> {
     match kept {
         EncodedEvent::Row(row) => row.try_get(7),

@@ -153,7 +153,6 @@ impl Read<'_> {
     }
 }
 
-/// Reason in the event, if it has one.
 fn reason(fact: &DomainEvent) -> Option<String> {
     let said = match fact {
         DomainEvent::Access(_, event) => serde_json::to_value(event),

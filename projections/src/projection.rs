@@ -36,7 +36,6 @@ pub trait Projection: Sized + Send + Sync + 'static {
     /// Values of the columns, copied from the row for queries.
     fn cells(row: &Self::Row) -> Vec<Cell>;
 
-    /// Name of the table.
     fn table() -> String {
         format!("projection_{}", Self::NAME)
     }
@@ -51,7 +50,6 @@ pub enum Class {
     Asynchronous,
 }
 
-/// Type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Text,

@@ -52,12 +52,8 @@ pub enum RebuildError {
         "cannot replace the rows of {0}: readers hold the table, or another rebuild or rollback is active; try again in half a minute"
     )]
     Busy(&'static str),
-    /// The table exists already.
     #[error("cannot create {table}: it exists already; drop it first, or read it")]
-    TableExists {
-        /// Name of the table.
-        table: String,
-    },
+    TableExists { table: String },
     /// There are no previous rows to restore.
     #[error("cannot roll back {0}: it has no previous rows; only a rebuild leaves previous rows")]
     NoPreviousRows(&'static str),
@@ -67,7 +63,6 @@ pub enum RebuildError {
         "cannot roll back {name}: its previous rows have version {kept}, but this program writes version {known}; use a program of the other version"
     )]
     OtherVersion {
-        /// Name of the projection.
         name: &'static str,
         /// Version of the previous rows.
         kept: i32,
@@ -114,9 +109,7 @@ pub enum Progress {
 /// Result of a rebuild.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebuilt {
-    /// Name of the projection.
     pub name: &'static str,
-    /// Number of rows.
     pub rows: u64,
     /// Last position that the rows include.
     pub position: u64,

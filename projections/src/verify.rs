@@ -46,7 +46,6 @@ pub enum Difference {
 }
 
 impl Difference {
-    /// Key of the row.
     pub fn key(&self) -> &str {
         match self {
             Difference::Missing { key }
@@ -71,7 +70,6 @@ pub fn verify<'a>(
 /// Table with earlier rows of a projection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierRows {
-    /// Name of the table.
     pub table: String,
     /// Last position that the rows include.
     pub position: u64,

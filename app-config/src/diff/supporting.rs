@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{Change, PartChange, part, settings};
 use crate::{model::AppConfig, text::Origin};
 
-/// A changed supporting part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SupportingChange {
     /// `role`, `policy`, `secret`, `runbook` …

@@ -3,7 +3,6 @@ use serde::Serialize;
 
 use crate::text::Origin;
 
-/// Type of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputKind {

@@ -133,7 +133,6 @@ impl Options {
     }
 }
 
-/// Role of an operation.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct OperationRole {
     /// Location; see [`crate::AppConfig::span`].

@@ -73,7 +73,6 @@ pub struct NestedStack {
     pub parameters: BTreeMap<String, Text>,
 }
 
-/// Operations that a role is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RolePurpose {

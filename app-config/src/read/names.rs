@@ -9,7 +9,6 @@ use crate::{
     text::Origin,
 };
 
-/// Kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Action,

@@ -23,7 +23,6 @@ const FILES: [&str; 14] = [
     "installer.toml",
 ];
 
-/// Directories of the format.
 const DIRECTORIES: [&str; 11] = [
     "actions",
     "branches",

@@ -7,7 +7,6 @@ use super::{
     reads::{self, ANY},
 };
 
-/// A variable of a template.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Variable {
     /// Name as in templates. `*` stands for any key.

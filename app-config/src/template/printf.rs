@@ -30,7 +30,6 @@ pub fn formatted(form: &str, arguments: &[Value], most: usize) -> String {
 }
 
 struct Printf<'a> {
-    /// Rest of the format.
     rest: &'a str,
     arguments: &'a [Value],
     next: usize,

@@ -9,7 +9,7 @@ use super::ast::{Base, Command, Node, Operand, Parsed, Pipe};
 /// time.
 pub type Path = Vec<String>;
 
-/// Any key.
+/// Path element that stands for any key.
 pub const ANY: &str = "*";
 
 const DEEPEST: usize = 20;
@@ -18,7 +18,6 @@ const BUDGET: usize = 200_000;
 /// Maximum number of sources of one value. If a value has more, its source counts as unknown.
 const PLACES: usize = 64;
 
-/// Access to a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct AccessKind {
     /// True if a read fails when the value is absent. A field access fails; `dig` and `index` do

@@ -39,7 +39,6 @@ pub struct Generator {
     named: usize,
     ranges: usize,
     depth: usize,
-    /// Kind of the dot.
     dot: Kind,
 }
 

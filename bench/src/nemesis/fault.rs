@@ -8,11 +8,9 @@ use super::environment::{Environment, signal};
 
 macro_rules! faults {
     ($($name:ident $what:literal;)*) => {
-        /// A kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($name,)* }
         impl Fault {
-            /// All kinds of faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
         impl fmt::Display for Fault {

@@ -19,7 +19,6 @@ use crate::{
     server_process::ServerProcess,
 };
 
-/// Number of apps.
 const APPS: usize = 100;
 /// Number of build runners, whose jobs are all finished.
 const BUILDERS: usize = 8;

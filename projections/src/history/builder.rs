@@ -64,7 +64,6 @@ pub(super) fn build_history(before: &Install, from: u64, events: &[RecordedEvent
 struct HistoryBuilder {
     install: Install,
     runs: BTreeMap<RunId, RunBuilder>,
-    /// Run of each job.
     of_job: HashMap<JobId, RunId>,
     others: Vec<EventSummary>,
 }
@@ -74,7 +73,6 @@ struct RunBuilder {
     history: Option<RunHistory>,
     steps: Vec<StepSpec>,
     jobs: Jobs,
-    /// Step of each job.
     step_of: HashMap<JobId, StepId>,
     components: BTreeMap<String, ComponentChange>,
     happened: bool,

@@ -39,7 +39,6 @@ pub(super) fn changed_component(fact: &InstallEvent) -> Option<Option<&str>> {
     }
 }
 
-/// Change of a component by a run.
 pub(super) struct ComponentChange {
     before: Option<Version>,
     after: Option<Version>,

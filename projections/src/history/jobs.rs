@@ -6,7 +6,6 @@ use domain::{ids::JobId, job::JobEvent};
 use super::{Intervention, InterventionKind, JobHistory};
 use crate::RecordedEvent;
 
-/// Jobs of a run.
 #[derive(Default)]
 pub(super) struct Jobs {
     all: BTreeMap<JobId, JobHistory>,

@@ -14,7 +14,6 @@ use crate::{
 /// A rebuild of one projection: its shadow table and the state in memory.
 pub(crate) struct ShadowBuild {
     pub view: Box<dyn DynProjection>,
-    /// Live table.
     pub live: String,
     /// Shadow table, which replaces the live one.
     pub shadow: String,

@@ -13,7 +13,6 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// States of a build.
 pub const STATES: [&str; 4] = ["requested", "queued", "succeeded", "failed"];
 
 #[derive(Debug)]
@@ -22,10 +21,8 @@ pub struct Builds;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub build: BuildId,
-    /// Request of the build.
     pub order: BuildRequest,
     pub state: State,
-    /// Job of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// Runs that waited for the artifact.

@@ -59,7 +59,6 @@ pub struct LastRun {
 }
 
 impl Row {
-    /// Runner of the install.
     pub fn runner(&self) -> Option<RunnerId> {
         self.state.stack.as_ref().map(|stack| stack.runner)
     }

@@ -41,7 +41,6 @@ pub struct Row {
 /// Runners that may claim a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// The runner of this install.
     Install(InstallId),
     /// Any build runner.
     Build,

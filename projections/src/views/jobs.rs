@@ -99,7 +99,6 @@ pub struct Filter {
     pub install: Option<InstallId>,
     pub run: Option<RunId>,
     pub build: Option<BuildId>,
-    /// Name of a state.
     pub state: Option<String>,
 }
 

@@ -16,7 +16,6 @@ use crate::{
     table::{Where, get, select},
 };
 
-/// States of a run.
 pub const STATES: [&str; 9] = [
     "requested",
     "running",
@@ -51,14 +50,10 @@ pub struct Row {
     pub position: u64,
 }
 
-/// Decision on a plan.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Digest of the plan.
     pub digest: Digest,
-    /// Result of the decision.
     pub verdict: DecisionKind,
-    /// Actor that decided.
     pub by: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -119,7 +114,6 @@ impl Row {
         }
     }
 
-    /// Install of the run.
     pub fn install(&self) -> Option<InstallId> {
         self.state.request.as_ref().map(|request| request.install)
     }

@@ -21,7 +21,6 @@ pub struct Timers;
 /// Timeouts of one job or run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Timeouts by name.
     pub timers: BTreeMap<String, Due>,
     /// Maximum time in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,12 +54,7 @@ pub enum Timer {
     /// The job log did not become complete in time and is finalized as it is.
     LogFinalization { job: JobId, execution: ExecutionId },
     /// No principal decided on a plan in time.
-    ApprovalExpiry {
-        run: RunId,
-        step: StepId,
-        /// Digest of the plan.
-        digest: Digest,
-    },
+    ApprovalExpiry { run: RunId, step: StepId, digest: Digest },
     /// The back-off of an automatic retry is over.
     StepRetry {
         run: RunId,

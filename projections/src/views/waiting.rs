@@ -16,20 +16,19 @@ use super::{
     runners, runs,
 };
 
-/// Reason of a wait.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waiting {
     /// `runner`, `slot`, `reservation`, `approval`, `dependency`, `build`, `server`, `retry` or `resolution`.
     pub on: &'static str,
     /// Sentence for the user, with the required action if there is one.
     pub detail: String,
-    /// Job that blocks.
+    /// Job to which `detail` refers.
     pub job: Option<JobId>,
-    /// Run that blocks.
+    /// Run to which `detail` refers.
     pub run: Option<RunId>,
-    /// Install whose resource is reserved.
+    /// Install to which `detail` refers.
     pub install: Option<InstallId>,
-    /// Runner that is required.
+    /// Runner to which `detail` refers.
     pub runner: Option<RunnerId>,
 }
 
@@ -37,17 +36,13 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy)]
 pub struct WaitContext<'a> {
     pub run: &'a runs::Row,
-    /// Install of the run.
     pub install: &'a installs::Row,
-    /// Jobs of the run.
     pub jobs: &'a BTreeMap<JobId, jobs::Row>,
     /// Builds that the steps deploy.
     pub builds: &'a BTreeMap<BuildId, builds::Row>,
-    /// Runner of the install.
     pub runner: Option<JobRunner<'a>>,
 }
 
-/// A runner that a job waits for.
 #[derive(Debug, Clone, Copy)]
 pub struct JobRunner<'a> {
     pub row: &'a runners::Row,
@@ -222,7 +217,6 @@ fn of_waiting(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
     }
 }
 
-/// Name of the target of a step.
 pub fn name(target: &Target) -> &str {
     match target {
         Target::Sandbox { .. } => "sandbox",

@@ -170,7 +170,6 @@ fn stream(kind: &str, n: u128) -> StreamId {
     StreamId::new(kind, format!("{prefix}{}", ulid(n)))
 }
 
-/// Names of all projections.
 pub async fn names(pool: &PgPool) -> Vec<&'static str> {
     let all = projections::list(&mut pool.acquire().await.unwrap()).await.unwrap();
     all.iter().map(|view| view.name).collect()

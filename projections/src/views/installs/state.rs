@@ -8,7 +8,6 @@ use domain::{
 
 use super::LastRun;
 
-/// State of an install.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// No runner has enrolled.
@@ -52,7 +51,6 @@ impl State {
         State::Empty,
     ];
 
-    /// Name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             State::WaitingForRunner => "waiting_for_runner",
