@@ -42,7 +42,7 @@ pub struct Diagnostic {
     /// Number of characters from `column`.
     pub length: u32,
     pub message: String,
-    /// Remedy. It may be empty for a warning.
+    /// Remedy. May be empty for a warning.
     pub remedy: String,
 }
 

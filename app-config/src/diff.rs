@@ -1,5 +1,5 @@
-//! Compares two configs and explains the changes: which components need a build, and which ones a
-//! changed default affects.
+//! Compares two configs and explains the changes: which components need a build, and which
+//! components a changed default affects.
 use std::collections::BTreeSet;
 
 use serde::Serialize;

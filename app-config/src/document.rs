@@ -118,7 +118,7 @@ impl Document {
         Origin { file: self.file.clone(), key: key.to_string(), line, column, escapes }
     }
 
-    /// Byte range of a value. For a string it excludes the quotes.
+    /// Byte range of a value. For a string, the range excludes the quotes.
     pub fn inner(&self, spot: &Spot) -> Range<usize> {
         if !matches!(spot.node, Node::Text(_)) {
             return spot.span.clone();

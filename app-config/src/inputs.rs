@@ -108,10 +108,10 @@ pub fn resolve_inputs(
     if problems.is_empty() { Ok(resolved) } else { Err(problems) }
 }
 
-/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a
-/// sensitive input, including a default: templates would render it in clear text. A required
-/// sensitive input is rejected, too, because it cannot be given. [`resolve_inputs`] still
-/// accepts deployed values, so that an install can be destroyed.
+/// Resolves inputs when a user chooses a version or its inputs. Rejects every value of a sensitive
+/// input, including a default: templates would render it in clear text. A required sensitive input
+/// is rejected, too, because no value can be given. [`resolve_inputs`] still accepts deployed
+/// values, so that an install can be destroyed.
 ///
 /// # Errors
 /// As [`resolve_inputs`], and one problem for each sensitive input with a value.

@@ -47,7 +47,7 @@ pub(crate) const LATER: [(&str, &str); 9] = [
     ("job", "jobs"),
 ];
 
-/// An app, as its directory describes it.
+/// Contents of an app directory.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct AppConfig {
     pub metadata: Metadata,

@@ -164,7 +164,7 @@ fn variables(
         let finding = Diagnostic::new(severity, "unknown_variable", message, remedy);
         findings.push(finding.at(file, text.origin.place(text.value.chars().count())));
     }
-    // The names in a file are known only after its template is rendered.
+    // The names in a variables file are known only after the file is rendered.
     if !module.var_files.is_empty() {
         return;
     }

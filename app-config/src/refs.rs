@@ -32,8 +32,8 @@ pub struct Reads {
     pub stack: BTreeSet<String>,
     pub secrets: BTreeSet<String>,
     pub actions: BTreeSet<String>,
-    /// Components that a template requires. `dig` and `index` tolerate an absent component, so they
-    /// do not count.
+    /// Components that a template requires. `dig` and `index` tolerate an absent component, so
+    /// components that are read only through them do not count.
     #[serde(skip)]
     pub needed_components: BTreeSet<String>,
     /// Inputs that a template requires. Excludes those read only through `dig` or `index`.
@@ -315,7 +315,7 @@ impl Graph {
     }
 
     /// Components whose own templates read one of these inputs. All components, if the runner's
-    /// `env_vars` read one.
+    /// `env_vars` read one of them.
     pub fn readers_of_inputs(&self, inputs: &BTreeSet<String>) -> BTreeSet<String> {
         let inputs = self.and_derived(inputs);
         let reads = |node: &Node| {

@@ -4,7 +4,7 @@
 //! alone     `stead serve` as a separate process without runners: statements, memory, processor time
 //! parked    the same with a long poll of each runner open
 //! storm     a second server, in this process, queues one job per runner; each job is claimed once
-//! restart   the first server is killed and started again; ends when each runner has an open long poll there
+//! restart   the first server is killed and started again; ends when each runner polls again
 //! ```
 //!
 //! Runners call from addresses all over 127/8, because each address has only 28,000 ports. This

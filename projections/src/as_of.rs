@@ -3,7 +3,7 @@
 //!
 //! The reads are bounded. One row needs only its own stream. All rows need the events of the
 //! projection's aggregates up to the position, one page at a time. Everything runs in one
-//! transaction, so a caller ends the query by dropping it.
+//! transaction, so a caller ends the query by dropping [`AsOfQuery`].
 use event_log::{LogError, Source};
 use serde_json::value::RawValue;
 use sqlx::{Postgres, Row, Transaction};

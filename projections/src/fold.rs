@@ -26,7 +26,8 @@ pub(crate) trait DynProjection: Send + Sync {
 
 /// Writes the rows of a projection and caches the rows that it wrote last.
 pub(crate) trait RowWriter: Send + Sync {
-    /// Applies events to the rows of a table. They must follow all events that were applied before.
+    /// Applies events to the rows of a table. The events must follow all events that were applied
+    /// before.
     fn project<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,

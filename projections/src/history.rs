@@ -39,8 +39,8 @@ const JOB_CONTEXT_EVENTS: [&str; 7] = [
     "job.outcome_resolved",
 ];
 
-/// Returns the history of an install after one position and up to another. `only` restricts
-/// it to one run.
+/// Returns the history of an install after one position and up to another. `only` restricts the
+/// history to one run.
 ///
 /// # Errors
 /// [`LogError`].

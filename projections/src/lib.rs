@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A projection copies data and decides nothing, and no code decides from a projection.
-//! Deleting every projection loses nothing.
+//! Deleting every projection loses no data.
 
 // The unit tests share the support module of the integration tests, which imports the crate by
 // name.

@@ -1,5 +1,5 @@
 //! Rebuilds projections from the first event into shadow tables, while the server runs. Each
-//! shadow table then replaces the live table, which is kept as the previous one.
+//! shadow table then replaces the live table, which remains as the previous table.
 //!
 //! ```text
 //! log ─▶ scan ─┬─▶ worker 1 (its share of the streams) ─▶ shadow tables ─┐

@@ -26,7 +26,7 @@ const TRIES: u32 = 200;
 /// Appends wait while the swap applies the rest.
 const NEAR: u64 = 200;
 
-/// Makes the shadow table live. Returns the position that it includes.
+/// Makes the shadow table live. Returns the position that the table includes.
 pub(crate) async fn swap(pool: &PgPool, making: &mut ShadowBuild) -> Result<u64, RebuildError> {
     for _ in 0..TRIES {
         catch_up(pool, making).await?;

@@ -216,8 +216,8 @@ pub(crate) async fn get<P: Projection>(
     Ok(select::<P>(executor, "where key = $1", vec![Cell::text(key)]).await?.pop())
 }
 
-/// Returns the existing rows of these keys, in one statement. Lists use it to add data of
-/// related objects.
+/// Returns the existing rows of these keys, in one statement. Lists use this function to add data
+/// of related objects.
 ///
 /// # Errors
 /// If a database operation fails.

@@ -108,7 +108,8 @@ pub struct Since {
     pub signer: String,
     /// Signed note of the older checkpoint.
     pub checkpoint: String,
-    /// RFC 6962 consistency proof from the older checkpoint's size to the newer one's.
+    /// RFC 6962 consistency proof from the older checkpoint's size to the size of the newer
+    /// checkpoint.
     pub consistency: Vec<Base64<Hash>>,
 }
 

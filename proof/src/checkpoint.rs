@@ -25,7 +25,7 @@ pub(crate) const ED25519: u8 = 0x01;
 pub struct Checkpoint {
     /// ULID of the log, generated with the database.
     pub log_id: String,
-    /// Number of events, which is the position of the last one.
+    /// Number of events, which is the position of the last event.
     pub size: u64,
     /// Root of the tree over all events.
     pub root: Hash,

@@ -134,7 +134,7 @@ impl Range {
         self.head.to
     }
 
-    /// Verifies the next event: its leaf, and the leaf hash and chain link of its line.
+    /// Verifies the next event: its leaf, and the leaf hash and chain link of the event's line.
     ///
     /// # Errors
     /// [`BundleError`].

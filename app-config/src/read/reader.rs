@@ -17,8 +17,8 @@ use crate::{
 
 /// Maximum number of findings that are shown. The rest is only counted.
 const MOST: usize = 1000;
-/// Maximum total size of named files. Each key that names a file copies it, so a small file could
-/// name a large one repeatedly.
+/// Maximum total size of named files. Each key that names a file copies the file, so a small file
+/// could name a large one repeatedly.
 const MOST_FOLLOWED: usize = 64 << 20;
 
 pub struct Reader<'t> {

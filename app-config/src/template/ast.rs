@@ -57,7 +57,8 @@ pub struct Command {
     pub operands: Vec<Operand>,
 }
 
-/// An operand: a base and the fields read from it. `start..end` is its range in the source.
+/// An operand: a base and the fields read from it. `start..end` is the range of the operand in the
+/// source.
 #[derive(Debug, Clone)]
 pub struct Operand {
     pub base: Base,

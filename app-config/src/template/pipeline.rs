@@ -14,7 +14,8 @@ use super::{
 const MOST_VARIABLES: usize = 500;
 
 impl<'s> Parser<'s> {
-    /// Parses a pipeline up to `end`. Errors name the `place`. In `range` it may set two variables.
+    /// Parses a pipeline up to `end`. Errors name the `place`. In `range`, the pipeline may set two
+    /// variables.
     pub fn pipe(&mut self, place: &str, end: Kind) -> Result<Pipe, Fault> {
         self.deeper()?;
         let at = self.peek_word().at;

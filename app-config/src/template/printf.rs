@@ -6,7 +6,7 @@ use super::{
     verbs::{Form, Printer},
 };
 
-/// Maximum width and precision. Go treats larger ones as an error.
+/// Maximum width and precision. Go treats larger numbers as an error.
 const WIDEST: i64 = 1_000_000;
 
 pub fn printf(arguments: &[Value], most: usize) -> Answer {

@@ -45,7 +45,7 @@ pub fn set(arguments: &[Value], _: usize) -> Answer {
         return Err("requires a map, a key and a value".to_string());
     };
     let Value::Map(entries) = map else { return Err("cannot set a key of nil".to_string()) };
-    // Go allows this cycle, and then never finishes printing it.
+    // Go allows a map that contains itself, and then never finishes printing the map.
     if holds(value, map) {
         return Err("a map cannot contain itself".to_string());
     }

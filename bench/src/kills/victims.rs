@@ -67,7 +67,8 @@ impl Victims {
             }
             Victim::Postgres => {
                 kill(&self.postmaster());
-                // `stead up` ends without its database. It may still run now, so it is killed.
+                // `stead up` exits without its database. It may still run at this moment, so the
+                // campaign kills it.
                 a_moment();
                 self.server.kill();
                 self.server.restart();

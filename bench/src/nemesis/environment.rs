@@ -141,7 +141,7 @@ impl Environment {
         });
     }
 
-    /// The small disk, if one can be mounted.
+    /// The small disk, if this machine can mount one.
     pub fn disk(&self) -> Option<&Disk> {
         self.postgres.disk.as_ref()
     }

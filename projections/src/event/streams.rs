@@ -60,8 +60,8 @@ fn starts_later(rows: &[EncodedEvent], after_sequence: u64) -> Result<bool, LogE
     Ok(place(first)?.1 != after_sequence.saturating_add(1))
 }
 
-/// Reads events of these streams of one kind: all after one position and up to another, and earlier
-/// ones of the types in `older`. Returns at most `limit`, oldest first.
+/// Reads events of streams of one aggregate type: all events after `after` and up to `last`, and
+/// earlier events of the types in `older`. Returns at most `limit`, oldest first.
 pub(crate) async fn many(
     connection: &mut PgConnection,
     source: &Source,

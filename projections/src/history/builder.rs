@@ -149,7 +149,7 @@ impl HistoryBuilder {
     }
 }
 
-/// Name of the sandbox among the components, as in the other contracts.
+/// Name of the sandbox among the components, as in the public contracts.
 const SANDBOX: &str = "sandbox";
 
 impl RunBuilder {

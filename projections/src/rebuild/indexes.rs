@@ -4,8 +4,8 @@ use sqlx::{PgConnection, PgPool, Row};
 use super::ShadowBuild;
 
 impl ShadowBuild {
-    /// Creates the indexes of the live table on the shadow table. Creating them on existing rows
-    /// takes a fraction of the time of updating them row by row.
+    /// Creates the indexes of the live table on the shadow table. Creating indexes on existing rows
+    /// is much faster than updating them row by row.
     pub(crate) async fn index(&self, pool: &PgPool) -> Result<(), sqlx::Error> {
         let mut tx = pool.begin().await?;
         // The lock on the positions excludes a concurrent rebuild of the same projection.

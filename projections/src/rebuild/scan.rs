@@ -212,7 +212,7 @@ impl Worker {
 }
 
 /// Reads the worker's position for each projection and locks it until the end of the transaction.
-/// Leaves out shadow tables with another purpose or number of workers than this rebuild's.
+/// Leaves out shadow tables whose purpose or number of workers differs from this rebuild.
 async fn positions(
     connection: &mut PgConnection,
     (number, of): (u32, u32),

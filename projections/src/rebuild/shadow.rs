@@ -182,8 +182,8 @@ impl ShadowBuild {
         }
     }
 
-    /// Makes the previous rows the shadow table, in place of any other. If a rollback was
-    /// interrupted, continues it.
+    /// Makes the previous rows the shadow table, in place of any other shadow table. If a rollback
+    /// was interrupted, continues it.
     pub(crate) async fn take_up_previous(&mut self, pool: &PgPool) -> Result<(), RebuildError> {
         let mut tx = pool.begin().await?;
         let (name, known) = (self.view.name(), self.view.version());
@@ -220,7 +220,7 @@ impl ShadowBuild {
         Ok(())
     }
 
-    /// Epoch of the live rows, or `None` if there are none.
+    /// Epoch of the live rows, or `None` if no live rows exist.
     async fn in_use(&self, connection: &mut PgConnection) -> Result<Option<i64>, sqlx::Error> {
         let epoch = "select max(owner_epoch) from log_consumer where name = $1 and shard = $2";
         let epoch = sqlx::query_scalar(epoch).bind(self.view.name()).bind(LIVE);
@@ -282,7 +282,7 @@ impl ShadowBuild {
 
     /// Applies the next page for all workers, after they have finished. Returns `None` if the
     /// shadow table no longer exists. If the live rows changed, a concurrent rebuild of the same
-    /// projection has swapped it.
+    /// projection has swapped the shadow table.
     pub(crate) fn page<'a>(
         &'a mut self,
         connection: &'a mut PgConnection,

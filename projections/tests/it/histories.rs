@@ -71,7 +71,7 @@ proptest! {
     }
 }
 
-/// A server: a log with its caches, and the projections that follow it.
+/// A server: a log with its caches, and the projections of this log.
 struct Server {
     log: EventLog,
     views: Projections,

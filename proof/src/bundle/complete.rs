@@ -112,8 +112,8 @@ pub(super) fn check(
     if edge.root() != checkpoint.root {
         return Err(root(from, size));
     }
-    // The root matches here, so a different root of the given checkpoint means a rewritten log. The
-    // statements of the bundle itself are consistent.
+    // The root matches at this point, so a different root of the given checkpoint means a rewritten
+    // log. The statements of the bundle itself are consistent.
     if let (Some(false), Some(kept)) = (met, kept) {
         return Err(BundleError::Rewritten { size: kept.size, why: TreeError::Root });
     }

@@ -60,7 +60,7 @@ struct Statement {
 
 impl Reports {
     /// Returns a verifier that starts before the first event (`whole`) or within a log. Within a
-    /// log, it skips reports of jobs that were claimed earlier.
+    /// log, such a verifier skips reports of jobs that were claimed earlier.
     pub fn new(whole: bool) -> Reports {
         Reports { whole, ..Reports::default() }
     }

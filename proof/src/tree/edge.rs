@@ -11,8 +11,8 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Returns an edge from the hashes of [`Edge::nodes`] of that size. Returns `None` if their
-    /// number is wrong.
+    /// Returns an edge from the hashes of [`Edge::nodes`] of that size. Returns `None` if the
+    /// number of hashes is wrong.
     pub fn of(size: u64, hashes: Vec<Hash>) -> Option<Edge> {
         (hashes.len() == size.count_ones() as usize).then_some(Edge { size, hashes })
     }
@@ -33,8 +33,8 @@ impl Edge {
     }
 
     /// Appends a perfect subtree as if its leaves had been pushed one by one. Calls `completed` for
-    /// every larger subtree that this completes. Returns false and appends nothing if the size is
-    /// not a multiple of `2^level`.
+    /// every larger subtree that the append completes. Returns false and appends nothing if the
+    /// size is not a multiple of `2^level`.
     pub fn join(
         &mut self,
         level: u8,

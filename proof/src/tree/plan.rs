@@ -2,7 +2,7 @@
 use super::{Node, TreeError, empty_root, node_hash};
 use crate::Hash;
 
-/// Hashes of a proof, each as the perfect subtrees that it is folded from.
+/// Hashes of a proof: for each hash, the perfect subtrees from which it is folded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProofPlan(Vec<Vec<Node>>);
 
@@ -87,8 +87,8 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         return Ok(ProofPlan(Vec::new()));
     }
     let (mut from, mut to) = (0, new);
-    // If the old tree is one perfect subtree of the new tree, the proof omits its root, because the
-    // verifier already has it.
+    // If the old tree is one perfect subtree of the new tree, the proof omits the root of the old
+    // tree, because the verifier already has it.
     let mut known = true;
     let mut steps = Vec::new();
     while old != to {
