@@ -36,7 +36,7 @@ pub use self::{
     text::{BundleEncoder, check_canonical},
 };
 pub(crate) use self::{
-    complete::meets,
+    complete::root_matches,
     note::{kept, opened},
 };
 

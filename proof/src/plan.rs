@@ -72,20 +72,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_statement_is_canonical_and_its_signature_good_for_nothing_else() {
+    fn a_statement_is_canonical_and_its_signature_is_valid_for_no_other_document() {
         let key = SigningKey::from_bytes(&[7; 32]);
-        let said = statement(&[1; 32], "job_1", "exe_1");
-        let read: serde_json::Value = serde_json::from_slice(&said).expect("JSON");
-        assert_eq!(canonical::json(&read).expect("canonical"), said);
-        let signature = sign(&said, &key);
-        assert!(is_signed(&said, &signature, &key.verifying_key()));
+        let signed = statement(&[1; 32], "job_1", "exe_1");
+        let read: serde_json::Value = serde_json::from_slice(&signed).expect("JSON");
+        assert_eq!(canonical::json(&read).expect("canonical"), signed);
+        let signature = sign(&signed, &key);
+        assert!(is_signed(&signed, &signature, &key.verifying_key()));
         let another = SigningKey::from_bytes(&[8; 32]).verifying_key();
-        assert!(!is_signed(&said, &signature, &another));
+        assert!(!is_signed(&signed, &signature, &another));
         for other in [("job_2", "exe_1"), ("job_1", "exe_2")] {
             let other = statement(&[1; 32], other.0, other.1);
             assert!(!is_signed(&other, &signature, &key.verifying_key()));
         }
-        let bare = BASE64.encode(key.sign(&said).to_bytes());
-        assert!(!is_signed(&said, &bare, &key.verifying_key()));
+        let bare = BASE64.encode(key.sign(&signed).to_bytes());
+        assert!(!is_signed(&signed, &bare, &key.verifying_key()));
     }
 }

@@ -28,7 +28,7 @@ pub const STATEMENT: &str = "application/vnd.stead.execution.v1+json";
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportEvent {
     /// Id of the runner or job.
-    of: String,
+    id: String,
     kind: Kind,
 }
 
@@ -167,7 +167,7 @@ impl ReportEvent {
             ("job", "job.log_finalized") => Kind::LogFinalized(json(payload)?),
             _ => return None,
         };
-        Some(ReportEvent { of: aggregate_id.to_owned(), kind })
+        Some(ReportEvent { id: aggregate_id.to_owned(), kind })
     }
 }
 

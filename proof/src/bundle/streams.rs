@@ -71,14 +71,14 @@ impl<'a> Streams<'a> {
 
     /// Returns each stream with its completeness: [`Complete::Unknown`] if unchecked positions
     /// follow its last event.
-    pub fn proven(&self, seen: &Complete) -> Vec<StreamProven> {
-        let complete = |last: u64| match seen {
+    pub fn proven(&self, all: &Complete) -> Vec<StreamProven> {
+        let complete = |last: u64| match all {
             Complete::FromSequences { from } if last.saturating_add(1) < *from => {
                 Complete::Unknown { last }
             }
             Complete::Unknown { .. } => Complete::Unknown { last },
             Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => {
-                seen.clone()
+                all.clone()
             }
         };
         let proven = |stream: &Progress<'_>| StreamProven {
@@ -92,10 +92,10 @@ impl<'a> Streams<'a> {
 }
 
 /// Returns the completeness of all streams together, which is the weakest one.
-pub(super) fn weakest(seen: Complete, streams: &[StreamProven]) -> Complete {
+pub(super) fn weakest(all: Complete, streams: &[StreamProven]) -> Complete {
     let unknown = streams.iter().filter(|stream| match stream.complete {
         Complete::Unknown { .. } => true,
         Complete::NotApplicable | Complete::FromSequences { .. } | Complete::Whole => false,
     });
-    unknown.min_by_key(|stream| stream.last).map_or(seen, |stream| stream.complete.clone())
+    unknown.min_by_key(|stream| stream.last).map_or(all, |stream| stream.complete.clone())
 }

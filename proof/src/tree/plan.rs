@@ -34,11 +34,11 @@ impl ProofPlan {
         let mut rest = hashes;
         let mut proof = Vec::with_capacity(self.0.len());
         for subtrees in &self.0 {
-            let (mine, others) = rest.split_at(subtrees.len());
+            let (own, others) = rest.split_at(subtrees.len());
             rest = others;
-            let mut mine = mine.iter().rev();
-            let last = mine.next().copied().unwrap_or_else(empty_root);
-            proof.push(mine.fold(last, |right, left| node_hash(left, &right)));
+            let mut own = own.iter().rev();
+            let last = own.next().copied().unwrap_or_else(empty_root);
+            proof.push(own.fold(last, |right, left| node_hash(left, &right)));
         }
         Ok(proof)
     }
@@ -89,7 +89,7 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
     let (mut from, mut to) = (0, new);
     // If the old tree is one perfect subtree of the new tree, the proof omits the root of the old
     // tree, because the verifier already has it.
-    let mut known = true;
+    let mut is_known = true;
     let mut steps = Vec::new();
     while old != to {
         let middle = from + split(to - from);
@@ -99,10 +99,10 @@ pub fn consistency(old: u64, new: u64) -> Result<ProofPlan, TreeError> {
         } else {
             steps.push(perfect_nodes(from, middle));
             from = middle;
-            known = false;
+            is_known = false;
         }
     }
-    if !known {
+    if !is_known {
         steps.push(perfect_nodes(from, to));
     }
     steps.reverse();
