@@ -36,7 +36,7 @@ fn check(bundle: &Bundle) -> Result<Vec<(String, u64, Complete)>, BundleError> {
 }
 
 #[test]
-fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
+fn the_completeness_of_each_stream_depends_on_the_other_entries() {
     let log = log();
     let complete = |from| {
         let streams = check(&log.bundle(history(), None, from)).unwrap();
@@ -58,7 +58,7 @@ fn each_stream_is_complete_as_far_as_the_rest_of_the_log_is_shown() {
 }
 
 #[test]
-fn an_event_or_a_stream_that_was_left_out_is_found() {
+fn an_omitted_event_or_stream_is_detected() {
     let log = log();
     for from in [None, Some(1), Some(6)] {
         let mut bundle = log.bundle(history(), None, from);
@@ -88,7 +88,7 @@ fn an_event_or_a_stream_that_was_left_out_is_found() {
 }
 
 #[test]
-fn streams_are_named_once_and_in_order() {
+fn stream_names_are_sorted_and_unique() {
     let log = log();
     for wrong in [&[][..], &["run/1", ACME], &[ACME, ACME, "run/1"]] {
         let mut bundle = log.bundle(history(), None, None);
@@ -123,7 +123,7 @@ proptest! {
     /// Tests that a bundle of several streams has exactly one valid encoding: every changed byte is
     /// detected.
     #[test]
-    fn any_changed_byte_is_found(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
+    fn any_changed_byte_is_detected(at in any::<prop::sample::Index>(), to in any::<u8>(), from in 0u64..8) {
         let log = log();
         let from = Some(from).filter(|from| *from > 0);
         let mut bytes = serde_json::to_vec(&log.bundle(history(), None, from)).unwrap();
