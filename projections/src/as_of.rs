@@ -27,13 +27,13 @@ pub struct AsOfQuery {
     tx: Transaction<'static, Postgres>,
     source: Source,
     view: Box<dyn DynProjection>,
-    folding: Box<dyn RowWriter>,
+    writer: Box<dyn RowWriter>,
     table: String,
     of: AsOfScope,
     /// Last position that the rows will include.
     position: u64,
     /// Key of the last row that was returned.
-    given: Option<String>,
+    last_key: Option<String>,
     /// Newest erasure fence when the query began.
     fence: i64,
 }
@@ -90,12 +90,12 @@ impl AsOfQuery {
             Some(key) => AsOfScope::Key { key, kind: 0, sequence: 0 },
             None => AsOfScope::All { at: 0 },
         };
-        let folding = view.folding();
-        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence: 0 })
+        let writer = view.writer();
+        Ok(AsOfQuery { tx, source, view, writer, table, of, position, last_key: None, fence: 0 })
     }
 
     /// Begins to write all rows of a projection as of a position to a permanent table.
-    pub(crate) async fn kept(
+    pub(crate) async fn into_table(
         source: impl Into<Source>,
         name: &str,
         position: u64,
@@ -109,16 +109,16 @@ impl AsOfQuery {
         let sql = format!(
             "create table {table} (like {live} including all excluding indexes, primary key (key))"
         );
-        let made = sqlx::Executor::execute(&mut *tx, &*sql).await;
-        made.map_err(|error| match as_of_table::is_there(&error) {
+        let created = sqlx::Executor::execute(&mut *tx, &*sql).await;
+        created.map_err(|error| match as_of_table::is_existing_table(&error) {
             true => RebuildError::TableExists { table: table.clone() },
             false => error.into(),
         })?;
         // The roles that may read the projection may also read its earlier rows.
         swap::grant(&mut tx, &live, &table).await?;
-        let folding = view.folding();
+        let writer = view.writer();
         let of = AsOfScope::All { at: 0 };
-        Ok(AsOfQuery { tx, source, view, folding, table, of, position, given: None, fence })
+        Ok(AsOfQuery { tx, source, view, writer, table, of, position, last_key: None, fence })
     }
 
     /// Commits the table. Fails if an erasure began after the query.
@@ -148,10 +148,10 @@ impl AsOfQuery {
     /// # Errors
     /// [`LogError`].
     pub async fn fold(&mut self) -> Result<Option<AsOfProgress>, LogError> {
-        let AsOfQuery { tx, source, view, folding, table, of, position, .. } = self;
+        let AsOfQuery { tx, source, view, writer, table, of, position, .. } = self;
         match of {
             AsOfScope::All { at } if *at < *position => {
-                *at = page(tx, source, (*at, *position), &**view, (&mut **folding, table)).await?;
+                *at = page(tx, source, (*at, *position), &**view, (&mut **writer, table)).await?;
                 Ok(Some(AsOfProgress { events: *at, total: *position }))
             }
             AsOfScope::All { .. } => Ok(None),
@@ -167,7 +167,7 @@ impl AsOfQuery {
                 }
                 if !found.events.is_empty() {
                     let events: Vec<_> = found.events.iter().collect();
-                    folding.project(tx, table, &events).await?;
+                    writer.project(tx, table, &events).await?;
                 }
                 let events = found.last.map_or(*position, |(_, position)| position);
                 Ok(Some(AsOfProgress { events, total: *position }))
@@ -192,7 +192,7 @@ impl AsOfQuery {
         );
         let rows = sqlx::query(&sql)
             .bind(key)
-            .bind(&self.given)
+            .bind(&self.last_key)
             .bind(i64::from(limit))
             .fetch_all(&mut *self.tx)
             .await?;
@@ -202,7 +202,7 @@ impl AsOfQuery {
             Ok(AsOfRow { key: row.try_get(0)?, data })
         };
         let rows: Vec<AsOfRow> = rows.iter().map(row).collect::<Result<_, sqlx::Error>>()?;
-        self.given = rows.last().map(|row| row.key.clone()).or(self.given.take());
+        self.last_key = rows.last().map(|row| row.key.clone()).or(self.last_key.take());
         Ok(rows)
     }
 }

@@ -21,7 +21,7 @@ pub(crate) trait DynProjection: Send + Sync {
     fn table(&self) -> String;
     fn aggregates(&self) -> &'static [&'static str];
     fn columns(&self) -> Vec<&'static str>;
-    fn folding(&self) -> Box<dyn RowWriter>;
+    fn writer(&self) -> Box<dyn RowWriter>;
 }
 
 /// Writes the rows of a projection and caches the rows that it wrote last.
@@ -61,7 +61,7 @@ impl<P: Projection> DynProjection for Erased<P> {
     fn columns(&self) -> Vec<&'static str> {
         P::COLUMNS.iter().map(|(name, _)| *name).collect()
     }
-    fn folding(&self) -> Box<dyn RowWriter> {
+    fn writer(&self) -> Box<dyn RowWriter> {
         Box::new(RowCache::<P> { rows: HashMap::new() })
     }
 }
@@ -84,8 +84,8 @@ impl<P: Projection> RowWriter for RowCache<P> {
             let keyed = keyed::<P>(events.iter().copied());
             let unknown = unknown(&keyed, |key| self.rows.contains_key(key));
             if !unknown.is_empty() {
-                let there = load::<P>(connection, table, &unknown).await?;
-                self.rows.extend(there.into_iter().map(|(key, row)| (key, Some(row))));
+                let stored = load::<P>(connection, table, &unknown).await?;
+                self.rows.extend(stored.into_iter().map(|(key, row)| (key, Some(row))));
             }
             // The rows are moved out of the cache. A caller that fails must clear the cache.
             let changed = fold::<P>(keyed, |key| self.rows.remove(key).flatten());

@@ -72,7 +72,7 @@ pub async fn of_install(
     events.sort_by_key(|event| event.position);
     let mut history = builder::build_history(&before.state, from, &events);
     if let Some(only) = only {
-        history.runs.retain(|told| told.run == only);
+        history.runs.retain(|run| run.run == only);
         history.other_events.clear();
     }
     Ok(History { complete_through: read.until, ..history })
@@ -105,7 +105,7 @@ pub async fn of_stream(
 ) -> Result<History, LogError> {
     let mut read = Read { log, from, until: to };
     let events = read.streams(aggregate, &[id.to_owned()], &[]).await?;
-    let others = events.iter().map(builder::happened).collect();
+    let others = events.iter().map(builder::summary).collect();
     Ok(History { runs: vec![], other_events: others, complete_through: read.until })
 }
 
@@ -154,7 +154,7 @@ impl Read<'_> {
 }
 
 fn reason(fact: &DomainEvent) -> Option<String> {
-    let said = match fact {
+    let payload = match fact {
         DomainEvent::Access(_, event) => serde_json::to_value(event),
         DomainEvent::App(_, event) => serde_json::to_value(event),
         DomainEvent::Build(_, event) => serde_json::to_value(event),
@@ -167,5 +167,5 @@ fn reason(fact: &DomainEvent) -> Option<String> {
         DomainEvent::Runner(_, event) => serde_json::to_value(event),
         DomainEvent::Subject(_, event) => serde_json::to_value(event),
     };
-    said.ok()?.get("reason")?.as_str().map(str::to_owned)
+    payload.ok()?.get("reason")?.as_str().map(str::to_owned)
 }

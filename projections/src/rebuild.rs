@@ -150,15 +150,15 @@ pub fn rebuild_all<'a>(
         let mut by_workers: BTreeMap<u32, Vec<ShadowBuild>> = BTreeMap::new();
         for name in names {
             let view = view(name).ok_or_else(|| RebuildError::Unknown((*name).into()))?;
-            let mut making = ShadowBuild::of(view, &source);
-            making.begin(pool, parallel.clamp(1, WORKERS)).await?;
-            by_workers.entry(making.workers).or_default().push(making);
+            let mut build = ShadowBuild::of(view, &source);
+            build.begin(pool, parallel.clamp(1, WORKERS)).await?;
+            by_workers.entry(build.workers).or_default().push(build);
         }
         let mut rebuilt = vec![];
-        for (workers, makings) in by_workers {
-            scan::scan(pool, &makings, workers, &mut progress).await?;
-            for mut making in makings {
-                rebuilt.push(finish(pool, &mut making, &mut progress).await?);
+        for (workers, builds) in by_workers {
+            scan::scan(pool, &builds, workers, &mut progress).await?;
+            for mut build in builds {
+                rebuilt.push(finish(pool, &mut build, &mut progress).await?);
             }
         }
         Ok(rebuilt)
@@ -180,10 +180,10 @@ pub fn rollback<'a>(
     Box::pin(async move {
         let pool = &source.pool;
         let view = view(name).ok_or_else(|| RebuildError::Unknown(name.into()))?;
-        let mut making = ShadowBuild::of(view, &source);
-        making.take_up_previous(pool).await?;
-        scan::scan(pool, std::slice::from_ref(&making), making.workers, &mut progress).await?;
-        finish(pool, &mut making, &mut progress).await
+        let mut build = ShadowBuild::of(view, &source);
+        build.take_up_previous(pool).await?;
+        scan::scan(pool, std::slice::from_ref(&build), build.workers, &mut progress).await?;
+        finish(pool, &mut build, &mut progress).await
     })
 }
 
@@ -195,26 +195,26 @@ pub(crate) fn rebuild_streams<'a>(
 ) -> BoxFuture<'a, Result<(), RebuildError>> {
     Box::pin(async move {
         let pool = &source.pool;
-        let mut making = ShadowBuild::of(view, source);
-        making.take_up_live(pool, streams).await?;
-        let workers = making.workers;
-        scan::scan(pool, std::slice::from_ref(&making), workers, &mut |_: Progress| {}).await?;
-        finish(pool, &mut making, &mut |_: Progress| {}).await.map(drop)
+        let mut build = ShadowBuild::of(view, source);
+        build.take_up_live(pool, streams).await?;
+        let workers = build.workers;
+        scan::scan(pool, std::slice::from_ref(&build), workers, &mut |_: Progress| {}).await?;
+        finish(pool, &mut build, &mut |_: Progress| {}).await.map(drop)
     })
 }
 
 async fn finish(
     pool: &PgPool,
-    making: &mut ShadowBuild,
+    build: &mut ShadowBuild,
     progress: &mut (dyn FnMut(Progress) + Send),
 ) -> Result<Rebuilt, RebuildError> {
     progress(Progress::Swapping);
-    making.index(pool).await?;
-    let position = swap(pool, making).await?;
+    build.index(pool).await?;
+    let position = swap(pool, build).await?;
     // The rows are counted after the swap, when no append waits.
-    let count = format!("select count(*) from {}", making.live);
+    let count = format!("select count(*) from {}", build.live);
     let rows = sqlx::query(&count).fetch_one(pool).await?.try_get::<i64, _>(0)?;
-    Ok(Rebuilt { name: making.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
+    Ok(Rebuilt { name: build.view.name(), rows: u64::try_from(rows).unwrap_or(0), position })
 }
 
 /// Applies the next page of events after `before` and up to `last` to a table. Returns the position
@@ -224,14 +224,14 @@ pub(crate) async fn page(
     source: &Source,
     (before, last): (u64, u64),
     view: &dyn DynProjection,
-    (folding, table): (&mut dyn RowWriter, &str),
+    (writer, table): (&mut dyn RowWriter, &str),
 ) -> Result<u64, LogError> {
     let at = head(&mut *connection).await?.min(last).min(before.saturating_add(PAGE));
     let events =
         crate::event::page(&mut *connection, source, (before, at), view.aggregates()).await?;
     if !events.is_empty() {
         let events: Vec<_> = events.iter().collect();
-        folding.project(connection, table, &events).await?;
+        writer.project(connection, table, &events).await?;
     }
     Ok(at.max(before))
 }

@@ -12,10 +12,10 @@ impl ShadowBuild {
         if self.positions(&mut tx).await?.is_empty() {
             return Ok(());
         }
-        let known = indexes(&mut tx, &self.shadow).await?;
-        let mut wanted = indexes(&mut tx, &self.live).await?;
-        wanted.retain(|index| !known.contains(index));
-        for Index { unique, definition } in wanted {
+        let existing = indexes(&mut tx, &self.shadow).await?;
+        let mut missing = indexes(&mut tx, &self.live).await?;
+        missing.retain(|index| !existing.contains(index));
+        for Index { unique, definition } in missing {
             let unique = if unique { "unique " } else { "" };
             let sql = format!("create {unique}index on {} using {definition}", self.shadow);
             sqlx::Executor::execute(&mut *tx, &*sql).await?;

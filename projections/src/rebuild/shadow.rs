@@ -24,7 +24,7 @@ pub(crate) struct ShadowBuild {
     pub(crate) aim: Option<&'static str>,
     /// Epoch of the live rows when the rebuild began. Every swap increments it.
     was: Option<i64>,
-    folding: Box<dyn RowWriter>,
+    writer: Box<dyn RowWriter>,
     /// Position that this process last wrote. A concurrent rebuild of the same projection may have
     /// advanced it.
     left_at: Option<u64>,
@@ -48,7 +48,7 @@ pub(crate) struct AppliedPage {
 
 impl ShadowBuild {
     pub(crate) fn of(view: Box<dyn DynProjection>, source: &Source) -> ShadowBuild {
-        let (live, folding) = (view.table(), view.folding());
+        let (live, writer) = (view.table(), view.writer());
         let shadow = format!("{live}_shadow");
         ShadowBuild {
             view,
@@ -57,7 +57,7 @@ impl ShadowBuild {
             workers: 1,
             aim: None,
             was: None,
-            folding,
+            writer,
             left_at: None,
             by: PAGE,
             source: source.clone(),
@@ -157,10 +157,10 @@ impl ShadowBuild {
                 event::streams::page(&mut tx, &self.source, stream, range, u32::MAX).await?;
             if !found.events.is_empty() {
                 let events: Vec<_> = found.events.iter().collect();
-                self.folding.project(&mut tx, &self.shadow, &events).await?;
+                self.writer.project(&mut tx, &self.shadow, &events).await?;
             }
         }
-        self.folding.forget();
+        self.writer.forget();
         self.was = self.in_use(&mut tx).await?;
         Ok(tx.commit().await?)
     }
@@ -201,9 +201,9 @@ impl ShadowBuild {
         .fetch_optional(&mut *tx)
         .await?;
         let row = row.ok_or(RebuildError::NoPreviousRows(name))?;
-        let (kept, position): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
-        if kept != known {
-            return Err(RebuildError::OtherVersion { name, kept, known });
+        let (version, position): (i32, i64) = (row.try_get(0)?, row.try_get(1)?);
+        if version != known {
+            return Err(RebuildError::OtherVersion { name, kept: version, known });
         }
         sqlx::query("delete from log_consumer where name = $1 and shard >= $2")
             .bind(name)
@@ -298,7 +298,7 @@ impl ShadowBuild {
         let Some(before) = positions.iter().copied().min() else { return Ok(None) };
         if self.left_at != Some(before) || positions.iter().any(|at| *at != before) {
             // A concurrent rebuild has written rows, so the cached rows are outdated.
-            self.folding.forget();
+            self.writer.forget();
         }
         let at = head(connection).await?.min(before.saturating_add(self.by)).max(before);
         let rows =
@@ -313,7 +313,7 @@ impl ShadowBuild {
         let events = event::read(&rows, &keys, missing)?;
         if !events.is_empty() {
             let events: Vec<_> = events.iter().collect();
-            self.folding.project(connection, &self.shadow, &events).await?;
+            self.writer.project(connection, &self.shadow, &events).await?;
         }
         sqlx::query(
             "update log_consumer set position = $4, lease_until = now() + $5::interval \
@@ -332,7 +332,7 @@ impl ShadowBuild {
 
     /// Clears the cache after a page was rolled back.
     pub(crate) fn forget(&mut self) {
-        self.folding.forget();
+        self.writer.forget();
         self.left_at = None;
     }
 }

@@ -22,12 +22,12 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
     Noise::new(20).write(&log, 120).await;
-    let making = || {
-        let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
-        making.by = 7;
-        making
+    let build = || {
+        let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+        build.by = 7;
+        build
     };
-    let mut both = [making(), making()];
+    let mut both = [build(), build()];
     for one in &mut both {
         one.begin(&database.pool, 3).await.unwrap();
     }
@@ -57,21 +57,21 @@ async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
     let log = open(&database).await;
     prepare(&database.pool).await.unwrap();
     Noise::new(21).write(&log, 60).await;
-    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
     // Pages are small, as if other callers appended faster than the rebuild reads.
-    making.by = 3;
-    making.begin(&database.pool, 1).await.unwrap();
-    let swapped = swap(&database.pool, &mut making).await.unwrap();
+    build.by = 3;
+    build.begin(&database.pool, 1).await.unwrap();
+    let swapped = swap(&database.pool, &mut build).await.unwrap();
     assert!(swapped < log.position(), "{swapped} of {}", log.position());
     // The projector continues from the position of the swap.
     let views = Projections::start(&log).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(&database.pool, "jobs", |_| {}).await.unwrap().differences, []);
     // A second rebuild ends at the position that readers have already seen, never before it.
-    let mut making = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
-    making.by = 3;
-    making.begin(&database.pool, 1).await.unwrap();
-    assert_eq!(swap(&database.pool, &mut making).await.unwrap(), log.position());
+    let mut build = ShadowBuild::of(view("jobs").unwrap(), &Source::from(&database.pool));
+    build.by = 3;
+    build.begin(&database.pool, 1).await.unwrap();
+    assert_eq!(swap(&database.pool, &mut build).await.unwrap(), log.position());
 }
 
 #[tokio::test]
@@ -81,11 +81,11 @@ async fn a_rebuild_without_its_shadow_table_fails() {
     Projections::start(&log).await.unwrap();
     Noise::new(22).write(&log, 20).await;
     for name in ["jobs", "job_queue"] {
-        let mut making = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-        making.begin(&database.pool, 1).await.unwrap();
+        let mut build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+        build.begin(&database.pool, 1).await.unwrap();
         let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
         gone.bind(name).execute(&database.pool).await.unwrap();
-        let nothing = swap(&database.pool, &mut making).await;
+        let nothing = swap(&database.pool, &mut build).await;
         assert!(matches!(nothing, Err(RebuildError::Busy(_))), "{nothing:?}");
     }
 }
@@ -100,9 +100,9 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
     let pool = &database.pool;
     for name in ["jobs", "job_queue"] {
         rebuild(pool, name, |_| {}).await.unwrap();
-        let making = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+        let build = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         // given an active rollback
-        let mut back = making();
+        let mut back = build();
         back.take_up_previous(pool).await.unwrap();
         // when a rebuild starts between two pages of the rollback, or while the rollback holds its
         // locks longer than the lock timeout
@@ -119,7 +119,7 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
         assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
         // and a rebuild whose shadow table was replaced by another rollback fails and changes
         // nothing
-        let mut again = making();
+        let mut again = build();
         again.begin(pool, 1).await.unwrap();
         rollback(pool, name, |_| {}).await.unwrap();
         let lost = swap(pool, &mut again).await;

@@ -244,6 +244,6 @@ pub async fn page(
     after: Option<InstallId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let asked = Where::default().and("app = ?", app).and("key > ?", after);
-    asked.first::<Installs>(executor, "key", limit).await
+    let filtered = Where::default().and("app = ?", app).and("key > ?", after);
+    filtered.first::<Installs>(executor, "key", limit).await
 }

@@ -113,11 +113,11 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
     let Filter { install, run, build, state } = filter;
-    let asked = Where::default()
+    let filtered = Where::default()
         .and("install = ?", *install)
         .and("run = ?", *run)
         .and("build = ?", *build)
         .and("state = ?", state.as_ref())
         .and("key < ?", before);
-    asked.first::<Jobs>(executor, "key desc", limit).await
+    filtered.first::<Jobs>(executor, "key desc", limit).await
 }

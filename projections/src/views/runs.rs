@@ -145,7 +145,7 @@ impl Projection for Runs {
             ended_at: None,
             position: event.position,
         });
-        let said = |verdict, digest: &Digest, by: &Actor, reason: Option<&String>| Decision {
+        let decision = |verdict, digest: &Digest, by: &Actor, reason: Option<&String>| Decision {
             digest: digest.clone(),
             verdict,
             by: by.clone(),
@@ -163,14 +163,15 @@ impl Projection for Runs {
                 row.decisions.remove(step);
             }
             RunEvent::Approved { step, digest, by, reason } => {
-                let yes = said(DecisionKind::Approved, digest, by, Some(reason));
-                row.decisions.insert(*step, yes);
+                let approved = decision(DecisionKind::Approved, digest, by, Some(reason));
+                row.decisions.insert(*step, approved);
             }
             RunEvent::Denied { step, digest, by, reason } => {
-                row.decisions.insert(*step, said(DecisionKind::Denied, digest, by, Some(reason)));
+                row.decisions
+                    .insert(*step, decision(DecisionKind::Denied, digest, by, Some(reason)));
             }
             RunEvent::ApprovalExpired { step, digest } => {
-                let expired = said(DecisionKind::Expired, digest, &event.actor, None);
+                let expired = decision(DecisionKind::Expired, digest, &event.actor, None);
                 row.decisions.insert(*step, expired);
             }
             RunEvent::StepSucceeded { step, .. }
@@ -250,6 +251,6 @@ pub async fn page(
     before: Option<RunId>,
     limit: u32,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let asked = Where::default().and("install = ?", install).and("state = ?", state);
-    asked.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
+    let filtered = Where::default().and("install = ?", install).and("state = ?", state);
+    filtered.and("key < ?", before).first::<Runs>(executor, "key desc", limit).await
 }

@@ -70,7 +70,7 @@ const CANCEL_MS: u64 = 360_000;
 /// Time in which a runner must confirm a forced cancel, which has no grace period.
 const FORCED_CANCEL_MS: u64 = 60_000;
 /// Time after the end of an execution in which its log may become complete.
-const SEAL_MS: u64 = 600_000;
+const LOG_FINALIZE_MS: u64 = 600_000;
 
 impl Timer {
     /// Name in the API and in logs.
@@ -112,7 +112,7 @@ impl Row {
         self.execution = None;
         if let Some(execution) = execution {
             let timer = Timer::LogFinalization { job, execution };
-            self.set(seal(execution), after(at, SEAL_MS), timer);
+            self.set(finalize_timer(execution), after(at, LOG_FINALIZE_MS), timer);
         }
     }
 
@@ -150,7 +150,7 @@ impl Row {
                 self.queue_ttl_ms = None;
                 self.ends(job, *execution, at);
             }
-            JobEvent::LogFinalized(log) => self.stop(&[&seal(log.execution)]),
+            JobEvent::LogFinalized(log) => self.stop(&[&finalize_timer(log.execution)]),
             JobEvent::Started { .. }
             | JobEvent::PhaseEntered { .. }
             | JobEvent::PlanProduced { .. }
@@ -241,7 +241,7 @@ impl Projection for Timers {
     }
 }
 
-fn seal(execution: ExecutionId) -> String {
+fn finalize_timer(execution: ExecutionId) -> String {
     format!("seal {execution}")
 }
 

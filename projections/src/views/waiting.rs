@@ -126,11 +126,11 @@ pub fn of_job(job: &jobs::Row, runner: Option<JobRunner<'_>>, held: usize) -> Op
 }
 
 /// Returns the reason why a step of a run waits.
-pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
+pub fn of_step(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
     match &step.state {
-        StepState::Waiting => of_waiting(step, around),
+        StepState::Waiting => of_waiting(step, context),
         StepState::AwaitingApproval { plan, expires_at } => {
-            let (run, id) = (around.run.run, step.spec.step);
+            let (run, id) = (context.run.run, step.spec.step);
             let detail = format!(
                 "a principal must approve plan {} before {}: stead runs approve {run} --step {id}",
                 plan.digest,
@@ -142,8 +142,8 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
         | StepState::Applying { job, .. }
         | StepState::Executing { job } => {
             let others = |row: &&jobs::Row| row.job != *job && row.held().is_some();
-            let held = around.jobs.values().filter(others).count();
-            of_job(around.jobs.get(job)?, around.runner, held)
+            let held = context.jobs.values().filter(others).count();
+            of_job(context.jobs.get(job)?, context.runner, held)
         }
         StepState::RetryScheduled { not_before } => {
             let detail = format!(
@@ -155,7 +155,7 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
             Some(Waiting::of("retry", detail))
         }
         // The server continues such a step immediately. If it does not, the policies are delayed.
-        StepState::Approved { .. } if around.run.state.outcome.is_none() => {
+        StepState::Approved { .. } if context.run.state.outcome.is_none() => {
             let detail = "the plan is approved; the server queues its apply within seconds (if not, \
                           `stead projections list` shows the lag of the policies)";
             Some(Waiting::of("server", detail))
@@ -167,8 +167,8 @@ pub fn of_step(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
     }
 }
 
-fn of_waiting(step: &Step, around: WaitContext<'_>) -> Option<Waiting> {
-    let WaitContext { run, install, builds, .. } = around;
+fn of_waiting(step: &Step, context: WaitContext<'_>) -> Option<Waiting> {
+    let WaitContext { run, install, builds, .. } = context;
     if run.state.outcome.is_some() {
         return None;
     }
