@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_shape_of_a_synchronous_view_is_a_new_format() {
+    fn a_synchronous_projection_keeps_its_version_unless_the_log_format_changes() {
         let synchronous = views().into_iter().filter(|view| view.class() == Class::Synchronous);
         let versions: Vec<_> = synchronous.map(|view| (view.name(), view.version())).collect();
         let known =

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_one_side_only_is_told_field_by_field() {
+    fn a_value_on_one_side_is_listed_field_by_field() {
         let api =
             json!({"components": {"api": {"version": 1, "depends_on": ["db"], "outputs": {}}}});
         let new_fields =
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_things_are_told_by_place_and_plain_ones_whole() {
+    fn lists_of_objects_are_compared_by_index_and_plain_lists_as_one_value() {
         let steps = |state: &str| json!({"steps": [{"state": "a"}, {"state": state}]});
         assert_eq!(changes(steps("b"), steps("c")), ["steps[1].state \"b\" \"c\""]);
         let depends_on = |names: &[&str]| json!({ "depends_on": names });
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_could_be_taken_for_two_is_quoted() {
+    fn an_ambiguous_key_is_quoted() {
         assert_eq!(changes(json!({"a.b": 1}), json!({"a.b": 2})), ["[\"a.b\"] 1 2"]);
         assert_eq!(changes(json!({"x": {"": 1}}), json!({"x": {"": 2}})), ["x[\"\"] 1 2"]);
     }

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_falls_to_the_same_worker_for_ever() {
+    fn a_stream_always_belongs_to_the_same_worker() {
         let of = |workers| ["job_1", "job_2", "job_3", ""].map(|stream| worker_of(stream, workers));
         assert_eq!(of(1), [0, 0, 0, 0]);
         assert_eq!(of(4), [0, 1, 2, 1]);

@@ -17,7 +17,7 @@ use crate::{
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
-async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
+async fn two_rebuilds_of_one_projection_share_the_table_but_not_their_caches() {
     let database = database().await;
     let log = open(&database).await;
     Projections::start(&log).await.unwrap();
@@ -27,14 +27,14 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
         build.by = 7;
         build
     };
-    let mut both = [build(), build()];
-    for one in &mut both {
+    let mut builds = [build(), build()];
+    for one in &mut builds {
         one.begin(&database.pool, 3).await.unwrap();
     }
     // The rebuilds alternate, so that each skips every second page.
     for turn in 0.. {
         let mut tx = database.pool.begin().await.unwrap();
-        let Some(AppliedPage { before, at }) = both[turn % 2].page(&mut tx).await.unwrap() else {
+        let Some(AppliedPage { before, at }) = builds[turn % 2].page(&mut tx).await.unwrap() else {
             panic!("the shadow is gone")
         };
         tx.commit().await.unwrap();
@@ -42,7 +42,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
             break;
         }
     }
-    let [one, two] = &mut both;
+    let [one, two] = &mut builds;
     assert_eq!(swap(&database.pool, one).await.unwrap(), log.position());
     let verified = verify(&database.pool, "jobs", |_| {}).await.unwrap();
     assert_eq!(verified.differences, []);
@@ -52,7 +52,7 @@ async fn two_rebuilds_of_one_view_share_the_work_and_not_what_they_remember() {
 }
 
 #[tokio::test]
-async fn a_view_that_follows_the_log_is_swapped_while_the_log_goes_on() {
+async fn an_asynchronous_projection_is_swapped_during_appends() {
     let database = database().await;
     let log = open(&database).await;
     prepare(&database.pool).await.unwrap();
@@ -83,10 +83,10 @@ async fn a_rebuild_without_its_shadow_table_fails() {
     for name in ["jobs", "job_queue"] {
         let mut build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         build.begin(&database.pool, 1).await.unwrap();
-        let gone = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
-        gone.bind(name).execute(&database.pool).await.unwrap();
-        let nothing = swap(&database.pool, &mut build).await;
-        assert!(matches!(nothing, Err(RebuildError::Busy(_))), "{nothing:?}");
+        let delete_workers = sqlx::query("delete from log_consumer where name = $1 and shard >= 1");
+        delete_workers.bind(name).execute(&database.pool).await.unwrap();
+        let result = swap(&database.pool, &mut build).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
     }
 }
 
@@ -102,28 +102,28 @@ async fn an_active_rollback_is_not_replaced_and_a_replaced_rebuild_fails() {
         rebuild(pool, name, |_| {}).await.unwrap();
         let build = || ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
         // given an active rollback
-        let mut back = build();
-        back.take_up_previous(pool).await.unwrap();
+        let mut rollback_build = build();
+        rollback_build.take_up_previous(pool).await.unwrap();
         // when a rebuild starts between two pages of the rollback, or while the rollback holds its
         // locks longer than the lock timeout
-        let refused = rebuild(pool, name, |_| {}).await;
-        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        let result = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         let mut tx = pool.begin().await.unwrap();
         let locked = "update log_consumer set lease_until = now() where name = $1 and shard = 1";
         sqlx::query(locked).bind(name).execute(&mut *tx).await.unwrap();
-        let refused = rebuild(pool, name, |_| {}).await;
-        assert!(matches!(refused, Err(RebuildError::Busy(_))), "{refused:?}");
+        let result = rebuild(pool, name, |_| {}).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         tx.rollback().await.unwrap();
         // then the rollback succeeds
-        back.index(pool).await.unwrap();
-        assert_eq!(swap(pool, &mut back).await.unwrap(), log.position());
+        rollback_build.index(pool).await.unwrap();
+        assert_eq!(swap(pool, &mut rollback_build).await.unwrap(), log.position());
         // and a rebuild whose shadow table was replaced by another rollback fails and changes
         // nothing
-        let mut again = build();
-        again.begin(pool, 1).await.unwrap();
+        let mut replaced = build();
+        replaced.begin(pool, 1).await.unwrap();
         rollback(pool, name, |_| {}).await.unwrap();
-        let lost = swap(pool, &mut again).await;
-        assert!(matches!(lost, Err(RebuildError::Busy(_))), "{lost:?}");
+        let result = swap(pool, &mut replaced).await;
+        assert!(matches!(result, Err(RebuildError::Busy(_))), "{result:?}");
         assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
     }
 }
@@ -135,7 +135,7 @@ async fn workers(pool: &PgPool, name: &str) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for() {
+async fn a_worker_leaves_the_shadow_table_of_another_rebuild_unchanged() {
     let database = database().await;
     let log = open(&database).await;
     let views = Projections::start(&log).await.unwrap();
@@ -146,26 +146,26 @@ async fn a_worker_leaves_a_shadow_alone_that_is_not_the_one_it_was_started_for()
     rebuild(pool, name, |_| {}).await.unwrap();
     noise.write(&log, 60).await;
     // given a rebuild with one worker, replaced by a rollback
-    let mut begun = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-    begun.begin(pool, 1).await.unwrap();
-    let mut back = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
-    back.take_up_previous(pool).await.unwrap();
-    let kept = workers(pool, name).await;
-    assert!(kept.len() == 1 && kept[0] > 0, "{kept:?}");
+    let mut rebuild_build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+    rebuild_build.begin(pool, 1).await.unwrap();
+    let mut rollback_build = ShadowBuild::of(view(name).unwrap(), &Source::from(&database.pool));
+    rollback_build.take_up_previous(pool).await.unwrap();
+    let positions = workers(pool, name).await;
+    assert!(positions.len() == 1 && positions[0] > 0, "{positions:?}");
     // when the worker continues
-    scan(pool, std::slice::from_ref(&begun), 1, &mut |_| {}).await.unwrap();
-    assert_eq!(workers(pool, name).await, kept);
+    scan(pool, std::slice::from_ref(&rebuild_build), 1, &mut |_| {}).await.unwrap();
+    assert_eq!(workers(pool, name).await, positions);
     // and when another command assumes two workers for a rebuild that has three
-    let gone = "delete from log_consumer where name = 'jobs' and shard >= 1";
-    sqlx::raw_sql(gone).execute(pool).await.unwrap();
-    begun.begin(pool, 3).await.unwrap();
-    scan(pool, std::slice::from_ref(&begun), 2, &mut |_| {}).await.unwrap();
+    let delete_workers = "delete from log_consumer where name = 'jobs' and shard >= 1";
+    sqlx::raw_sql(delete_workers).execute(pool).await.unwrap();
+    rebuild_build.begin(pool, 3).await.unwrap();
+    scan(pool, std::slice::from_ref(&rebuild_build), 2, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [0, 0, 0]);
     // then a command with three workers applies every event once
-    scan(pool, std::slice::from_ref(&begun), 3, &mut |_| {}).await.unwrap();
+    scan(pool, std::slice::from_ref(&rebuild_build), 3, &mut |_| {}).await.unwrap();
     assert_eq!(workers(pool, name).await, [log.position().cast_signed(); 3]);
-    begun.index(pool).await.unwrap();
-    swap(pool, &mut begun).await.unwrap();
+    rebuild_build.index(pool).await.unwrap();
+    swap(pool, &mut rebuild_build).await.unwrap();
     views.wait_for(log.position(), LONG).await.unwrap();
     assert_eq!(verify(pool, name, |_| {}).await.unwrap().differences, []);
 }

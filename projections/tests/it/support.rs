@@ -100,7 +100,7 @@ impl Noise {
 
     /// Appends while connections are cut. After an in-doubt commit, reads the versions from the
     /// log.
-    pub async fn write_whatever_happens(&mut self, log: &EventLog, commits: usize) {
+    pub async fn write_during_faults(&mut self, log: &EventLog, commits: usize) {
         for _ in 0..commits {
             let commit = self.commit();
             if log.append(commit).await.is_ok() {
@@ -194,14 +194,14 @@ pub async fn rows(pool: &PgPool, name: &str) -> Vec<String> {
 
 /// Asserts that both have the same rows.
 #[track_caller]
-pub fn same(left: &Rows, right: &Rows) {
+pub fn assert_same(left: &Rows, right: &Rows) {
     for (name, rows) in left {
         assert_eq!(*rows, right[name], "{name}");
     }
 }
 
 /// Asserts that every projection matches the log.
-pub async fn verified(pool: &PgPool) {
+pub async fn assert_verified(pool: &PgPool) {
     for name in names(pool).await {
         let verified = projections::verify(pool, name, |_| {}).await.unwrap();
         assert_eq!(verified.differences, [], "{name}");
