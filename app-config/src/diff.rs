@@ -190,8 +190,9 @@ fn changed_defaults(
     before: &AppConfig,
     after: &AppConfig,
 ) -> Vec<(String, Option<String>, Option<String>)> {
-    let kept = before.inputs.iter().filter_map(|old| Some((old, after.input(&old.name)?)));
-    kept.filter(|(old, new)| old.default != new.default)
+    let common = before.inputs.iter().filter_map(|old| Some((old, after.input(&old.name)?)));
+    common
+        .filter(|(old, new)| old.default != new.default)
         .map(|(old, new)| (old.name.clone(), old.default.clone(), new.default.clone()))
         .collect()
 }
@@ -230,15 +231,15 @@ fn inputs(before: &AppConfig, after: &AppConfig) -> Vec<PartChange> {
         .map(|name| match (before.input(&name), after.input(&name)) {
             (Some(old), Some(new)) => {
                 let mut why = Vec::new();
-                let (mut old_said, mut new_said) = (input_json(old), input_json(new));
+                let (mut old_json, mut new_json) = (input_json(old), input_json(new));
                 if old.sensitive || new.sensitive {
                     let key = "default".to_string();
                     why.extend((old.default != new.default).then_some(ChangeReason::Text { key }));
-                    for said in [&mut old_said, &mut new_said] {
-                        said.as_object_mut().map(|said| said.remove("default"));
+                    for json in [&mut old_json, &mut new_json] {
+                        json.as_object_mut().map(|json| json.remove("default"));
                     }
                 }
-                settings("", &old_said, &new_said, &mut why);
+                settings("", &old_json, &new_json, &mut why);
                 let change = if why.is_empty() { Change::Unchanged } else { Change::Changed };
                 part(&name, change, why, false)
             }

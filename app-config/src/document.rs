@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Maximum size of a file, checked before parsing.
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 /// Maximum nesting of values. Real configs stay below ten.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 /// A value and its byte range.
 #[derive(Debug, Clone)]
 pub struct Spot {
@@ -62,9 +62,9 @@ impl Document {
             let place = at.unwrap_or_default();
             Diagnostic::error("malformed_file", message, remedy).at(file, place)
         };
-        if bytes.len() > LARGEST_BYTES {
+        if bytes.len() > MAX_BYTES {
             let message = format!(
-                "this file is too large: it has {} bytes, the maximum is {LARGEST_BYTES}",
+                "this file is too large: it has {} bytes, the maximum is {MAX_BYTES}",
                 bytes.len()
             );
             let remedy = "move long texts into files and name them as ./file";
@@ -86,7 +86,7 @@ impl Document {
         let root = table(root.get_ref(), 0).ok_or_else(|| {
             vec![refuse(
                 None,
-                format!("values nest too deep: the maximum is {DEEPEST} levels"),
+                format!("values nest too deep: the maximum is {MAX_DEPTH} levels"),
                 "reduce the nesting",
             )]
         })?;
@@ -178,7 +178,7 @@ fn table(from: &DeTable<'_>, depth: usize) -> Option<Table> {
 }
 
 fn node(from: &DeValue<'_>, depth: usize) -> Option<Node> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return None;
     }
     Some(match from {

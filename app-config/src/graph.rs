@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub type Edges = BTreeMap<String, BTreeSet<String>>;
 
 /// Maximum number of reported cycles.
-const MOST_CYCLES: usize = 20;
+const MAX_CYCLES: usize = 20;
 
 /// Returns the layers, each sorted by name; a node is one layer above its highest dependency.
 ///
@@ -31,10 +31,10 @@ fn ready(left: &Edges) -> Vec<String> {
     free.map(|(name, _)| name.clone()).collect()
 }
 
-/// Finds up to [`MOST_CYCLES`] cycles one by one, and removes the closing edge of each.
+/// Finds up to [`MAX_CYCLES`] cycles one by one, and removes the closing edge of each.
 fn cycles(mut left: Edges) -> Vec<Vec<String>> {
     let mut cycles = Vec::new();
-    while cycles.len() < MOST_CYCLES {
+    while cycles.len() < MAX_CYCLES {
         let ready = ready(&left);
         if !ready.is_empty() {
             left.retain(|name, _| !ready.contains(name));
@@ -110,6 +110,6 @@ mod tests {
         let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
         let all = |_: &String| names.iter().cloned().collect();
         let edges: Edges = names.iter().map(|name| (name.clone(), all(name))).collect();
-        assert_eq!(layers(&edges).unwrap_err().len(), MOST_CYCLES);
+        assert_eq!(layers(&edges).unwrap_err().len(), MAX_CYCLES);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "problem", rename_all = "snake_case")]
 pub enum InputProblem {
-    #[error("unknown input `{name}`{}", meant(.nearest))]
+    #[error("unknown input `{name}`{}", suggestion(.nearest))]
     Unknown {
         name: String,
         /// Declared input with the most similar name.
@@ -61,7 +61,7 @@ impl InputProblem {
     }
 }
 
-fn meant(nearest: &Option<String>) -> String {
+fn suggestion(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
@@ -78,11 +78,14 @@ pub fn resolve_inputs(
     let mut problems: Vec<InputProblem> = given
         .keys()
         .filter(|name| config.input(name).is_none())
-        .map(|name| InputProblem::Unknown { name: name.clone(), nearest: meant_by(config, name) })
+        .map(|name| InputProblem::Unknown {
+            name: name.clone(),
+            nearest: nearest_input(config, name),
+        })
         .collect();
     let (mut resolved, mut derived) = (BTreeMap::new(), Vec::new());
     for input in &config.inputs {
-        match one(input, given.get(&input.name)) {
+        match resolve_input(input, given.get(&input.name)) {
             Ok(Resolved::Text(text)) => {
                 resolved.insert(input.name.clone(), text);
             }
@@ -97,7 +100,7 @@ pub fn resolve_inputs(
             Ok(text) if accepts(input.kind, &text) => {
                 resolved.insert(name, text);
             }
-            Ok(text) => problems.push(ill_typed(input, &text)),
+            Ok(text) => problems.push(type_error(input, &text)),
             Err(_) if input.sensitive => {
                 let why = "its template failed".to_string();
                 problems.push(InputProblem::DefaultFailed { name, why });
@@ -120,12 +123,12 @@ pub fn choose_inputs(
     given: &BTreeMap<String, Value>,
 ) -> Result<BTreeMap<String, String>, Vec<InputProblem>> {
     let resolved = resolve_inputs(config, given);
-    let valued = |input: &&Input| {
+    let has_value = |input: &&Input| {
         let default = input.default.as_ref().is_some_and(|text| !text.is_empty());
         let given = given.get(&input.name).is_some_and(|value| !value.is_null());
         input.sensitive && (default || given || input.required)
     };
-    let sensitive: Vec<&Input> = config.inputs.iter().filter(valued).collect();
+    let sensitive: Vec<&Input> = config.inputs.iter().filter(has_value).collect();
     if sensitive.is_empty() {
         return resolved;
     }
@@ -142,7 +145,7 @@ enum Resolved {
     Template(String),
 }
 
-fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
+fn resolve_input(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     let name = input.name.clone();
     let missing = |name| Err(InputProblem::Missing { name });
     let default = input.default.clone().filter(|text| !text.is_empty());
@@ -150,7 +153,7 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
         return match default {
             Some(default) if is_template(&default) => Ok(Resolved::Template(default)),
             Some(default) if accepts(input.kind, &default) => Ok(Resolved::Text(default)),
-            Some(default) => Err(ill_typed(input, &default)),
+            Some(default) => Err(type_error(input, &default)),
             None if input.required => missing(name),
             None => Ok(Resolved::Text(String::new())),
         };
@@ -179,21 +182,21 @@ fn one(input: &Input, given: Option<&Value>) -> Result<Resolved, InputProblem> {
     if shape && accepts(input.kind, &text) {
         return Ok(Resolved::Text(text));
     }
-    Err(ill_typed(input, &text))
+    Err(type_error(input, &text))
 }
 
 /// Checks that a text is empty or a valid value of an input.
-pub(crate) fn given(input: &Input, text: &str) -> Result<(), InputProblem> {
-    if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(ill_typed(input, text)) }
+pub(crate) fn check_value(input: &Input, text: &str) -> Result<(), InputProblem> {
+    if text.is_empty() || accepts(input.kind, text) { Ok(()) } else { Err(type_error(input, text)) }
 }
 
-fn ill_typed(input: &Input, text: &str) -> InputProblem {
+fn type_error(input: &Input, text: &str) -> InputProblem {
     let found = match input.sensitive {
         // The value may be a default in clear text. Do not repeat it.
         true => "its current value".to_string(),
         false => format!("{:?}", text.chars().take(60).collect::<String>()),
     };
-    InputProblem::IllTyped { name: input.name.clone(), wanted: wanted(input.kind), found }
+    InputProblem::IllTyped { name: input.name.clone(), wanted: expected_type(input.kind), found }
 }
 
 /// True if a text is a valid value of this kind.
@@ -214,7 +217,7 @@ pub(crate) fn accepts(kind: InputKind, text: &str) -> bool {
     }
 }
 
-fn wanted(kind: InputKind) -> &'static str {
+fn expected_type(kind: InputKind) -> &'static str {
     match kind {
         InputKind::String => "a string",
         InputKind::Number => "a number",
@@ -224,7 +227,7 @@ fn wanted(kind: InputKind) -> &'static str {
     }
 }
 
-fn meant_by(config: &AppConfig, name: &str) -> Option<String> {
+fn nearest_input(config: &AppConfig, name: &str) -> Option<String> {
     let known = config.inputs.iter().map(|input| input.name.as_str());
     nearest(name, known).map(str::to_string)
 }

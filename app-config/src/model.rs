@@ -22,7 +22,7 @@ pub use self::{
     inputs::{Input, InputGroup, InputKind},
     kinds::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
+        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, bounded_retries,
     },
     stack::{
         CloudGrants, InstallFile, Metadata, NestedStack, Policy, Role, RolePolicy, RolePurpose,
@@ -35,7 +35,7 @@ pub use self::{
 pub const TERRAFORM_MODULE: &str = "terraform_module";
 
 /// Kinds of the format that require a plugin, and what that plugin handles.
-pub(crate) const LATER: [(&str, &str); 9] = [
+pub(crate) const PLUGIN_KINDS: [(&str, &str); 9] = [
     ("helm_chart", "Kubernetes"),
     ("kubernetes_manifest", "Kubernetes"),
     ("docker_build", "container images"),
@@ -115,10 +115,11 @@ impl AppConfig {
         if kind == TERRAFORM_MODULE || self.plugin(kind).is_some() {
             return None;
         }
-        let means = LATER.iter().find(|(known, _)| *known == kind).map(|(_, means)| *means);
-        let deals = means.map(|means| format!(", for {means}")).unwrap_or_default();
+        let purpose =
+            PLUGIN_KINDS.iter().find(|(known, _)| *known == kind).map(|(_, purpose)| *purpose);
+        let purpose_text = purpose.map(|purpose| format!(", for {purpose}")).unwrap_or_default();
         Some(format!(
-            "cannot deploy `{name}`: the plugin `{kind}`{deals} is missing; pin a plugin \
+            "cannot deploy `{name}`: the plugin `{kind}`{purpose_text} is missing; pin a plugin \
              (stead apps sync DIR --plugin {kind}=PATH), or use the type `{TERRAFORM_MODULE}`"
         ))
     }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Maximum size of a parsed file. The build validates larger files.
-const LARGEST_BYTES: usize = 1 << 20;
+const MAX_BYTES: usize = 1 << 20;
 
 /// Directory of a module, and its path for findings.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +67,7 @@ fn interface(local: &Local) -> Result<Option<Interface>, Vec<Diagnostic>> {
             continue;
         }
         let text = std::str::from_utf8(&file.bytes).ok();
-        let Some(text) = text.filter(|text| text.len() <= LARGEST_BYTES) else {
+        let Some(text) = text.filter(|text| text.len() <= MAX_BYTES) else {
             is_known = false;
             continue;
         };
@@ -155,7 +155,7 @@ fn variables(
         let open = interface.variables.keys().filter(|known| !module.vars.contains_key(*known));
         let message = format!("the module of `{name}` has no variable `{given}`");
         let (severity, remedy) = match nearest(given, open.map(String::as_str)) {
-            Some(meant) => (Severity::Error, format!("did you mean `{meant}`?")),
+            Some(suggestion) => (Severity::Error, format!("did you mean `{suggestion}`?")),
             None => {
                 let remedy = "remove the variable from [vars], or declare it in the module";
                 (Severity::Warning, remedy.to_string())
@@ -215,7 +215,7 @@ fn outputs(
             let message = format!("the module of {what} has no output `{output}`");
             let known = interface.outputs.iter().map(String::as_str);
             let remedy = match nearest(output, known) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => "declare the output in the module".to_string(),
             };
             let finding = Diagnostic::error("unknown_output", message, remedy);

@@ -67,8 +67,8 @@ impl Reads {
         let mut reads = Reads::default();
         for text in texts {
             // The reader of the config reports texts that cannot be parsed.
-            if let Ok(more) = Reads::of_one(text) {
-                reads.merge(more);
+            if let Ok(other) = Reads::of_one(text) {
+                reads.merge(other);
             }
         }
         reads
@@ -82,9 +82,9 @@ impl Reads {
         let mut reads = Reads::default();
         if is_template(&text.value) {
             let template = Template::parse(&text.value, &text.origin)?;
-            for (path, how) in crate::template::reads::all(template.parsed()) {
-                reads.take(&path, how.insists);
-                if let (Some(name), true) = (of_the_stack(&path), how.always) {
+            for (path, access) in crate::template::reads::all(template.parsed()) {
+                reads.take(&path, access.required);
+                if let (Some(name), true) = (of_the_stack(&path), access.always) {
                     reads.needed_stack.insert(name.to_string());
                 }
             }
@@ -122,7 +122,7 @@ impl Reads {
         self.needed_stack.extend(other.needed_stack);
     }
 
-    fn take(&mut self, path: &Path, insists: bool) {
+    fn take(&mut self, path: &Path, required: bool) {
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         match parts.as_slice() {
             // The whole state, or a key that only rendering determines.
@@ -134,11 +134,11 @@ impl Reads {
             }
             ["components"] | ["components", ANY, ..] => self.all_components = true,
             ["components", name, rest @ ..] => {
-                if insists {
+                if required {
                     self.needed_components.insert(name.to_string());
                 }
                 if let (true, ["outputs", output, ..]) =
-                    (insists && rest.get(1) != Some(&ANY), rest)
+                    (required && rest.get(1) != Some(&ANY), rest)
                 {
                     self.needed_outputs.insert((name.to_string(), output.to_string()));
                 }
@@ -155,7 +155,7 @@ impl Reads {
                     self.all_inputs = true;
                 } else {
                     self.inputs.insert(name.to_string());
-                    self.needed_inputs.extend(insists.then(|| name.to_string()));
+                    self.needed_inputs.extend(required.then(|| name.to_string()));
                 }
             }
             ["sandbox"] | ["sandbox", "outputs"] | ["install", "sandbox"] => {
@@ -165,7 +165,7 @@ impl Reads {
                 self.sandbox.insert(ANY.to_string());
             }
             ["sandbox", "outputs", name, ..] | ["install", "sandbox", "outputs", name, ..] => {
-                self.needed_sandbox.extend((insists && *name != ANY).then(|| name.to_string()));
+                self.needed_sandbox.extend((required && *name != ANY).then(|| name.to_string()));
                 self.sandbox.insert(name.to_string());
             }
             ["install"] => {

@@ -138,12 +138,13 @@ impl<'j> State<'j> {
     /// Data for a template. Adds the second name only if the template uses it, so that a template
     /// that prints everything prints the data once.
     fn data(&self, template: &Template) -> value::Value {
-        let twice = template.source.contains(".stead") || self.json.get("nuon").is_none();
+        let needs_both_names =
+            template.source.contains(".stead") || self.json.get("nuon").is_none();
         if template.parsed.changes {
             let fresh = value::from_json(self.json);
-            return if twice { value::named_twice(&fresh) } else { fresh };
+            return if needs_both_names { value::named_twice(&fresh) } else { fresh };
         }
-        if twice { &self.named_twice } else { &self.data }.clone()
+        if needs_both_names { &self.named_twice } else { &self.data }.clone()
     }
 }
 

@@ -113,11 +113,11 @@ pub struct Options {
 }
 
 /// Maximum number of automatic retries of a step.
-pub const MOST_RETRIES: i64 = 10;
+pub const MAX_RETRIES: i64 = 10;
 
 /// Clamps a number of automatic retries into the valid range.
 pub fn bounded_retries(setting: Option<i64>) -> u32 {
-    setting.map_or(0, |most| most.clamp(0, MOST_RETRIES)).try_into().unwrap_or_default()
+    setting.map_or(0, |most| most.clamp(0, MAX_RETRIES)).try_into().unwrap_or_default()
 }
 
 impl Options {

@@ -8,7 +8,7 @@ use super::{reader::Reader, section::Section};
 use crate::{
     diagnostic::{Diagnostic, Severity},
     document::{Document, Node, Spot, Table},
-    model::{FileRef, LATER},
+    model::{FileRef, PLUGIN_KINDS},
     text::{Origin, Text},
     tree::sha256,
 };
@@ -65,24 +65,24 @@ impl Section<'_> {
 
 /// All texts of a file that may be templates, and the content files that it names.
 pub fn every_text(section: &Section<'_>) -> (Vec<Text>, BTreeMap<String, Digest>) {
-    let mut found = Found { section, texts: Vec::new(), files: BTreeMap::new() };
-    found.table(section.table, "", true);
-    (found.texts, found.files)
+    let mut collector = TextCollector { section, texts: Vec::new(), files: BTreeMap::new() };
+    collector.table(section.table, "", true);
+    (collector.texts, collector.files)
 }
 
-struct Found<'a> {
+struct TextCollector<'a> {
     section: &'a Section<'a>,
     texts: Vec<Text>,
     files: BTreeMap<String, Digest>,
 }
 
-impl Found<'_> {
+impl TextCollector<'_> {
     fn table(&mut self, table: &Table, path: &str, top: bool) {
         for (key, entry) in table {
             // Steps and triggers have these keys, too. In other tables, a variable may have such a
             // name.
-            let own = top || is_item(path, "steps") || is_item(path, "triggers");
-            if own && NEVER_TEMPLATES.contains(&key.as_str()) {
+            let is_part = top || is_item(path, "steps") || is_item(path, "triggers");
+            if is_part && NEVER_TEMPLATES.contains(&key.as_str()) {
                 continue;
             }
             let path = format!("{path}{key}");
@@ -147,8 +147,8 @@ fn follow(reader: &Reader<'_>, document: &Document, written: Text) -> Option<Tex
         return None;
     }
     let Some(text) = found.map(str::to_string) else {
-        let there = reader.app.get(&path).is_some();
-        let message = if there {
+        let exists = reader.app.get(&path).is_some();
+        let message = if exists {
             format!("the file {path} is not UTF-8 text")
         } else {
             format!("{value:?} names the file {path}, which does not exist")
@@ -168,9 +168,9 @@ fn is_remote(text: &str) -> bool {
         text.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
     let scheme = text.split_once("://").map(|(scheme, _)| scheme).unwrap_or_default();
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let has_scheme =
-        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(plain);
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(is_scheme);
     has_scheme || REMOTE.iter().any(begins)
 }
 
@@ -194,7 +194,7 @@ fn remote(reader: &Reader<'_>, document: &Document, written: &Text, url: &str) -
     } else {
         severity(&written.origin.file)
     };
-    note(reader, severity, written, "remote_content", (message, remedy));
+    report(reader, severity, written, "remote_content", (message, remedy));
     None
 }
 
@@ -205,7 +205,8 @@ fn is_refused_later(reader: &Reader<'_>, document: &Document) -> bool {
         "actions" => true,
         "components" => {
             let kind = document.root.get("type").and_then(|entry| entry.spot.node.scalar());
-            let is_known = |kind: &String| LATER.iter().any(|(later, _)| *later == kind.as_str());
+            let is_known =
+                |kind: &String| PLUGIN_KINDS.iter().any(|(known, _)| *known == kind.as_str());
             let is_pinned = |kind: &String| reader.plugins.iter().any(|p| p.name == *kind);
             kind.is_some_and(|kind| is_known(&kind) && !is_pinned(&kind))
         }
@@ -240,19 +241,19 @@ fn severity(file: &str) -> Severity {
 }
 
 fn finding(reader: &Reader<'_>, at: &Text, code: &'static str, message: String, remedy: &str) {
-    note(reader, severity(&at.origin.file), at, code, (message, remedy));
+    report(reader, severity(&at.origin.file), at, code, (message, remedy));
 }
 
-fn note(
+fn report(
     reader: &Reader<'_>,
     severity: Severity,
     at: &Text,
     code: &'static str,
-    says: (String, &str),
+    texts: (String, &str),
 ) {
     let Text { value, origin } = at;
-    let finding = Diagnostic::new(severity, code, says.0, says.1);
-    reader.note(finding.at(&origin.file, origin.place(value.chars().count())));
+    let finding = Diagnostic::new(severity, code, texts.0, texts.1);
+    reader.report(finding.at(&origin.file, origin.place(value.chars().count())));
 }
 
 fn base(file: &str) -> &'static str {

@@ -32,7 +32,7 @@ fn defaults(config: &AppConfig, reader: &Reader<'_>) {
                 format!("set default_enabled = false for `{name}` too, or true for `{missing}`");
             let finding = Diagnostic::error("disabled_dependency", message, remedy);
             let names = reader.names.borrow();
-            reader.note(match names.place(Kind::Component, name) {
+            reader.report(match names.place(Kind::Component, name) {
                 Some(origin) => finding.at(&origin.file, origin.place(name.chars().count())),
                 None => finding,
             });
@@ -52,7 +52,7 @@ fn cycles(config: &AppConfig, reader: &Reader<'_>) {
         };
         let finding = Diagnostic::error("cycle", message, remedy);
         let first = cycle.first().map(String::as_str).unwrap_or_default();
-        reader.note(match names.place(Kind::Component, first) {
+        reader.report(match names.place(Kind::Component, first) {
             Some(origin) => finding.at(&origin.file, origin.place(first.chars().count())),
             None => finding,
         });
@@ -81,7 +81,7 @@ fn triggers(config: &AppConfig, reader: &Reader<'_>) {
             let message = format!("the trigger `{word}` never fires: the app has no {missing}");
             let finding = Diagnostic::warning("never_fires", message, "remove the trigger");
             let Origin { file, .. } = &trigger.origin;
-            reader.note(finding.at(file, trigger.origin.place(word.len())));
+            reader.report(finding.at(file, trigger.origin.place(word.len())));
         }
         if !kind.fires() {
             let Origin { file, .. } = &trigger.origin;
@@ -146,7 +146,7 @@ pub fn text_refers(
             "this text is not rendered: templates begin with a dot, as in {{ .nuon.install.id }}";
         let finding = Diagnostic::warning("no_template", message, "add the dot");
         let place = text.origin.within(&text.value, 0..text.value.len());
-        reader.note(finding.at(&text.origin.file, place));
+        reader.report(finding.at(&text.origin.file, place));
     }
     let reads = match Reads::of_one(text) {
         Ok(reads) => reads,
@@ -154,7 +154,7 @@ pub fn text_refers(
             let message = format!("invalid template: {}", error.message);
             let finding = Diagnostic::new(severity, "template", message, "correct the template");
             let place = Location { line: error.line, column: error.column, length: 1 };
-            reader.note(finding.at(&text.origin.file, place));
+            reader.report(finding.at(&text.origin.file, place));
             return None;
         }
     };
@@ -205,5 +205,5 @@ fn at(
     let start = dotted.or_else(|| value.find(name)).unwrap_or_default();
     let mut place = origin.within(value, start..start);
     place.length = name.chars().count() as u32;
-    reader.note(Diagnostic::new(severity, code, message, remedy).at(&origin.file, place));
+    reader.report(Diagnostic::new(severity, code, message, remedy).at(&origin.file, place));
 }

@@ -75,7 +75,7 @@ fn mismatch(reader: &Reader<'_>, runner: &Runner, what: &str) {
     let finding =
         Diagnostic::warning("runner_mismatch", message, "correct the runner's type or the module");
     let place = runner.type_at.place(word.chars().count());
-    reader.note(finding.at(&runner.type_at.file, place));
+    reader.report(finding.at(&runner.type_at.file, place));
 }
 
 #[cfg(test)]

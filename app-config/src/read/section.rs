@@ -87,7 +87,7 @@ impl<'d> Section<'d> {
         if !known.contains(&word.as_str()) && !is_template(&word) {
             let message = format!("unknown {what} `{word}`");
             let remedy = match nearest(&word, known.iter().copied()) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => format!("use one of: {}", known.join(", ")),
             };
             self.warning(key, "bad_value", message, &remedy);
@@ -218,11 +218,11 @@ impl<'d> Section<'d> {
     pub fn finish(self) {
         let seen = self.seen.borrow();
         #[cfg(test)]
-        self.reader.asked(self.file(), &self.path, &seen);
+        self.reader.record_keys(self.file(), &self.path, &seen);
         for (key, entry) in self.table.iter().filter(|(key, _)| !seen.contains(*key)) {
             let message = format!("unknown key `{}{key}`: it has no effect", self.path);
             let remedy = match nearest(key, seen.iter().map(String::as_str)) {
-                Some(meant) => format!("did you mean `{meant}`?"),
+                Some(suggestion) => format!("did you mean `{suggestion}`?"),
                 None => "remove the key, or correct its spelling".to_string(),
             };
             let at = entry.key.clone();
@@ -259,9 +259,9 @@ impl<'d> Section<'d> {
         }
     }
 
-    fn mistyped(&self, key: &str, entry: &Entry, wanted: &str) {
+    fn mistyped(&self, key: &str, entry: &Entry, expected: &str) {
         let found = entry.spot.node.kind();
-        let message = format!("`{}{key}` must be {wanted}, not {found}", self.path);
+        let message = format!("`{}{key}` must be {expected}, not {found}", self.path);
         let at = self.value(entry);
         self.finding(Severity::Error, "wrong_type", at, message, "change the value");
     }
@@ -289,6 +289,6 @@ impl<'d> Section<'d> {
     ) {
         let place = self.document.place(at);
         let finding = Diagnostic::new(severity, code, message, remedy);
-        self.reader.note(finding.at(&self.document.file, place));
+        self.reader.report(finding.at(&self.document.file, place));
     }
 }

@@ -4,7 +4,7 @@ use crate::{
     diagnostic::Severity,
     model::{
         DockerBuild, Ecr, HelmChart, HelmRepo, Image, Job, KubernetesManifest, Kustomize,
-        MOST_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
+        MAX_RETRIES, OperationRole, Options, Pulumi, Spec, TERRAFORM_MODULE,
     },
 };
 
@@ -153,8 +153,8 @@ pub fn options(section: &Section<'_>) -> Options {
 /// Reads `max_auto_retries`. A value out of range is a warning.
 pub fn retries(section: &Section<'_>) -> Option<i64> {
     let setting = section.integer("max_auto_retries");
-    if setting.is_some_and(|most| !(0..=MOST_RETRIES).contains(&most)) {
-        let message = format!("`max_auto_retries` must be between 0 and {MOST_RETRIES}");
+    if setting.is_some_and(|most| !(0..=MAX_RETRIES).contains(&most)) {
+        let message = format!("`max_auto_retries` must be between 0 and {MAX_RETRIES}");
         let remedy = "use a value in this range; otherwise the nearest valid value applies";
         section.warning("max_auto_retries", "bad_value", message, remedy);
     }

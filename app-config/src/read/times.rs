@@ -21,10 +21,10 @@ impl Section<'_> {
     /// Reads a cron expression of five fields.
     pub fn schedule(&self, key: &str) -> Option<String> {
         let text = self.string(key)?;
-        match Schedule::of(&text, self.reader.nevers.get() < MOST_NEVERS) {
+        match Schedule::of(&text, self.reader.unmatched_schedules.get() < MAX_UNMATCHED) {
             Schedule::Fires => {}
             Schedule::Never => {
-                self.reader.nevers.set(self.reader.nevers.get() + 1);
+                self.reader.unmatched_schedules.set(self.reader.unmatched_schedules.get() + 1);
                 let message = format!("the schedule {text:?} never fires: the date does not exist");
                 self.warning(key, "never_fires", message, "correct the day or the month");
             }
@@ -41,7 +41,7 @@ impl Section<'_> {
 /// Maximum number of schedules that are searched without a result. Each search covers three
 /// thousand years and takes some milliseconds, so a directory full of such schedules would take
 /// minutes.
-const MOST_NEVERS: usize = 20;
+const MAX_UNMATCHED: usize = 20;
 
 enum Schedule {
     Fires,

@@ -95,7 +95,7 @@ pub fn without_indices(path: &str) -> String {
 
 /// Occurrences by kind, and by component type or trigger within the kind.
 #[derive(Debug, Default)]
-pub struct Found(BTreeMap<(&'static str, String), Occurrences>);
+pub struct UnactedSettings(BTreeMap<(&'static str, String), Occurrences>);
 
 #[derive(Debug)]
 struct Occurrences {
@@ -104,7 +104,7 @@ struct Occurrences {
     place: Location,
 }
 
-impl Found {
+impl UnactedSettings {
     pub fn add(&mut self, kind: &'static str, name: &str, file: &str, place: Location) {
         let found = self.0.entry((kind, name.to_string())).or_insert_with(|| Occurrences {
             count: 0,
@@ -121,7 +121,7 @@ impl Found {
         self.0.into_iter().filter_map(|((id, name), found)| {
             let kind = KINDS.iter().find(|kind| kind.id == id)?;
             let Occurrences { count, file, mut place } = found;
-            let mut message = format!("{count} x {}: {}", kind.what, kind.instead);
+            let mut message = format!("{count} x {}: {}", kind.what, kind.behavior);
             if kind.is_secret {
                 // Output that shows the line would show the secret value.
                 message += &format!(" (first in line {})", place.line);
@@ -135,7 +135,7 @@ impl Found {
 }
 
 /// Counts the keys of a file that are read but not acted on.
-pub fn look_for(document: &Document, found: &mut Found) {
+pub fn look_for(document: &Document, found: &mut UnactedSettings) {
     let Some(file) = file_kind(&document.file) else { return };
     let mut search = Search { document, file, found, parts: Vec::new() };
     search.table(&document.root, "");
@@ -144,7 +144,7 @@ pub fn look_for(document: &Document, found: &mut Found) {
 struct Search<'s> {
     document: &'s Document,
     file: &'static str,
-    found: &'s mut Found,
+    found: &'s mut UnactedSettings,
     /// Kinds that are already counted for this file. Unused for a file with several parts.
     parts: Vec<&'static str>,
 }

@@ -11,14 +11,16 @@ use crate::{
 };
 
 /// Files whose texts another module checks, or whose values are not templates.
-const APART: [&str; 5] = ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
+const OTHER_FILES: [&str; 5] =
+    ["actions/", "components/", "installs/", "installs.toml", "sandbox.toml"];
 /// Keys that are never templates: their values are paths, or names that other files use.
-const NEVER: [&str; 5] = ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
+const NO_TEMPLATES: [&str; 5] =
+    ["connected_repo", "dependencies", "helm_repo", "public_repo", "type"];
 
 /// Templates of a file.
 pub fn texts(document: &Document) -> Vec<Text> {
     let mut found = Vec::new();
-    if APART.iter().any(|apart| document.file.starts_with(apart)) {
+    if OTHER_FILES.iter().any(|file| document.file.starts_with(file)) {
         return found;
     }
     let is_input = document.file == "inputs.toml" || document.file.starts_with("inputs/");
@@ -43,7 +45,7 @@ fn walk(
     found: &mut Vec<Text>,
 ) {
     match &spot.node {
-        Node::Text(value) if value.contains("{{") && !NEVER.contains(&key) => {
+        Node::Text(value) if value.contains("{{") && !NO_TEMPLATES.contains(&key) => {
             found.push(Text { value: value.clone(), origin: document.content(path, spot) });
         }
         Node::Array(items) => {
@@ -51,7 +53,7 @@ fn walk(
                 walk(document, key, &format!("{path}.{at}"), item, is_input, found);
             }
         }
-        Node::Table(table) if !NEVER.contains(&key) => {
+        Node::Table(table) if !NO_TEMPLATES.contains(&key) => {
             let entries = table.iter().filter(|(key, _)| !(is_input && *key == "default"));
             for (key, entry) in entries {
                 walk(document, key, &format!("{path}.{key}"), &entry.spot, is_input, found);
@@ -62,7 +64,7 @@ fn walk(
 }
 
 pub fn check(config: &AppConfig, reader: &Reader<'_>) {
-    for text in reader.loose.borrow().iter() {
+    for text in reader.undeployed_texts.borrow().iter() {
         text_refers(config, reader, text, Severity::Warning);
     }
     for (name, text) in reader.defaults.borrow().iter() {
@@ -80,8 +82,8 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
         let Ok(reads) = Reads::of_one(text) else {
             let message =
                 format!("invalid template in the default of the sensitive input `{}`", input.name);
-            let says = (message, "correct the template");
-            reader.about(Severity::Warning, "template", &text.origin.file, says);
+            let texts = (message, "correct the template");
+            reader.about(Severity::Warning, "template", &text.origin.file, texts);
             return;
         };
         reads
@@ -89,11 +91,11 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
         let Some(reads) = text_refers(config, reader, text, Severity::Warning) else { return };
         reads
     };
-    let made = |name: &&String| {
+    let is_template_default = |name: &&String| {
         let other = config.input(name).and_then(|other| other.default.as_deref());
         other.is_some_and(is_template)
     };
-    if let Some(other) = reads.needed_inputs.iter().find(made) {
+    if let Some(other) = reads.needed_inputs.iter().find(is_template_default) {
         let message = format!(
             "the default of `{}` reads `{other}`, whose default is also a template",
             input.name
@@ -104,6 +106,6 @@ fn default(config: &AppConfig, reader: &Reader<'_>, input: &Input, text: &Text) 
             true => Location::default(),
             false => text.origin.place(text.value.chars().count()),
         };
-        reader.note(finding.at(&text.origin.file, place));
+        reader.report(finding.at(&text.origin.file, place));
     }
 }

@@ -11,7 +11,7 @@ use super::{
 
 /// Maximum number of variables in one scope. Each read of a variable scans the scope, while parsing
 /// and while rendering.
-const MOST_VARIABLES: usize = 500;
+const MAX_VARIABLES: usize = 500;
 
 impl<'s> Parser<'s> {
     /// Parses a pipeline up to `end`. Errors name the `place`. In `range`, the pipeline may set two
@@ -96,8 +96,8 @@ impl<'s> Parser<'s> {
         if assigns && self.knows(variable) {
             return Ok(());
         }
-        if self.vars.len() > MOST_VARIABLES {
-            let why = format!("too many variables: the maximum in one scope is {MOST_VARIABLES}");
+        if self.vars.len() > MAX_VARIABLES {
+            let why = format!("too many variables: the maximum in one scope is {MAX_VARIABLES}");
             return Err(self.wrong(why));
         }
         self.vars.push(name);

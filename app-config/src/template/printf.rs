@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Maximum width and precision. Go treats larger numbers as an error.
-const WIDEST: i64 = 1_000_000;
+const MAX_WIDTH: i64 = 1_000_000;
 
 pub fn printf(arguments: &[Value], most: usize) -> Answer {
     let Some((Value::Text(form), rest)) = arguments.split_first() else {
@@ -153,7 +153,7 @@ impl Printf<'_> {
         let (digits, rest) = self.rest.split_at(length);
         let mut size = 0_i64;
         for digit in digits.bytes() {
-            if size > WIDEST {
+            if size > MAX_WIDTH {
                 self.rest = "";
                 return None;
             }
@@ -166,7 +166,7 @@ impl Printf<'_> {
     fn size_from_argument(&mut self) -> Option<i64> {
         let argument = self.arguments.get(self.next)?;
         self.next += 1;
-        argument.whole().filter(|size| (-WIDEST..=WIDEST).contains(size))
+        argument.whole().filter(|size| (-MAX_WIDTH..=MAX_WIDTH).contains(size))
     }
 
     /// Parses `[2]`, the number of the next argument.
@@ -180,8 +180,10 @@ impl Printf<'_> {
         };
         self.rest = rest;
         let digits = written.bytes().all(|byte| byte.is_ascii_digit()) && !written.is_empty();
-        let number =
-            written.parse::<usize>().ok().filter(|number| digits && *number as i64 <= WIDEST * 10);
+        let number = written
+            .parse::<usize>()
+            .ok()
+            .filter(|number| digits && *number as i64 <= MAX_WIDTH * 10);
         match number {
             Some(number) if (1..=self.arguments.len()).contains(&number) => {
                 self.next = number - 1;

@@ -2,7 +2,7 @@
 use std::rc::Rc;
 
 use super::{
-    builtin::wanted,
+    builtin::wrong_type,
     call::entries,
     format::plain,
     functions::Answer,
@@ -72,7 +72,7 @@ pub fn append(arguments: &[Value], _: usize) -> Answer {
         [Value::List(items), item] => {
             Ok(Value::list(items.iter().chain([item]).cloned().collect()))
         }
-        _ => Err(wanted("a list", arguments.first())),
+        _ => Err(wrong_type("a list", arguments.first())),
     }
 }
 
@@ -92,7 +92,7 @@ pub fn dig(arguments: &[Value], _: usize) -> Answer {
         return Err("requires at least three arguments".to_string());
     }
     if let Some(other) = keys.iter().find(|key| !matches!(key, Value::Text(_))) {
-        return Err(wanted("strings as keys", Some(other)));
+        return Err(wrong_type("strings as keys", Some(other)));
     }
     let mut value = map.clone();
     for key in keys {
@@ -167,7 +167,7 @@ fn replaced(mut bytes: &[u8]) -> String {
 /// `slice list start end`.
 pub fn slice(arguments: &[Value], _: usize) -> Answer {
     let Some((Value::List(items), bounds)) = arguments.split_first() else {
-        return Err(wanted("a list", arguments.first()));
+        return Err(wrong_type("a list", arguments.first()));
     };
     if items.is_empty() {
         return Ok(Value::Nil);
@@ -247,10 +247,10 @@ pub fn duration(arguments: &[Value], _: usize) -> Answer {
         Some(Value::Text(text)) => literal::clamped(text),
         Some(_) | None => 0,
     };
-    Ok(Value::text(spelled(seconds.wrapping_mul(1_000_000_000))))
+    Ok(Value::text(duration_text(seconds.wrapping_mul(1_000_000_000))))
 }
 
-fn spelled(nanoseconds: i64) -> String {
+fn duration_text(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let whole = nanoseconds.unsigned_abs();
     let (seconds, fraction) = (whole / 1_000_000_000, whole % 1_000_000_000);
