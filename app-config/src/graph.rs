@@ -83,13 +83,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_is_shown_from_end_to_end() {
+    fn a_cycle_is_shown_completely() {
         let edges = edges(&[("a", &["b"]), ("b", &["c"]), ("c", &["b"]), ("d", &[])]);
         assert_eq!(layers(&edges).unwrap_err(), [["b", "c", "b"]]);
     }
 
     #[test]
-    fn every_cycle_is_shown_and_not_only_the_first() {
+    fn every_cycle_is_shown() {
         let edges = edges(&[
             ("a", &["b"]),
             ("b", &["a", "base"]),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn more_cycles_than_a_person_reads_are_not_looked_for() {
+    fn the_number_of_cycles_is_limited() {
         let names: Vec<String> = (0..100).map(|n| format!("n{n}")).collect();
         let all = |_: &String| names.iter().cloned().collect();
         let edges: Edges = names.iter().map(|name| (name.clone(), all(name))).collect();

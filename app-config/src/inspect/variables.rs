@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_from_the_top_are_found_and_nothing_else() {
+    fn only_chains_from_the_root_are_found() {
         let cases: [(&str, &[&str]); 11] = [
             ("{{.nuon.install.id}}", &["nuon.install.id"]),
             ("{{- $.nuon.a -}} .nuon.no {{ $x.nuon.b }}", &["nuon.a"]),

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_found_by_the_kind_of_the_file_that_names_it() {
+    fn a_named_file_is_resolved_by_the_kind_of_the_naming_file() {
         assert_eq!(
             join(base("components/images/a.toml"), "./v.yaml").unwrap(),
             "components/v.yaml"

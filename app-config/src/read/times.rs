@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_have_five_fields_and_a_day_that_comes() {
+    fn schedules_have_five_fields_and_an_existing_date() {
         for good in ["0 3 * * *", "*/15 * * * 1-5", "@daily", "0 0 29 2 *"] {
             assert!(matches!(Schedule::of(good, true), Schedule::Fires), "{good}");
         }

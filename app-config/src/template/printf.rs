@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_digits_as_a_template_asks_for() {
+    fn any_requested_number_of_digits_is_printed() {
         let zeros = "0".repeat(69_999);
         let cases = [
             ("%.70000f", Value::Float(1.5), format!("1.5{zeros}")),

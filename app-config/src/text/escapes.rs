@@ -76,7 +76,7 @@ mod tests {
 
     /// Compares the position of the letter `X` with the computed one.
     #[test]
-    fn a_character_is_where_it_is_written_whatever_is_written_before_it() {
+    fn the_location_of_a_character_is_correct_after_any_escape() {
         for string in [
             r#""X""#,
             r#""one\ntwo X""#,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 pub mod components;
-pub mod surroundings;
+pub mod supporting;
 pub mod work;
 
 /// A text. A number or a boolean counts as the text that is written.

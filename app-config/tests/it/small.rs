@@ -29,7 +29,7 @@ pub fn config(changes: &[(&str, &str)]) -> AppConfig {
     read(&bundle(changes)).unwrap().0
 }
 
-pub fn refusal(changes: &[(&str, &str)]) -> Diagnostic {
+pub fn rejection(changes: &[(&str, &str)]) -> Diagnostic {
     let findings = read(&bundle(changes)).unwrap_err();
     let errors: Vec<Diagnostic> = findings.into_iter().filter(Diagnostic::is_error).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
