@@ -183,7 +183,7 @@ impl Agent {
         self.ok(Method::POST, &format!("jobs/{job}/events"), &report).await;
     }
 
-    /// Sends a chunk of the log. `start` is the offset of its first byte in the log.
+    /// Sends a chunk of the log. `start` is the offset of the chunk's first byte in the log.
     pub async fn log(&mut self, job: JobId, execution: ExecutionId, start: u64, chunk: &Chunk) {
         let last = start + chunk.length - 1;
         loop {
@@ -217,7 +217,6 @@ impl Agent {
         ask.header(AUTHORIZATION, format!("Bearer {}", self.token))
     }
 
-    /// `None` if the response is empty or another runner was first.
     async fn send(
         &mut self,
         method: Method,

@@ -31,7 +31,7 @@ impl BenchOptions {
         }
     }
 
-    /// Chooses between two values: one for a quick run, one otherwise.
+    /// Returns `quick` in a quick run, and `otherwise` in other runs.
     pub fn much<T>(self, quick: T, otherwise: T) -> T {
         if self.quick { quick } else { otherwise }
     }

@@ -18,7 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 
 pub struct Database {
     pub cluster: Cluster,
-    /// Pool of the benchmark itself. Its statements are not counted if `exact`.
+    /// Pool of the benchmark itself. With pg_stat_statements (`exact`), its statements are not
+    /// counted.
     root: PgPool,
     /// Separate database for baseline queries to Postgres without Stead.
     anchor: PgPool,
@@ -128,7 +129,6 @@ impl Database {
         sqlx::query_as(ask).fetch_all(&self.root).await.unwrap()
     }
 
-    /// Resets the counters.
     pub async fn reset(&self) {
         if self.exact {
             self.root.execute("select public.pg_stat_statements_reset()").await.unwrap();

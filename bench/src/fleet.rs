@@ -4,7 +4,7 @@
 //! alone     `stead serve` as a separate process without runners: statements, memory, processor time
 //! parked    the same with a long poll of each runner open
 //! storm     a second server, in this process, queues one job per runner; each job is claimed once
-//! restart   the first server is killed and started again; ends when each runner has an open long poll there
+//! restart   the first server is killed and started again; ends when each runner polls again
 //! ```
 //!
 //! Runners call from addresses all over 127/8, because each address has only 28,000 ports. This
@@ -87,7 +87,7 @@ async fn run(ask: Ask) {
     let (mut fleet, mut claimed) = at_work(agents);
     until_parked(&serving, ask.runners).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
-    eprintln!("  counting with all of them");
+    eprintln!("  counting statements and processor time with all runners");
     let crowded = window(&database, &serving, ask).await;
 
     eprintln!("  storm");
@@ -200,7 +200,11 @@ async fn until_parked(server: &ServerProcess, number: usize) {
     let began = Instant::now();
     while server.parked().await != number as u64 {
         let late = began.elapsed() > Duration::from_secs(300);
-        assert!(!late, "{} of {number} runners are parked", server.parked().await);
+        assert!(
+            !late,
+            "timeout: {} of {number} runners have an open long poll",
+            server.parked().await
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -44,7 +44,7 @@ async fn run(ask: BenchOptions) {
             false
         }
     };
-    eprintln!("  apps whose build has failed");
+    eprintln!("  creating apps whose build has failed");
     let mut enqueue = Enqueue::prepare(&database, &serving, ask.much(100, 2_000)).await;
     let mut report = Report::of("commands", RATIOS);
     for round in 1..=ask.rounds {

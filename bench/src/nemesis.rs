@@ -64,8 +64,8 @@ pub fn main() -> ExitCode {
             println!("result: no acknowledged event is missing, duplicated or wrong")
         }
         (false, None) => println!("result: FAILED, seed {}", ask.seed),
-        (true, Some(bug)) => println!("result: FAILED, the oracle did not find {bug}"),
-        (false, Some(bug)) => println!("result: the oracle found {bug}"),
+        (true, Some(bug)) => println!("result: FAILED, the oracle did not detect the bug {bug}"),
+        (false, Some(bug)) => println!("result: the oracle detected the bug {bug}"),
     }
     match wrong.is_empty() == ask.planted.is_none() {
         true => ExitCode::SUCCESS,
@@ -115,7 +115,7 @@ fn campaign(ask: &Ask) -> Vec<String> {
     let possible: Vec<_> = Fault::ALL.iter().filter(|fault| fault.is_possible(&place)).collect();
     let (began, mut number) = (Instant::now(), 0);
     while began.elapsed() < ask.time && wrong.is_empty() {
-        // Every kind occurs once before any of them repeats.
+        // Every kind of fault occurs once before one occurs again.
         if deck.is_empty() {
             deck.clone_from(&possible);
             deck.shuffle(&mut random);

@@ -22,7 +22,7 @@ const AT_ONCE: usize = 64;
 
 pub struct RunnerPool(Vec<Agent>);
 
-/// Work of a [`RunnerPool`].
+/// Result of [`RunnerPool::work`].
 pub struct Worked {
     /// Time from each job's claim to its acknowledged end.
     pub calls: Vec<Duration>,
@@ -55,7 +55,6 @@ impl RunnerPool {
         RunnerPool(agents.buffer_unordered(16).collect().await)
     }
 
-    /// Returns all runners.
     pub fn agents(self) -> Vec<Agent> {
         self.0
     }

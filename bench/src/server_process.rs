@@ -13,8 +13,9 @@ use crate::{api_client::ApiClient, database::Database, wire::Wire};
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Timeout of a start. The poll interval is short, because starts are measured.
+/// Timeout of a start.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Interval of the checks for the ready file. It is short, because starts are measured.
 const LOOK: Duration = Duration::from_millis(1);
 
 /// A process of `stead serve` or `stead up`.
@@ -29,7 +30,7 @@ pub struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// Starts `stead serve` on these addresses, or on free ones.
+    /// Starts `stead serve` on these addresses, or on free ones of loopback.
     pub async fn start(
         database: &Database,
         data: &Path,
@@ -40,7 +41,7 @@ impl ServerProcess {
         ServerProcess::launch(serve, (data, data), listen.unwrap_or([ANY, ANY])).await
     }
 
-    /// Starts `stead up`, which includes Postgres, with a new data directory below this one.
+    /// Starts `stead up`, which includes Postgres, with a new data directory below `directory`.
     pub async fn up(directory: &Path) -> ServerProcess {
         let mut up = Command::new(tests::program("stead"));
         up.arg("up").env_remove("DATABASE_URL");
@@ -86,7 +87,7 @@ impl ServerProcess {
         ApiClient::new(&self.control, token.trim())
     }
 
-    /// Id of its process.
+    /// Process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

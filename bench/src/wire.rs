@@ -22,7 +22,6 @@ pub struct Wire {
     open: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// A response.
 pub struct HttpResponse {
     pub status: StatusCode,
     pub body: Bytes,
@@ -74,7 +73,7 @@ impl Wire {
         let stream = socket.connect(self.to).await?;
         stream.set_nodelay(true)?;
         let (open, connection) = handshake(TokioIo::new(stream)).await?;
-        // Ends when either side closes the connection. The next request detects that.
+        // The task ends when either side closes the connection. The next request detects that.
         tokio::spawn(connection);
         Ok(open)
     }

@@ -172,7 +172,7 @@ mod tests {
         let failure = given("a\n{{ .nuon.b", Some(&state)).unwrap_err();
         assert_eq!(
             (failure.code(), failure.text().as_str()),
-            (2, "error: t:2:11: these braces are not closed\n")
+            (2, "error: t:2:11: this action has no closing `}}`\n")
         );
     }
 

@@ -41,7 +41,7 @@ fn without_ref(schema: &Value) -> Value {
     Value::Object(own)
 }
 
-/// A file path of each kind, with its schema.
+/// Each schema with the path of a file that it describes.
 pub const PLACES: [(&str, &str); 23] = [
     ("action", "actions/x.toml"),
     ("branch", "branch.toml"),

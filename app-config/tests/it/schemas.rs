@@ -10,7 +10,7 @@ use crate::format;
 use crate::sample;
 use crate::support;
 
-use format::{components::*, surroundings::*, work::*};
+use format::{components::*, supporting::*, work::*};
 use sample::{PLACES, samples};
 
 fn made<T: JsonSchema>(kind: &str) -> (String, Value) {
@@ -63,7 +63,7 @@ fn all() -> BTreeMap<String, Value> {
 
 /// `UPDATE_GOLDEN=1` writes the current schemas. Review the diff as a vendor would read it.
 #[test]
-fn the_schemas_are_what_was_agreed() {
+fn the_schemas_match_their_golden_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../schemas/app-config");
     let all = all();
     for (kind, made) in &all {
@@ -97,7 +97,7 @@ fn the_reader_knows_every_key_of_the_schemas() {
     }
 }
 
-/// Schema of a file of a directory.
+/// Returns the schema of a file in an app directory.
 fn kind_of(path: &str) -> Option<&'static str> {
     let (directory, inside) = path.split_once('/').unwrap_or(("", path));
     Some(match (directory, inside) {
@@ -126,7 +126,7 @@ fn real_directories_are_valid_by_the_schemas() {
         .into_iter()
         .map(|(kind, made)| (kind, jsonschema::validator_for(&made).unwrap()))
         .collect();
-    let (mut held, mut wrong) = (0, Vec::new());
+    let (mut valid, mut wrong) = (0, Vec::new());
     for app in fs::read_dir(corpus.join("apps")).unwrap() {
         let app = app.unwrap().path();
         for (path, file) in support::tree(&app).iter().filter(|(path, _)| path.ends_with(".toml")) {
@@ -135,7 +135,7 @@ fn real_directories_are_valid_by_the_schemas() {
             if value.as_object().is_some_and(Map::is_empty) {
                 continue;
             }
-            held += 1;
+            valid += 1;
             for error in schemas[kind].iter_errors(&value) {
                 wrong.push(format!(
                     "{}/{path}: {error} at {}",
@@ -145,6 +145,6 @@ fn real_directories_are_valid_by_the_schemas() {
             }
         }
     }
-    println!("schemas: {held} files held");
+    println!("schemas: {valid} valid files");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

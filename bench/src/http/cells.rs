@@ -24,11 +24,15 @@ impl measure::Cell for Cell {
                 format!("single-row INSERT, 2 indexes (pgbench), {n} connections")
             }
             Cell::Command(n) => format!("command over HTTP → one event, {n} callers"),
-            Cell::Keyed(n) => format!("the same with an idempotency key each, {n} callers"),
-            Cell::Asked(n) => {
-                format!("job requested over HTTP (retry of a build), {n} callers: acknowledged")
+            Cell::Keyed(n) => {
+                format!("command with an idempotency key over HTTP → one event, {n} callers")
             }
-            Cell::Queued(n) => format!("the same, {n} callers: until all jobs are in the queue"),
+            Cell::Asked(n) => {
+                format!("job over HTTP (build retry), {n} callers: acknowledged")
+            }
+            Cell::Queued(n) => {
+                format!("job over HTTP (build retry), {n} callers: all jobs in the queue")
+            }
         }
     }
 }

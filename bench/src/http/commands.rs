@@ -26,7 +26,7 @@ pub async fn run(
     let calls: Vec<_> = calls.into_iter().flat_map(Result::unwrap).collect();
     let whole = start.elapsed();
     let made = count(database.root(), VIEW).await - before;
-    assert_eq!(made, calls.len() as i64, "each command that was acknowledged is there once");
+    assert_eq!(made, calls.len() as i64, "each acknowledged command must have one row");
     Run { events: calls.len(), whole, calls }
 }
 

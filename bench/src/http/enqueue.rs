@@ -1,5 +1,5 @@
-//! One job per call: a retry of a failed build. The response comes when the command is durable. A
-//! policy then queues the job, and the time until then is measured, too.
+//! One job per call: a retry of a failed build. The response comes when the command is durable. The
+//! benchmark also measures the time until a policy has queued the job.
 use std::{sync::Arc, time::Instant};
 
 use event_log::testing::measure::Run;

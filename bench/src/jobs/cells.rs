@@ -28,7 +28,7 @@ pub enum Other {
 pub enum How {
     /// 24 concurrent jobs, with defaults for everything else.
     Stock,
-    /// With batches, as its documentation recommends for throughput.
+    /// With batches, as the documentation of the job queue recommends for throughput.
     Tuned,
 }
 
@@ -41,7 +41,7 @@ pub enum Mode {
 }
 
 impl Other {
-    /// File name of its script.
+    /// File name of the job queue's script.
     pub fn script(self) -> &'static str {
         match self {
             Other::Graphile => "graphile.mjs",

@@ -32,7 +32,7 @@ pub struct Driver {
     ended: Mutex<BTreeMap<String, String>>,
 }
 
-/// App that is changed.
+/// App of the changed install.
 pub enum App {
     /// `edge-api`: inputs, and new versions of its modules.
     EdgeApi { app: PathBuf, versions: PathBuf, version: AtomicU64 },
@@ -49,7 +49,6 @@ impl App {
 }
 
 impl Driver {
-    /// Driver with this address and token.
     pub fn new(control: &str, token: PathBuf, app: App) -> Driver {
         Driver {
             control: control.to_string(),
@@ -68,7 +67,7 @@ impl Driver {
         self.ended.lock().unwrap().len()
     }
 
-    /// Changes the install and waits, until it is stopped.
+    /// Changes the install whenever no run is active, until [`Driver::stop`] is called.
     pub fn drive(&self) {
         while !self.stopped.load(Ordering::SeqCst) {
             if self.is_idle() {

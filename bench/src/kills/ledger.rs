@@ -7,7 +7,6 @@ use std::{
 use serde_json::Value;
 use tests::Runner;
 
-/// A job, from its events.
 #[derive(Debug, Default)]
 struct JobRecord {
     kind: String,

@@ -30,8 +30,8 @@ impl Victims {
         Victims { server, runner, killed: BTreeMap::new() }
     }
 
-    /// Kills a random process, or the server and the runner, with SIGKILL. Starts it again after a
-    /// moment, unless `stead up` does.
+    /// Kills a random process, or the server and the runner, with SIGKILL. Starts the killed
+    /// processes again after a moment, unless `stead up` does.
     pub fn kill_one(&mut self) {
         let victim = match rand::thread_rng().gen_range(0..10) {
             0..3 => Victim::Server,
@@ -67,7 +67,8 @@ impl Victims {
             }
             Victim::Postgres => {
                 kill(&self.postmaster());
-                // `stead up` ends without its database. It may still run now, so it is killed.
+                // `stead up` exits without its database. It may still run at this moment, so the
+                // campaign kills it.
                 a_moment();
                 self.server.kill();
                 self.server.restart();

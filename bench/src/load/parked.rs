@@ -48,7 +48,7 @@ pub async fn measure(database: &Database, data: &Path, ask: Ask) -> Parked {
     eprintln!("  counting database statements with {number} runners");
     let crowded = window(database, ask.window_s).await;
     let after = server.resident();
-    assert_eq!(server.parked().await, number, "all of them are still parked");
+    assert_eq!(server.parked().await, number, "every runner must still have an open long poll");
     polls.shutdown().await;
     Parked { unit: database.unit(), alone, crowded, memory: (before, after) }
 }
@@ -69,5 +69,5 @@ async fn until_parked(server: &ServerProcess, number: u64) {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("{} of {number} runners are parked", server.parked().await);
+    panic!("timeout: {} of {number} runners have an open long poll", server.parked().await);
 }

@@ -1,4 +1,4 @@
-//! Runners with one execution each that send its log.
+//! Runners that each send the log of one execution.
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -113,6 +113,6 @@ pub async fn stored(database: &Database, ours: &Ours) -> Stored {
                 from stead.job_log";
     let sums = sqlx::query_as(sums).fetch_one(database.root()).await;
     let (raw, chunks, relations): (f64, f64, f64) = sums.unwrap();
-    assert_eq!(raw as u64, ours.sent, "every byte that was acknowledged is there once");
+    assert_eq!(raw as u64, ours.sent, "every acknowledged byte must be stored once");
     Stored { chunks: chunks / raw, relations: relations / raw }
 }

@@ -37,7 +37,6 @@ pub struct Environment {
     pub dir: TempDir,
 }
 
-/// The one Postgres.
 struct Postgres {
     cluster: Cluster,
     settings: Settings,
@@ -142,7 +141,7 @@ impl Environment {
         });
     }
 
-    /// The small disk, if one can be mounted.
+    /// The small disk, if this machine can mount one.
     pub fn disk(&self) -> Option<&Disk> {
         self.postgres.disk.as_ref()
     }

@@ -8,11 +8,9 @@ use super::environment::{Environment, signal};
 
 macro_rules! faults {
     ($($name:ident $what:literal;)*) => {
-        /// A kind of fault.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Fault { $($name,)* }
         impl Fault {
-            /// All kinds of faults.
             pub const ALL: &[Fault] = &[$(Fault::$name,)*];
         }
         impl fmt::Display for Fault {
@@ -42,9 +40,9 @@ faults! {
     ClockJump "a server's clock set";
 }
 
-/// Longer than the lease of a server's policies. [`LONGER_THAN_A_RUNNERS`] exceeds the lease of a
-/// job.
+/// Longer than the lease of a server's policies.
 const LONGER_THAN_A_CONSUMERS: Duration = Duration::from_secs(17);
+/// Longer than the lease of a job.
 const LONGER_THAN_A_RUNNERS: Duration = Duration::from_secs(70);
 
 impl Fault {

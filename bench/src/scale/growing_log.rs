@@ -19,7 +19,6 @@ use crate::{
     server_process::ServerProcess,
 };
 
-/// Number of apps.
 const APPS: usize = 100;
 /// Number of build runners, whose jobs are all finished.
 const BUILDERS: usize = 8;
@@ -90,7 +89,8 @@ impl GrowingLog {
         table.figure("the database on the disk", "bytes/event", size / position as f64);
     }
 
-    /// Moves the policies past the generated events, so that they do not react to them.
+    /// Moves the policies past the generated events, so that the policies do not react to these
+    /// events.
     async fn nobody_reacts(&self, position: u64) {
         let (name, version, shard) = policies::CONSUMER;
         let advance = "update log_consumer set position = $4, owner = null, lease_until = null \

@@ -29,7 +29,6 @@ impl Table {
         self.add(what, "ms", (p50, Some(p99)));
     }
 
-    /// Adds one figure.
     pub fn figure(&mut self, what: &str, unit: &'static str, value: f64) {
         self.add(what, unit, (value, None));
     }

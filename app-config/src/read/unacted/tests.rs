@@ -15,7 +15,7 @@ fn known() -> BTreeSet<(String, String)> {
         app.insert(path, File { bytes: text.into(), executable: false }).unwrap();
         let reader = Reader::new(&app, &[]);
         directory_with(&reader);
-        known.extend(reader.asked.borrow().iter().cloned());
+        known.extend(reader.known_keys.borrow().iter().cloned());
     }
     known
 }

@@ -91,7 +91,7 @@ impl Generator {
 
     pub(super) fn literal(&mut self, kind: Kind) {
         if self.chance(60) {
-            // Some of these are not valid numbers.
+            // Some of these literals are not valid numbers.
             return self.pick(&[
                 "1e400",
                 "0x1.8",

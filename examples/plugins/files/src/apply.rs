@@ -29,10 +29,14 @@ pub fn apply(
         return Err(Refusal::Refused("cannot apply: another apply holds the lock".into()));
     }
     let plan: Plan = serde_json::from_slice(&fs::read(plan_file).on("read the plan file")?)
-        .map_err(|_| Refusal::Refused("the plan file is damaged; plan again".into()))?;
+        .map_err(|_| {
+            Refusal::Refused("cannot apply: the plan file is damaged; make a new plan".into())
+        })?;
     let mut state = state::load(given)?;
     if plan.state != *state.mark() || plan.state != *expected {
-        return Err(Refusal::Stale("the files changed after the plan was made; plan again".into()));
+        return Err(Refusal::Stale(
+            "cannot apply: the files changed after the plan was made; make a new plan".into(),
+        ));
     }
     // Before the first effect, so that this plan is never applied a second time.
     state.begin();

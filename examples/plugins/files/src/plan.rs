@@ -15,7 +15,7 @@ use crate::{
     state,
 };
 
-/// Plan file.
+/// Content of a plan file: the state that the plan was made from, and the effects.
 #[derive(Serialize, Deserialize)]
 pub struct Plan {
     pub state: Mark,
@@ -43,9 +43,9 @@ pub enum Action {
 impl Effect {
     /// Returns the desired content of the file.
     pub fn content(&self) -> Result<Vec<u8>, Refusal> {
-        STANDARD
-            .decode(self.content.as_deref().unwrap_or_default())
-            .map_err(|_| Refusal::Refused("the plan file is damaged; plan again".into()))
+        STANDARD.decode(self.content.as_deref().unwrap_or_default()).map_err(|_| {
+            Refusal::Refused("cannot apply: the plan file is damaged; make a new plan".into())
+        })
     }
 }
 
@@ -108,7 +108,7 @@ pub fn make(given: &Given, plan_file: &Path) -> Result<Value, Refusal> {
             Some(here) if !state.files.contains_key(path) && here == *content => Action::Create,
             Some(_) if !state.files.contains_key(path) => {
                 return Err(Refusal::Refused(format!(
-                    "cannot create {path}: a file that this plugin did not create exists; move it"
+                    "cannot create {path}: a file that this plugin did not create exists; move that file"
                 )));
             }
             Some(here) if here != *content => Action::Update,

@@ -9,7 +9,6 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Version of the protocol.
 pub const VERSION: u32 = 1;
 
 #[derive(Deserialize)]
