@@ -32,14 +32,15 @@ pub struct Options {
     pub format: i32,
     /// Source of time.
     pub clock: Clock,
-    /// Maximum number of commits that wait for an acknowledgement. Further commits are rejected
-    /// with a retry delay. A large commit counts as several.
+    /// Capacity of the queue in slots. Until its acknowledgement, a commit occupies one slot, and
+    /// one more per 16 KiB. Without free slots, an append fails with a retry delay; large commits
+    /// wait first.
     pub queue: u32,
-    /// Timeout of a query of the writer. After it, the writer uses another connection.
+    /// Timeout of a query of the writer. After a timeout, the writer opens a new connection.
     pub query_timeout: Duration,
     /// Time until an idempotency key expires.
     pub key_ttl: Duration,
-    /// Interval of checks for writes of other servers, while this one is idle. `None` if no other
+    /// Interval at which an idle server checks for writes of other servers. `None` if no other
     /// server writes.
     pub poll_interval: Option<Duration>,
     /// Approximate number of aggregate states in the cache. One half is for states that were
@@ -87,7 +88,7 @@ pub(crate) struct Shared {
     pub large: Semaphore,
     pub queue: u32,
     pub positions: watch::Receiver<u64>,
-    /// `None` if no other server writes to this log.
+    /// Time of the last read of the head. `None` if no other server writes to this log.
     pub read_at: Option<watch::Receiver<Instant>>,
     pub seen: watch::Receiver<PublishedHead>,
     pub tail: broadcast::WeakSender<Arc<[StoredEvent]>>,
@@ -99,8 +100,10 @@ pub(crate) struct Shared {
 
 /// Number of slots above which a commit waits if the queue is full.
 const SMALL: u32 = 1;
-/// Maximum number of large commits that wait for slots, and their timeout.
+/// Maximum number of large commits that wait for slots.
 const LARGE_MOST: usize = 16;
+
+/// Timeout of a large commit that waits for slots.
 const LARGE_WAIT: Duration = Duration::from_secs(5);
 /// Retry delay of a caller that finds the queue full.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -205,9 +208,7 @@ impl EventLog {
         Ok(EventLog { shared: Arc::new(shared) })
     }
 
-    /// Appends a commit, completely or not at all. It is durable when this returns `Ok`. The
-    /// guards of a commit without events are checked at the database, too. If the caller drops
-    /// the future, the commit may still be written.
+    /// Appends a commit, completely or not at all. The commit is durable when `append` returns `Ok`. The database also checks the guards of a commit without events. If the caller drops the future, the commit may still be written.
     ///
     /// # Errors
     /// [`AppendError`]; nothing of the commit was written.
@@ -245,7 +246,7 @@ impl EventLog {
     }
 
     /// Returns true if this process knows that another version has migrated the tables. Events that
-    /// it has read may be of that version.
+    /// this process has read may be of that version.
     pub fn is_outdated(&self) -> bool {
         self.shared.seen.borrow().format != self.shared.format
     }
@@ -294,7 +295,7 @@ impl EventLog {
     }
 
     /// Returns a receiver of later batches in order, after they are durable. A receiver that lags,
-    /// or that finds a gap before a batch, reads the missing events with [`EventLog::read`].
+    /// or that finds a gap before a batch, must read the missing events with [`EventLog::read`].
     pub fn tail(&self) -> broadcast::Receiver<Arc<[StoredEvent]>> {
         match self.shared.tail.upgrade() {
             Some(tail) => tail.subscribe(),
@@ -318,7 +319,6 @@ impl EventLog {
         &self.shared.keys
     }
 
-    /// Clock of the log.
     pub fn clock(&self) -> &Clock {
         &self.shared.clock
     }

@@ -186,8 +186,8 @@ impl EventLog {
             Ok(first.try_get::<Option<i64>, _>(column)?.map_or(0, number))
         };
         let (version, last) = (counted("stream_version")?, counted("last_position")?);
-        // More rows than the version counts: the stream's row is corrupt, and the caller reads the
-        // stream to its end.
+        // If the stream has more rows than its version counts, its row in `log_stream` is corrupt.
+        // The caller then reads the stream to its end.
         if version >= below || rows.len() as u64 >= below {
             return Ok(None);
         }

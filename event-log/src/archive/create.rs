@@ -106,7 +106,7 @@ pub(super) async fn prove_rows(
     range.end().map(drop).map_err(|why| wrong(why.to_string()))
 }
 
-/// Reads the files back on a thread where this does not block other tasks.
+/// Verifies the files on a blocking thread, so that other tasks can run.
 async fn checked(
     path: PathBuf,
     sealed: &RangeProof,

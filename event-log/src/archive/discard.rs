@@ -1,5 +1,5 @@
-//! Drops the rows of an archived range. This cannot be undone, so rows and files are verified again
-//! first.
+//! Drops the rows of an archived range. Dropping rows cannot be undone, so rows and files are
+//! verified again first.
 use std::{path::Path, time::Duration};
 
 use proof::key::TrustedKey;
@@ -117,7 +117,7 @@ async fn listed(connection: &mut PgConnection, last: u64) -> Result<ArchiveRecor
     found.ok_or(ArchiveError::Unknown(last))
 }
 
-/// Returns true if another transaction holds a lock, or if a deadlock ended this one.
+/// Returns true if another transaction holds a lock, or if a deadlock ended this transaction.
 fn is_locked(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01"))

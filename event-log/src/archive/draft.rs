@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{StoredEvent, partitions::Partition};
 
-/// Compression level.
+/// Zstandard compression level.
 const LEVEL: i32 = 6;
 
-/// An unfinished archive.
 pub(super) struct Draft {
     pub path: PathBuf,
     above: PathBuf,

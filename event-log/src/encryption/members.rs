@@ -1,4 +1,4 @@
-//! Members of a JSON object in their order. A member that is not replaced stays byte for byte.
+//! Members of a JSON object in their order. A member that is not replaced keeps its exact bytes.
 use std::fmt;
 
 use serde::{

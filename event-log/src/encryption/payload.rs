@@ -23,7 +23,7 @@ use super::{
 pub(super) const PLACEHOLDER: &str = "[encrypted]";
 const MEMBER: &str = "encrypted";
 
-/// Encrypted fields of one set of subjects. Decryption needs the keys of all of them.
+/// Encrypted fields of one set of subjects. Decryption needs the keys of all these subjects.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct EncryptedFields {
     /// Subjects whose keys together decrypt the fields.
@@ -112,7 +112,7 @@ pub(super) fn encrypt_payload(
                 };
                 stored = replaced(&stored, "", &way, &mut take).map_err(bad)?.unwrap_or(stored);
             }
-            // A shredded key encrypts nothing more.
+            // New data of a shredded subject is stored as erased.
             KeyState::Shredded => {
                 let mut erase = |_: &str, _: &RawValue| Some(erased.clone());
                 stored = replaced(&stored, "", &way, &mut erase).map_err(bad)?.unwrap_or(stored);
@@ -131,7 +131,7 @@ pub(super) fn encrypt_payload(
         let plain = Zeroizing::new(serde_json::to_vec(&values).map_err(bad)?);
         let context = which.context(&of, &at);
         let text = encrypt(&key, &context, &plain).map(|text| STANDARD.encode(text));
-        let text = text.ok_or("it is too long to be encrypted")?;
+        let text = text.ok_or("the personal data of the event is too long")?;
         seals.push(EncryptedFields { subjects: of, paths: at, ciphertext: text });
     }
     if stored.get() == payload {
@@ -149,8 +149,7 @@ pub(super) fn encrypt_payload(
 /// Returns the encrypted fields of a payload. Empty if the payload is stored in plaintext.
 ///
 /// # Errors
-/// The payload has a member `encrypted` that cannot be read. Such a payload is never taken for
-/// plaintext.
+/// The payload has a member `encrypted` that cannot be read. Such a payload is never treated as plaintext.
 pub(super) fn encrypted_fields(payload: &str) -> Result<Vec<EncryptedFields>, String> {
     #[derive(Deserialize)]
     struct Encrypted<'p> {
@@ -199,7 +198,7 @@ pub(super) fn open(
         let sealed = STANDARD.decode(&text).ok();
         let plain = sealed.and_then(|text| decrypt(&key, &which.context(&of, &at), &text));
         let changed = || {
-            format!("what is encrypted for {} was changed, or is from another event", of.join(", "))
+            format!("the encrypted data of {} was changed, or is from another event", of.join(", "))
         };
         let plain = plain.ok_or_else(changed)?;
         let there: Vec<Box<RawValue>> = serde_json::from_slice(&plain).map_err(bad)?;

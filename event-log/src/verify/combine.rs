@@ -24,7 +24,7 @@ pub(super) struct LogSummary {
     pub position: u64,
     pub chain: Hash,
     pub edge: Edge,
-    /// Time and batch of the last event.
+    /// Time in microseconds and commit number of the last event.
     pub last: Option<(i64, i64)>,
     /// Streams, with their first and last event.
     pub streams: HashMap<StreamId, Seen>,
@@ -75,7 +75,7 @@ impl LogSummary {
         Ok(())
     }
 
-    /// Compares the nodes that the segments completed together with the stored ones.
+    /// Compares the nodes above the segments with the stored nodes.
     pub async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
         let nodes = std::mem::take(&mut self.nodes);
         let rows = sqlx::query(
@@ -125,8 +125,8 @@ impl LogSummary {
                 let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // A concurrent append may have written this event after the verified end. The
-                    // database must have it by now.
+                    // The stream's last event may be from a concurrent append after the verified
+                    // end. That event must be in the database by now.
                     seen if position > end => {
                         let told = seen.map_or(position, |seen| seen.last.1);
                         later.push(stream, version, position, told);

@@ -7,7 +7,7 @@ use super::{Difference, VerifyError};
 
 /// Number of signatures that one task checks.
 const BATCH: usize = 256;
-/// Maximum number of waiting tasks.
+/// Maximum number of signature tasks that run concurrently.
 const TASKS: usize = 16;
 /// Maximum number of findings in the result.
 const TOLD: usize = 100;

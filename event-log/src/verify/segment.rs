@@ -41,7 +41,7 @@ pub(super) struct Range {
 pub(super) struct Segment {
     /// Last link of the chain.
     pub chain: Hash,
-    /// Time and batch of the first and of the last event.
+    /// Time in microseconds and commit number of the first and of the last event.
     pub times: Option<((i64, i64), (i64, i64))>,
     /// Streams, with sequence and position of their first and last event.
     pub streams: Vec<(StreamId, Seen)>,
@@ -341,7 +341,7 @@ impl<'r> Raw<'r> {
     }
 }
 
-/// Postgres counts microseconds from the year 2000.
+/// Start of the times of Postgres, the year 2000, in microseconds of Unix time.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 fn array<const N: usize>(bytes: &[u8], position: u64) -> Result<[u8; N], LogError> {

@@ -295,7 +295,7 @@ async fn contradictions_between_rows_are_found_behind_valid_hashes() {
     }
 }
 
-/// Data before the verified range that cannot be read.
+/// Unreadable data before the verified range.
 #[tokio::test]
 async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
     for (what, tampering, position) in [
@@ -316,7 +316,7 @@ async fn a_part_that_has_nothing_to_begin_with_is_a_difference() {
     }
 }
 
-/// Recomputing every hash deceives the chain, but not a party that kept a checkpoint.
+/// A log with recomputed hashes passes verification, but does not match an earlier checkpoint.
 #[tokio::test]
 async fn a_kept_checkpoint_detects_a_rewritten_log() {
     let (honest, forged) = (database().await, database().await);
@@ -363,7 +363,8 @@ async fn pentest_a_retired_key_validates_nothing_that_was_published_after_its_en
     log.publish_checkpoint(&key).await.unwrap();
     assert!(log.verify_checkpoints(&retired).await.is_err());
     assert_eq!(log.verify_checkpoints(&[key.verifying_key().into()]).await.unwrap(), 2);
-    // This holds even if the database states an earlier time of publication.
+    // The database can state an earlier time of publication, which the signature does not cover.
+    // `last_size` rejects the checkpoint in that case.
     let last_size = log.last_size_of(&key.verifying_key(), end).await.unwrap();
     assert_eq!(last_size, 1);
     sqlx::query("update log_checkpoint set published_at = $1")

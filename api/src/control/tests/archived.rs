@@ -149,7 +149,7 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     fs::rename(&there, &away).unwrap();
     let said = Started::try_beside(&started).await.err().unwrap().to_string();
     assert!(said.contains("positions 257 to 512 are only in the archive"), "{said}");
-    assert!(said.contains("put it back from a backup"), "{said}");
+    assert!(said.contains("restore it from a backup"), "{said}");
     fs::rename(&away, &there).unwrap();
     let again = Started::beside(&started).await;
     let ask = |path: &str| {
