@@ -92,7 +92,9 @@ pub enum ArchiveError {
     )]
     Busy { first: u64, last: u64 },
     /// The connected role does not own the tables.
-    #[error("cannot change the tables: the database role is not their owner: {0}; set DATABASE_OWNER_URL")]
+    #[error(
+        "cannot change the tables: the database role is not their owner: {0}; set DATABASE_OWNER_URL"
+    )]
     NotOwner(sqlx::Error),
     /// The log cannot be read.
     #[error(transparent)]

@@ -12,7 +12,9 @@ pub enum BlobError {
     #[error("cannot access blobs in the database: {0}")]
     Database(#[from] sqlx::Error),
     /// The bytes do not match their digest.
-    #[error("cannot read blob {0}: its bytes do not match its digest; restore the database from a backup")]
+    #[error(
+        "cannot read blob {0}: its bytes do not match its digest; restore the database from a backup"
+    )]
     Damaged(Digest),
     /// The digest has an invalid format, which does not happen in practice.
     #[error(transparent)]

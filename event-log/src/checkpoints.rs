@@ -220,11 +220,15 @@ impl EventLog {
                 let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
-                    let what = format!("the events up to the checkpoint at position {position} are missing");
+                    let what = format!(
+                        "the events up to the checkpoint at position {position} are missing"
+                    );
                     return Err(differs(end + 1, what));
                 };
                 if seal.size != position || seal.root != *root {
-                    let what = "the log does not match the checkpoint that was published at this position".into();
+                    let what =
+                        "the log does not match the checkpoint that was published at this position"
+                            .into();
                     return Err(differs(position, what));
                 }
                 (checked, last) = (checked + 1, position);

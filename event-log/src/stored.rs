@@ -179,5 +179,6 @@ pub(crate) fn fixed<const N: usize>(
 /// Returns an error as the readable payload if the payload has encrypted fields, which are not
 /// decrypted yet.
 pub(crate) fn unopened(payload: &str) -> ReadablePayload {
-    encryption::is_encrypted(payload).then(|| Err("the payload is encrypted, and was not decrypted".into()))
+    encryption::is_encrypted(payload)
+        .then(|| Err("the payload is encrypted, and was not decrypted".into()))
 }

@@ -54,7 +54,8 @@ pub(super) async fn range_proof(
         )));
     }
     if let Some(Reader { name, position }) = readers.iter().find(|reader| reader.position < last) {
-        let why = format!("{name} is at {position}; let the server run until {name} has passed {last}");
+        let why =
+            format!("{name} is at {position}; let the server run until {name} has passed {last}");
         return Err(open(why));
     }
     let seal = sqlx::query(
