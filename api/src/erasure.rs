@@ -6,12 +6,13 @@
 //! ```
 //!
 //! The log is read once for the copies of all subjects, and once by the rebuild. If an archive
-//! cannot be read, the erasure of subjects that it may name stays incomplete. The rows of installs
-//! that are newer than the archive are rebuilt stream by stream.
+//! cannot be read, the erasure of subjects whose copies it may reference stays incomplete. Stead
+//! rebuilds the rows of installs that are newer than the archive stream by stream.
 //!
 //! The copies come from the log and never from a projection, which may lag. From the fence on, the
-//! database rejects writes of other servers that are based on earlier reads. No server's clock
-//! matters.
+//! database rejects writes of other servers that are based on earlier reads. The procedure does not
+//! depend on clocks.
+
 mod copies;
 
 use domain::{
@@ -50,8 +51,8 @@ pub struct Outcome {
 pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem> {
     let ids: Vec<String> = subjects.iter().map(ToString::to_string).collect();
     shred::raise_fence(&app.pool, &ids).await?;
-    // Includes subjects that were erased before: a plan summary that only erased installs share is
-    // also deleted.
+    // Includes subjects that were erased earlier, so that a plan summary that only erased installs
+    // share is deleted too.
     let before = erased(app).await?;
     let all: Vec<SubjectId> = before.iter().chain(subjects).copied().collect();
     let mut copies = Copies::of(app, &installs(&all)).await?;
@@ -60,8 +61,8 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     shred::barrier(app.owner(), &WRITABLE_TABLES).await.map_err(|error| unmade(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
-    // Without a cached response, a repeated command gets one from the log, which no longer contains
-    // the data.
+    // Without a stored response, a repeated command gets its response from the log, which no longer
+    // contains the data.
     let answers = "update log_command set response = null where response is not null";
     sqlx::query(answers).execute(&app.pool).await?;
     app.logs.erase(&executions).await?;
@@ -81,7 +82,7 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
         [] => Ok(Outcome { erased: subjects.to_vec(), incomplete: None }),
         some => Err(Problem::new(
             Code::Unavailable,
-            format!("copies remain: {}; the erasure is retried", some.join("; ")),
+            format!("erasure is incomplete: {}; the server retries it", some.join("; ")),
         )),
     }
 }
@@ -132,7 +133,7 @@ async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<Ins
 /// reference.
 fn unknown(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
-    format!("{}; it may name copies of {}", why.join("; "), whom.join(", "))
+    format!("{}; its events may reference copies of {}", why.join("; "), whom.join(", "))
 }
 
 /// Digests of the manifests and plan summaries to delete. While an archive is missing, a summary
@@ -150,8 +151,8 @@ async fn deletable(app: &App, copies: &Copies) -> Result<Vec<String>, Problem> {
     Ok(deletable.fetch_all(&app.pool).await?)
 }
 
-/// Removes deleted rows from the disk. Only the owner of the tables may do this. Otherwise
-/// autovacuum does it later.
+/// Removes deleted rows from the disk. Only the owner of the tables may vacuum. For other roles,
+/// autovacuum removes the rows later.
 async fn vacuum(app: &App) {
     let tables =
         "subject_key, log_snapshot, log_command, principal_name, blob, blob_upload, job_log";

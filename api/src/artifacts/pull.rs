@@ -55,8 +55,8 @@ pub(super) async fn blob(
     Path((name, component, reference)): Path<(String, String, String)>,
 ) -> Result<Response, RegistryProblem> {
     let (repository, digest) = place(&name, &component, &reference)?;
-    // A packed source has the digest of its source, which is stored elsewhere. HEAD must report
-    // only the registry's own blobs. Otherwise the packed source would never be pushed.
+    // A layer can have the digest of the build's source, which is not in the registry. HEAD must
+    // report only blobs of the registry. Otherwise the client would never push the layer.
     if method != Method::HEAD && permit.is_source(&repository, &digest) {
         return source(&app, &digest).await;
     }

@@ -76,13 +76,17 @@ pub(super) async fn manifest(
     let image = layout::image(&bytes)?;
     for blob in image.blobs() {
         let Some(size) = app.registry.size(&repository, &blob.digest).await else {
-            let detail =
-                format!("the manifest names {}, which was not pushed; push it first", blob.digest);
+            let detail = format!(
+                "cannot store the manifest: its blob {} was not pushed; push it first",
+                blob.digest
+            );
             return Err(Problem::new(Code::Invalid, detail).into());
         };
         if size != blob.size {
-            let detail =
-                format!("{} has {size} bytes, and the manifest says {}", blob.digest, blob.size);
+            let detail = format!(
+                "cannot store the manifest: blob {} has {size} bytes, but the manifest states {}",
+                blob.digest, blob.size
+            );
             return Err(Problem::new(Code::Invalid, detail).into());
         }
     }

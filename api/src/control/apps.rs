@@ -59,7 +59,7 @@ pub async fn sync(
 ) -> ApiResult<SyncReport> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind != Some("application/zstd") {
-        let detail = "send the bundle as application/zstd, or use `stead apps sync`";
+        let detail = "the body is not application/zstd; send the bundle as application/zstd, or use `stead apps sync`";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let tar = decompress(body).await?;
@@ -236,7 +236,7 @@ pub async fn version(
     Ok(Json(ConfigVersionDetail { version, config }))
 }
 
-/// Compare two config versions and plan the later one for installs
+/// Compare two config versions, and show the impact of the later one on installs
 #[utoipa::path(
     get, path = "/v1/apps/{app}/diff", tag = "apps",
     params(("app" = String, Path, description = "The app's name or id"), DiffQuery),
@@ -262,7 +262,7 @@ pub async fn diff(
             (vec![impact::of_install(&app, of, which.inputs_of, &after, published).await?], 0)
         }
         None if which.inputs_of.is_some() => {
-            let detail = "inputs_of requires install: name the install that has the inputs";
+            let detail = "inputs_of requires install; pass the install that has the inputs";
             return Err(Problem::new(Code::BadRequest, detail));
         }
         None => impact::impact(&app, id, &after, published).await?,

@@ -42,8 +42,8 @@ const EXPORT_PAGE: u32 = 1000;
 
 /// List events, oldest first
 ///
-/// For the next page, set `after` to `scanned_through`. The list is complete when that equals
-/// `head`.
+/// For the next page, set `after` to `scanned_through`. The list is complete when `scanned_through`
+/// equals `head`.
 #[utoipa::path(
     get, path = "/v1/audit/events", tag = "audit", params(EventsQuery),
     responses((status = 200, body = Events)),
@@ -51,7 +51,10 @@ const EXPORT_PAGE: u32 = 1000;
 pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) -> ApiResult<Events> {
     let limit = which.limit.unwrap_or(50);
     if limit == 0 || limit > 200 {
-        return Err(Problem::new(Code::BadRequest, "limit must be between 1 and 200"));
+        return Err(Problem::new(
+            Code::BadRequest,
+            format!("invalid limit {limit}: it must be between 1 and 200"),
+        ));
     }
     let wanted = records::EventSelection::of(&app, &which).await?;
     let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
@@ -62,7 +65,7 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
 
 /// Export all events up to the current head as NDJSON
 ///
-/// Each line holds what is needed to recompute the event's leaf hash.
+/// Each line has the data to recompute the leaf hash of its event.
 #[utoipa::path(
     get, path = "/v1/audit/export", tag = "audit", params(EventsQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),
@@ -93,8 +96,8 @@ pub async fn export(
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// The status line is already sent, so an error can only abort the stream. The client detects the
-/// incomplete body.
+/// Converts a problem into an error that aborts the stream, because the status line is already
+/// sent. The client detects the incomplete body.
 fn broken(problem: Problem) -> std::io::Error {
     std::io::Error::other(problem.detail)
 }
@@ -150,7 +153,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
         }
         (None, Some(old)) => log.consistency(old, head.size).await?,
         (Some(_), Some(_)) | (None, None) => {
-            let detail = "send either position or consistent_with";
+            let detail = "the request needs exactly one of position and consistent_with; send one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };
@@ -202,8 +205,9 @@ pub async fn position(
             Err(Problem::new(Code::NotFound, detail))
         }
         (None, Some(time)) => Ok(log.position_at(time).await?),
-        (Some(_), Some(_)) => {
-            Err(Problem::new(Code::BadRequest, "send either a position or a time, not both"))
-        }
+        (Some(_), Some(_)) => Err(Problem::new(
+            Code::BadRequest,
+            "the request has a position and a time; send only one",
+        )),
     }
 }

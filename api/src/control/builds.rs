@@ -56,7 +56,7 @@ pub async fn show(State(app): State<App>, Path(build): Path<BuildId>) -> ApiResu
 
 /// Retry the failed builds of the newest config version
 ///
-/// Publishes the same bundle as the next config version, with a new build for each one that failed.
+/// Publishes the same bundle as the next config version, with a new build for each failed one.
 #[utoipa::path(
     post, path = "/v1/builds/{build}/retry", tag = "builds",
     params(("build" = String, Path, description = "Id of a failed build")),

@@ -81,8 +81,8 @@ pub async fn create(
         stack_outputs,
     } = body;
     if auto_approve && auto_approve_first {
-        let detail = "auto_approve includes the first provision: send either auto_approve or \
-             auto_approve_first";
+        let detail = "the request has auto_approve and auto_approve_first, but auto_approve includes the first \
+                      provision; send only one";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let of = apps::find(&app, &of).await?;
@@ -148,8 +148,8 @@ pub async fn update(
     let is_about_nothing =
         inputs.is_none() && stack_outputs.is_none() && inputs_of.is_none() && components.is_empty();
     if is_about_nothing && config_version.is_none() && auto_approve.is_none() {
-        let detail = "send at least one of inputs, inputs_of, stack_outputs, config_version, \
-                      components and auto_approve";
+        let detail = "the request changes nothing; send at least one of inputs, inputs_of, stack_outputs, \
+                      config_version, components and auto_approve";
         return Err(Problem::new(Code::Invalid, detail));
     }
     let (mut set, mut unset) = (BTreeMap::new(), BTreeSet::new());
@@ -174,7 +174,7 @@ pub async fn update(
     let before = app.engine.load::<InstallOf>(id).await?.config_version;
     let back = config_version.filter(|version| inputs_of.is_none() && *version < before);
     let then = match back {
-        // An install that never had that version keeps its inputs, too.
+        // If the install never had that version, the response lists no kept inputs.
         Some(version) => installs::of_version(&app, id, version).await.ok(),
         None => None,
     };
@@ -185,7 +185,7 @@ pub async fn update(
     Ok(Json(InstallUpdated { id, changed, run, kept_inputs, position }))
 }
 
-/// Get the state of an install that templates can read, now or as of a point
+/// Get the state of an install that templates can read, now or as of a position or a time
 #[utoipa::path(
     get, path = "/v1/installs/{install}/state", tag = "installs",
     params(("install" = String, Path, description = "The install's name or id"), StateQuery),
@@ -287,7 +287,7 @@ fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
     if action.is_some() != (kind == RequestedKind::Action) {
         return Err(field(
             "action",
-            "is required for kind action, and only there",
+            "is required for the kind action and invalid for other kinds",
             "name the action, or omit it for another kind",
         ));
     }

@@ -51,7 +51,7 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Api
     Ok(Json(Page { items, next }))
 }
 
-/// Get a job with its attempts and what it waits for
+/// Get a job, its attempts, and the condition that it waits for
 #[utoipa::path(
     get, path = "/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "The job's id")),
@@ -64,7 +64,7 @@ pub async fn show(State(app): State<App>, Path(job): Path<JobId>) -> ApiResult<J
 
 /// Request the cancellation of a job
 ///
-/// The job is cancelled when its runner confirms it.
+/// The job is cancelled when its runner confirms the request.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/cancel", tag = "jobs", request_body = Cancel,
     params(("job" = String, Path, description = "The job's id")),

@@ -20,20 +20,20 @@ use crate::{
     state::App,
 };
 
-/// Number of log bytes in memory at a time.
+/// Maximum number of log bytes that a response holds in memory.
 const CHUNK: u64 = 1 << 20;
 
 /// Get the log of one attempt
 ///
 /// As NDJSON: the whole log, the bytes of a `Range`, or the records after `since_n`. As
-/// `text/event-stream`: each record as it arrives, then an `end` event. Its data is `finalized`, or
-/// the problem code if the token is no longer valid. `Last-Event-ID` resumes after a record. The
-/// bytes are identical for all readers.
+/// `text/event-stream`: each record as it arrives, then an `end` event. The data of the `end` event
+/// is `finalized`, or the problem code if the token is no longer valid. `Last-Event-ID` resumes
+/// after a record. The bytes are identical for all readers.
 #[utoipa::path(
     get, path = "/v1/jobs/{job}/attempts/{attempt}/log", tag = "jobs",
     params(
         ("job" = String, Path, description = "The job's id"),
-        ("attempt" = u32, Path, description = "1, 2, 3 …"),
+        ("attempt" = u32, Path, description = "Number of the attempt, from 1"),
         LogQuery,
         ("Range" = Option<String>, Header, description = "`bytes=0-99`, `bytes=100-`, `bytes=-100`"),
         ("Last-Event-ID" = Option<u64>, Header, description = "Resume after this record"),
@@ -63,7 +63,7 @@ pub async fn log(
         (Some(text), None) => Some(range::of(text, length)?),
         (None, Some(n)) => Some(follow::offset_after(&app, execution, n).await?..length),
         (Some(_), Some(_)) => {
-            let detail = "send either a Range or since_n";
+            let detail = "the request has a Range header and since_n; send only one";
             return Err(Problem::new(Code::BadRequest, detail));
         }
     };

@@ -67,7 +67,7 @@ impl<'a> Lookup<'a> {
         self.names.get(&principal(actor)?).cloned()
     }
 
-    /// Returns a config version.
+    /// Returns the parsed config of a version.
     pub async fn config(&self, app: AppId, version: u32) -> Result<Arc<Config>, Problem> {
         let bundle = match self.versions.get(&(app, version)) {
             Some(row) => row.published.bundle.clone(),
@@ -125,7 +125,7 @@ impl<'a> Lookup<'a> {
         Ok(rows.into_iter().map(|row| (row.job, row)).collect())
     }
 
-    /// Jobs that a runner executes now.
+    /// Jobs that the runner has claimed and not finished.
     pub async fn held(&mut self, runner: RunnerId) -> Result<&[JobId], sqlx::Error> {
         if !self.claimed_jobs.contains_key(&runner) {
             self.read_held(vec![runner]).await?;

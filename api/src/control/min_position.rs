@@ -19,7 +19,7 @@ const POSITION_TIMEOUT: Duration = Duration::from_secs(5);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Waits until the projections have processed `min_position`. Without the parameter, waits briefly
-/// for the current head and then reads what the projections have.
+/// for the current head and then reads the current rows.
 pub async fn wait_for_min_position(
     State(app): State<App>,
     request: Request,

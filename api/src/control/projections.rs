@@ -102,7 +102,7 @@ pub async fn rebuild(
     if !(1..=WORKERS).contains(&parallel) {
         return Err(Problem::new(
             Code::BadRequest,
-            format!("parallel must be between 1 and {WORKERS}"),
+            format!("invalid parallel {parallel}: it must be between 1 and {WORKERS}"),
         ));
     }
     let all = projection_names(&app).await?;

@@ -69,7 +69,7 @@ pub async fn reject_unknown_params(
                 true => "none".to_owned(),
                 false => taken.iter().cloned().collect::<Vec<_>>().join(", "),
             };
-            let detail = format!("unknown query parameter {name:?}; allowed: {taken}");
+            let detail = format!("unknown query parameter {name:?}; this request accepts: {taken}");
             return Err(Problem::new(Code::BadRequest, detail));
         }
     }

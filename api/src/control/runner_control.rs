@@ -1,5 +1,5 @@
-//! `/v1/runners/{runner}/<verb>`: control of runners. Each verb has a route, so that each can
-//! require another role.
+//! `/v1/runners/{runner}/<verb>`: control of runners. Each verb has its own route, so that the
+//! verbs can require different roles.
 use axum::{Json, extract::State};
 use domain::ids::RunnerId;
 use schemas::control::{ChangeResult, ReasonBody};

@@ -59,7 +59,8 @@ pub async fn show(State(app): State<App>, Path(runner): Path<RunnerId>) -> ApiRe
 
 /// Get the newest signed heads of a runner's journal
 ///
-/// `stead-runner journal verify --head` takes one to detect a truncated journal.
+/// `stead-runner journal verify --head` compares a journal with one of these heads to detect
+/// truncation.
 #[utoipa::path(
     get, path = "/v1/runners/{runner}/journal-heads", tag = "runners",
     params(("runner" = String, Path, description = "The runner's id")),

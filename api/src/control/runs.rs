@@ -51,7 +51,7 @@ pub async fn list(
     Ok(Json(Page { items, next }))
 }
 
-/// Get a run with its steps and what each waits for
+/// Get a run, its steps, and the condition that each step waits for
 #[utoipa::path(
     get, path = "/v1/runs/{run}", tag = "runs",
     params(("run" = String, Path, description = "The run's id")),

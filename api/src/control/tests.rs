@@ -51,8 +51,8 @@ async fn somebody(started: &Started, role: Role) -> Client {
     client(started, &owner(started).create_token(&ask).await.unwrap().token.unwrap())
 }
 
-/// App with two components, the second of which depends on the first. `mark` is part of the first
-/// one's source.
+/// App with two components, the second of which depends on the first. `mark` is part of the source
+/// of the first component.
 fn bundle(mark: &str) -> Bytes {
     bundle_with(mark, "size", "{{ .nuon.inputs.inputs.size }}")
 }

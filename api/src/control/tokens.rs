@@ -77,7 +77,7 @@ pub async fn create(
     let lives = match body.expires_in_s {
         Some(seconds) => {
             let lives = i64::try_from(seconds).ok().and_then(TimeDelta::try_seconds);
-            Some(lives.ok_or_else(|| field("expires_in_s", "is too long", "omit it"))?)
+            Some(lives.ok_or_else(|| field("expires_in_s", "is too large", "send fewer seconds"))?)
         }
         None => None,
     };

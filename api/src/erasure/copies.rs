@@ -14,7 +14,7 @@ use crate::{problem::Problem, state::App};
 /// Number of events per read.
 const PAGE: u32 = 2_000;
 
-/// Copies of the data of some installs, as named by the log.
+/// Copies of the data of some installs, as referenced by events of the log.
 #[derive(Default)]
 pub(super) struct Copies {
     installs: BTreeMap<InstallId, Named>,
@@ -29,7 +29,7 @@ pub(super) struct Copies {
     missing: Vec<Missing>,
 }
 
-/// Copies that the log names for one install.
+/// Copies of one install's data that events of the log reference.
 #[derive(Default)]
 struct Named {
     executions: BTreeSet<String>,
@@ -81,7 +81,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Reads a page from the archives before the one that begins at this position.
+    /// Reads a page of archived events before the unreadable archive that begins at `first`.
     async fn before(&self, app: &App, first: u64) -> Result<Vec<StoredEvent>, Problem> {
         let mut connection = app.pool.acquire().await?;
         let range = (self.at, first - 1);
@@ -89,7 +89,6 @@ impl Copies {
         Ok(page.into_iter().map(std::sync::Arc::unwrap_or_clone).collect())
     }
 
-    /// Archives that could not be read.
     pub(super) fn missing(&self) -> &[Missing] {
         &self.missing
     }
@@ -131,7 +130,8 @@ impl Copies {
         named.map(|(_, named)| named)
     }
 
-    /// Install of a stream: its own, or that of its run, job, runner or enrolment.
+    /// Returns the install that a stream is about: the stream of the install, or of its run, job,
+    /// runner or enrolment.
     pub(super) fn install_of(&self, stream: &str) -> Option<InstallId> {
         self.streams.get(stream).map(|(_, install)| *install)
     }

@@ -82,8 +82,8 @@ async fn one(owner: &PgPool, day: NaiveDate) -> Result<Option<NaiveDate>, sqlx::
         return Ok(None);
     }
     let mut tx = owner.begin().await?;
-    // Locks out other servers, and inserts into the default partition while rows move. The timeouts
-    // end the lock of a stalled server.
+    // The lock blocks other servers, and it blocks inserts into the default partition while rows
+    // move. The timeouts end the lock of a stalled server.
     let lock = format!(
         "set local lock_timeout = '{LOCK_TIMEOUT_MS}ms'; \
          set local idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_MS}ms'; \
@@ -207,7 +207,7 @@ mod tests {
 
     #[tokio::test]
     async fn detached_day_does_not_block_later_days() {
-        // given a day that an operator detached, and bytes of it and of a later day
+        // given a day that an operator detached, and bytes of that day and of a later day
         let database = fresh_database().await.unwrap();
         let store = LogStore::new(database.pool.clone());
         make(&database.pool, day("2026-10-02"), 0).await.unwrap();

@@ -4,7 +4,8 @@ use std::ops::Range;
 /// Overlap of a chunk with the stored stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// Range of the stream that is already stored and must be equal. Empty for most chunks.
+    /// Range of the stream that is already stored and must equal the chunk's bytes. Empty for most
+    /// chunks.
     pub overlap: Range<u64>,
     /// Number of the chunk's bytes in that range. The rest is new.
     pub known: usize,

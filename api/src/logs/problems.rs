@@ -31,7 +31,8 @@ impl From<LogError> for Problem {
             }
             LogError::Unwritten(reason) => {
                 tracing::warn!(error = %reason, "Cannot store a log chunk");
-                let detail = "database unavailable; try again";
+                let detail =
+                    "cannot store the chunk: the database is unavailable; send the chunk again";
                 Problem::new(Code::Unavailable, detail).retry_after(2)
             }
             LogError::Database(error) => error.into(),

@@ -83,7 +83,8 @@ fn component(install: &Install, component: &app_config::model::Component) -> Val
     }
 }
 
-/// An incomplete apply does not count as active.
+/// Returns `active` only after a complete apply, because only then does the target have a
+/// fingerprint.
 fn status(fingerprint: &Option<Digest>) -> &'static str {
     if fingerprint.is_some() { "active" } else { "pending" }
 }
@@ -95,7 +96,8 @@ fn action(install: &Install, name: &str) -> Value {
     }
 }
 
-/// Location of the customer's account from the stack outputs, under the name of the app's cloud.
+/// Returns the customer's region and account from the stack outputs, under the name of the app's
+/// cloud.
 fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
     let words = [
         app.runner.as_ref().map(|runner| runner.runner_type.as_str()),

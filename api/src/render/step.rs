@@ -1,6 +1,6 @@
 //! Renders the manifests of a run's steps.
 //!
-//! The outer `Err` is an error of the server or the database. The inner one is an error of the
+//! The outer `Err` is an error of the server or the database. The inner `Err` is an error of the
 //! vendor: a template that cannot be rendered.
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -76,7 +76,8 @@ pub fn component_of(target: &Target) -> Option<&str> {
     }
 }
 
-/// State of the component in the log. The runner refuses an older one.
+/// Returns the state of the component that the log records. The runner refuses to work with an
+/// older state.
 fn known_state(install: &Install, step: &Step) -> Option<KnownState> {
     let known = install.states.get(component_of(&step.spec.target)?)?;
     let decision = known.decisions;
@@ -94,7 +95,6 @@ struct StepContext {
     nuon: Value,
     /// True if the install has the component or sandbox.
     is_provisioned: bool,
-    /// State of the component in the log.
     state: Option<KnownState>,
 }
 
@@ -210,7 +210,7 @@ impl StepContext {
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms: action.timeout_ms.max(1000) })
     }
 
-    /// Ids for scripts, under the variable names of the original format and of Stead.
+    /// Environment variables with ids for scripts, under the prefixes `NUON_` and `STEAD_`.
     fn names(&self) -> BTreeMap<String, String> {
         let app = self.nuon["nuon"]["app"]["id"].as_str().unwrap_or_default();
         let ids = [("INSTALL_ID", self.install.to_string()), ("APP_ID", app.to_owned())];
@@ -301,9 +301,8 @@ pub async fn version(unit: &mut UnitOfWork, run: RunId, step: &Step) -> Result<u
     Ok(config_version(&request, install, step))
 }
 
-/// Config version that a step is rendered from. This is the version of the run. A destroy step uses
-/// the version that deployed the component, because a later one may lack the component or its
-/// inputs.
+/// Returns the config version of the run, or for a destroy step the version that deployed the
+/// target. A later version may lack the component or its inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
         Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),

@@ -18,7 +18,7 @@ use ulid::Ulid;
 use super::tests::operations;
 use crate::{auth::secret, server::testing::Started};
 
-/// Token of a new principal with one role or none.
+/// Creates a principal with one role or none, and returns its token.
 async fn principal(started: &Started, role: Option<Role>) -> String {
     let (app, clear) = (started.app(), secret::token());
     let sha256 = secret::digest(&clear).unwrap();
@@ -125,7 +125,7 @@ async fn callers_reach_only_permitted_routes() {
     let agents = operations(&super::runner_api().1);
     let runners = matrix(&started, &started.server.ready.runner, agents).await;
     golden("routes/runner-callers.txt", &runners);
-    // These four routes authenticate by the body.
+    // These four routes authenticate the caller by the request body.
     let open = ["/enrol ", "/token ", "/rekey ", "POST   /runner/v1/sessions "];
     for line in runners.lines().filter(|line| open.iter().all(|open| !line.contains(open))) {
         for outsider in [" anonymous", " viewer", " owner", " enrolment"] {

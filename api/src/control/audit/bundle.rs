@@ -41,7 +41,7 @@ const MAX_GAP: u64 = 1000;
 
 /// Get a bundle that proves an event, a stream, or an install with its runs, jobs and builds
 ///
-/// The bundle can be verified offline. docs/audit.md lists its content and what it proves.
+/// The bundle can be verified offline. docs/audit.md describes its content and its guarantees.
 #[utoipa::path(
     get, path = "/v1/audit/bundle", tag = "audit", params(BundleQuery),
     responses((status = 200, body = Object, content_type = "application/vnd.stead.bundle.v1+json")),
@@ -130,29 +130,33 @@ impl BundleWriter {
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
-            let detail = "names and reasons need the content of the events: omit hashes_only";
+            let detail = "names and reasons need the content of the events; omit hashes_only";
             return Err(Problem::new(Code::BadRequest, detail));
         }
-        let (source, subject, others, annotations) =
-            match (&which.install, &which.stream, which.position, which.event) {
-                (Some(install), None, None, None) => {
-                    BundleWriter::history(app, (which, who), install, head.size).await?
-                }
-                (None, Some(stream), None, None) => {
-                    BundleWriter::stream(app, which, stream, head.size).await?
-                }
-                (None, None, Some(position), None) => {
-                    BundleWriter::event(app, which, position, head.size).await?
-                }
-                (None, None, None, Some(event)) => {
-                    let position = found(app, event).await?;
-                    BundleWriter::event(app, which, position, head.size).await?
-                }
-                _ => {
-                    let detail = "send exactly one of install, stream, position and event";
-                    return Err(Problem::new(Code::BadRequest, detail));
-                }
-            };
+        let (source, subject, others, annotations) = match (
+            &which.install,
+            &which.stream,
+            which.position,
+            which.event,
+        ) {
+            (Some(install), None, None, None) => {
+                BundleWriter::history(app, (which, who), install, head.size).await?
+            }
+            (None, Some(stream), None, None) => {
+                BundleWriter::stream(app, which, stream, head.size).await?
+            }
+            (None, None, Some(position), None) => {
+                BundleWriter::event(app, which, position, head.size).await?
+            }
+            (None, None, None, Some(event)) => {
+                let position = found(app, event).await?;
+                BundleWriter::event(app, which, position, head.size).await?
+            }
+            _ => {
+                let detail = "the request needs exactly one of install, stream, position and event; send one";
+                return Err(Problem::new(Code::BadRequest, detail));
+            }
+        };
         let keys = app.keys.current();
         let signer = VerifierKey { name: head.origin(), key: keys.checkpoints().verifying_key() };
         let bundle = Bundle {
@@ -203,9 +207,9 @@ impl BundleWriter {
         let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
-        // Starts after the earliest last event of a stream, to prove that every stream ended. A
-        // bundle has a size limit. If the limit moves the start, the streams that ended before it
-        // are covered by their sequence numbers only.
+        // The other entries start after the earliest last event of a stream, to prove that every
+        // stream ended. If the size limit of a bundle moves this start, only sequence numbers cover
+        // the streams that ended before it.
         let earliest = found.streams.values().min().copied().unwrap_or(size);
         let last = found.streams.get(&own).copied().unwrap_or(size);
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
@@ -235,7 +239,8 @@ impl BundleWriter {
             Source::History { positions, .. } => {
                 let left = &positions[positions.partition_point(|position| *position <= after)..];
                 let Some(first) = left.first() else { return Ok((vec![], None)) };
-                // One query reads the events that are close together, including those between them.
+                // One query reads events that are close together, including other events between
+                // them.
                 let near = left.iter().take_while(|position| **position - first < MAX_GAP);
                 let Some(last) = near.take(EVENT_PAGE as usize).last() else {
                     return Ok((vec![], None));

@@ -51,7 +51,7 @@ pub(super) async fn range(
     to: (Option<u64>, Option<Timestamp>),
 ) -> Result<(u64, u64), Problem> {
     if from == (None, None) {
-        let detail = "from_position or from_time is required";
+        let detail = "the request has no first point; send from_position or from_time";
         return Err(Problem::new(Code::BadRequest, detail));
     }
     let from = position(app, from.0, from.1).await?;

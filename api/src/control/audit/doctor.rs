@@ -91,7 +91,7 @@ pub async fn examine(
 fn unsigned(ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
-            "{unsigned} results of jobs have no runner's signature, the first at position {first}: only the server vouches for them"
+            "{unsigned} results of jobs have no runner's signature, the first at position {first}, so only the server attests them"
         )
     })
 }
@@ -131,8 +131,9 @@ impl Doctor {
         self.checked("erasure", remaining, None);
         let parked = dead_letters::progress(&app.pool).await?.dead_letters;
         if parked > 0 {
-            self.findings
-                .push(format!("policies: {parked} dead letters; the server's log has the reasons"));
+            self.findings.push(format!(
+                "policies: {parked} dead letters; see the reasons in the server's log"
+            ));
         }
         Ok(())
     }
@@ -179,7 +180,7 @@ impl Doctor {
 
     async fn checkpoints(&mut self, app: &App) -> Result<(), Problem> {
         // Uses the keys of the server, not those in the database. An attacker who changes the log
-        // and its checkpoints could also add a key there.
+        // and its checkpoints could also add a key to the database.
         let keys = app.keys.current().seal_keys();
         let mut findings = match app.log().verify_checkpoints(&keys).await {
             Ok(_) => vec![],
@@ -253,7 +254,7 @@ impl Doctor {
             // columns.
             Err(RebuildError::Log(LogError::Database(error))) if is_incompatible_table(&error) => {
                 vec![format!(
-                    "cannot compare the rows: another version created the table; {remedy}"
+                    "cannot compare the rows: the table was dropped, or another version created it; {remedy}"
                 )]
             }
             Err(RebuildError::Log(LogError::Damaged { position, what })) => {

@@ -37,7 +37,7 @@ const ARCHIVE_PAGE: u32 = 2_000;
 /// Compare every install at two points
 ///
 /// Lists the fields that differ, and the runs with their requests, approvals and steps. Includes
-/// each install that has an event in between, or whose run has one.
+/// each install with an event between the points, and each install whose run has such an event.
 #[utoipa::path(
     get, path = "/v1/audit/diff/installs", tag = "audit", params(InstallsDiffQuery),
     responses((status = 200, body = InstallsDiff)),
@@ -50,7 +50,7 @@ pub async fn installs_diff(
     if limit == 0 || limit > MAX_LIMIT {
         return Err(Problem::new(
             Code::BadRequest,
-            format!("limit must be between 1 and {MAX_LIMIT}"),
+            format!("invalid limit {limit}: it must be between 1 and {MAX_LIMIT}"),
         ));
     }
     let bad = |_| {
@@ -83,7 +83,7 @@ pub async fn installs_diff(
     Ok(Json(InstallsDiff { from, to, items, next }))
 }
 
-/// Returns the installs that have an event in the range, or whose run has one.
+/// Returns the installs that have an event in the range, or whose run has such an event.
 async fn changed(app: &App, (from, to): Range) -> Result<BTreeSet<InstallId>, Problem> {
     let (mut installs, mut runs) = (BTreeSet::new(), BTreeSet::new());
     let mut take = |kind: &str, id: &str| {

@@ -28,7 +28,7 @@ use crate::{
 /// Export a range of the log with a proof of completeness
 ///
 /// The first line has the signed checkpoint and the proofs. Each further line is an event, as in an
-/// export. docs/audit.md describes both.
+/// export. docs/audit.md describes both formats.
 #[utoipa::path(
     get, path = "/v1/audit/range", tag = "audit", params(RangeQuery),
     responses((status = 200, body = EventRecord, content_type = "application/x-ndjson")),

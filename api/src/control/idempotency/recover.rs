@@ -15,8 +15,7 @@ use crate::{
     state::App,
 };
 
-/// Response to a command, as far as its events contain it. `first` is greater than `last` if there
-/// are no events.
+/// Recovers the response to a command from its events. `first` is greater than `last` if there are no events.
 ///
 /// # Errors
 /// 409 if the response contained more than the events. The problem names the position.
@@ -31,8 +30,8 @@ pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Val
         return Ok(said);
     }
     let detail = format!(
-        "the change was made, up to position {last}, but its response was lost with a server; do \
-         not send it again with another key; `stead audit events` shows its events"
+        "cannot repeat the response: the change is committed up to position {last}, but a server failed before \
+         it stored the response; see `stead audit events`, and do not send the request with another key"
     );
     Err(Problem::new(Code::Conflict, detail).with("position", last))
 }

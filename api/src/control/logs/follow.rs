@@ -18,7 +18,7 @@ use crate::{extract::Caller, problem::Problem, state::App};
 /// Interval at which the state of an idle log is checked.
 const IDLE_CHECK: Duration = Duration::from_secs(1);
 
-/// Record number. The rest of a record is passed on unparsed.
+/// Number of a record. The other members are not parsed.
 #[derive(Deserialize)]
 struct RecordNumber {
     n: u64,

@@ -18,10 +18,10 @@ use crate::{
 pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<ProgressStream, Problem> {
     let refused = |detail: &str| Err(Problem::new(Code::BadRequest, detail));
     if name == ALL {
-        return refused("an as-of rebuild covers one projection: name it instead of all");
+        return refused("an as-of rebuild covers one projection; pass its name instead of `all`");
     }
     if how.parallel.is_some_and(|parallel| parallel != 1) {
-        return refused("an as-of rebuild uses one worker: omit parallel");
+        return refused("an as-of rebuild uses one worker; omit parallel");
     }
     known(&app, &name).await?;
     let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;

@@ -6,7 +6,7 @@ use schemas::control::builds::{Artifact, Build};
 use super::{waiting, word};
 use crate::control::lookup::Lookup;
 
-/// Converts a build, with what its job waits for.
+/// Converts a build, with the condition that its job waits for.
 pub async fn build(look: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, sqlx::Error> {
     let order = &row.order;
     let app = look.app(order.app).await?;

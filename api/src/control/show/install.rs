@@ -152,8 +152,8 @@ pub fn enrolment(app: &App, issued: NewEnrolment, mode: &str) -> Enrolment {
     Enrolment { id: TokenId(id.0), token, expires_at, server_key, runner_url, command }
 }
 
-/// Command that reads the token from standard input. An argument would be visible in the shell
-/// history and in the process list.
+/// Returns a command that reads the token from standard input. An argument would be visible in the
+/// shell history and in the process list.
 fn command(mode: &str, config: &Config, key: &str) -> String {
     let url = &config.runner_url;
     let pin = config.runner_ca.as_ref().map(|root| format!(" --ca-fingerprint {root}"));

@@ -8,7 +8,7 @@ use schemas::control::{
 use super::{waiting, word};
 use crate::control::lookup::Lookup;
 
-/// Converts a job with its purpose and what it waits for.
+/// Converts a job with its purpose and the condition that it waits for.
 pub async fn job(look: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::Error> {
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
@@ -76,11 +76,11 @@ pub fn resolution(look: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resol
     }
 }
 
-/// Shows missing contact before the job counts as disconnected.
+/// Returns the wait of a job whose runner is out of contact, before the job counts as disconnected.
 fn missing_contact(row: &jobs::Row) -> Waiting {
     Waiting {
         on: "runner".into(),
-        detail: "no contact with the runner for a while; it may reconnect at any time".into(),
+        detail: "no contact with the runner; it may still reconnect".into(),
         job: Some(row.job),
         run: None,
         install: row.install(),

@@ -88,7 +88,7 @@ pub async fn run(
     Ok(Some(Run { run: head, dag, retry_of, position }))
 }
 
-/// Returns what each step waits for.
+/// Returns the condition that each step waits for.
 async fn waits(
     look: &mut Lookup<'_>,
     row: &runs::Row,

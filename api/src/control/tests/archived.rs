@@ -206,8 +206,8 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let app = started.app().clone();
     enrolled(&app, beta).await;
     enrolled(&app, gamma).await;
-    // Then the install that needs no archive has its run. The event of the other one is a dead
-    // letter.
+    // Then the install that needs no archive has its run. The event of the other install is a
+    // second dead letter.
     run_of(&app, gamma).await;
     let dead_letters =
         async |app: &App| dead_letters::progress(&app.pool).await.unwrap().dead_letters;
@@ -215,7 +215,7 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
     assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
-    // And when the archive is restored, the other one has its run, too.
+    // And when the archive is restored, the other install has its run, too.
     let Started { server, data, http, database } = started;
     server.stop().await;
     fs::rename(&away, &there).unwrap();

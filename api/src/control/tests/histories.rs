@@ -50,7 +50,7 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     let step = owner.run(run).await.unwrap().dag[0].id;
     let word = ApproveRun { step, digest: digest(2), reason: REASON.into() };
     let approved = owner.approve(run, &word).await.unwrap().position;
-    // The apply job is queued. From here on, nothing is added to the history.
+    // The apply job is queued. From here on, the history gets no further events.
     first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
     let keys: Vec<TrustedKey> =
         vec![owner.checkpoint().await.unwrap().verifier_key.parse().unwrap()];

@@ -89,7 +89,8 @@ async fn upgrade_with_a_new_input_and_rollback() {
     deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_with("2", "zones", "2"), false).await.unwrap();
 
-    // Version 2 requires an input that version 1 lacks. Both must be set in one request.
+    // Version 2 requires an input that version 1 lacks. One request must set the version and the
+    // input.
     assert_eq!(refused(owner.update_install("acme", &to(2, &[])).await).0, 422);
     assert_eq!(refused(owner.update_install("acme", &set_input("zones", Some("3"))).await).0, 422);
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
@@ -193,7 +194,7 @@ async fn replaced_runner_does_not_provision_a_torn_down_install() {
         })
     });
     done.await.unwrap();
-    // The policy calls this after a runner reported the stack outputs.
+    // The policy calls this function after a runner reported the stack outputs.
     crate::usecases::runs::provision(app, &system(), install).await.unwrap();
     let state = app.engine.load::<Install>(install).await.unwrap();
     assert!(state.components.is_empty() && state.runs.is_empty(), "{:?}", state.runs);

@@ -81,7 +81,7 @@ async fn plan_waiting_for_approval(
         })
     });
     done.await.unwrap();
-    // No client knows this position, so none would request it.
+    // No client knows this position, so no request waits for it.
     let app = started.app();
     app.projections.wait_for(app.log().position(), Duration::from_secs(10)).await.unwrap();
     (run, step)

@@ -147,7 +147,7 @@ async fn failing_run_does_not_block_others_that_waited_for_the_build() {
     let (reason, detail) = first(app, beta_run, failed).await;
     assert_eq!(reason, StepFailure::RenderFailed);
     assert!(detail.contains("size"), "{detail}");
-    // The run is finished, and the install can start another.
+    // The run is finished, and the install can start another run.
     let run = app.engine.load::<Run>(beta_run).await.unwrap();
     assert_eq!(run.outcome, Some(Outcome::Failed));
     assert!(app.engine.load::<Install>(beta.id).await.unwrap().runs.is_empty());

@@ -75,7 +75,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let ask = CreateToken { role: Role::Owner, name: None, expires_in_s: None };
     let made = first.create_token(&ask).await.unwrap();
     let second = client(&started, &made.token.unwrap());
-    // If both revoke concurrently, one of them remains.
+    // If two owners revoke each other's token concurrently, one token remains valid.
     let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
     let refusals = [both.0, both.1].into_iter().filter(|said| said.is_err()).count();
     assert_eq!(refusals, 1);

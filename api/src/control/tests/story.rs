@@ -117,7 +117,7 @@ async fn queued_job_is_cancelled_and_its_build_retried() {
     assert_eq!((gone.state.as_str(), gone.attempts.len()), ("cancelled", 0));
     assert_eq!(refused(owner.log(job.id, 1, 0).await).0, 404);
 
-    // Its build fails shortly afterwards. A retry publishes another version.
+    // The build of the cancelled job fails shortly afterwards. A retry publishes another version.
     let build = job.build.unwrap();
     while owner.build(build).await.unwrap().ended_at.is_none() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;

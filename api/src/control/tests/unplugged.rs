@@ -16,9 +16,10 @@ use super::{
 };
 use crate::server::testing::Started;
 
-/// Chart from a remote repository, and an action with a remote script.
+/// Chart from a remote repository.
 const CHART: &str = "name = \"front\"\ntype = \"helm_chart\"\nchart_name = \"front\"\n\
                      [public_repo]\nrepo = \"acme/charts\"\ndirectory = \"front\"\n";
+/// Action with a remote script.
 const SHELL: &str = "name = \"nightly\"\n[[triggers]]\ntype = \"manual\"\n[[steps]]\nname = \"go\"\n\
                      command = \"./go.sh\"\n[steps.public_repo]\nrepo = \"acme/scripts\"\n";
 

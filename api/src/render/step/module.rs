@@ -42,7 +42,7 @@ impl StepContext {
         }
         let plugin = self.plugin(&module.kind);
         let role = self.module_role(name, module, operation)?;
-        // A component can limit its deploys, or all of its operations.
+        // The deploy timeout of a component has precedence over its timeout for all operations.
         let options = &module.options;
         let deadline_ms = options.deploy_timeout_ms.or(options.timeout_ms);
         let deadline_ms =
@@ -50,8 +50,9 @@ impl StepContext {
         Ok(ManifestParts { plugin, inputs, env, role, deadline_ms })
     }
 
-    /// Role of an operation, in this order: the component's for this operation, that of
-    /// `operation_roles.toml`, the component's for all operations, and the app's default.
+    /// Returns the role of an operation. In order of precedence: the component's role for this
+    /// operation, a rule in `operation_roles.toml`, the component's role for all operations, the
+    /// app's default role.
     fn module_role(
         &self,
         name: &str,

@@ -102,8 +102,8 @@ pub(super) async fn rest(
     let positions = size + 1 - from;
     if positions > MAX_OTHERS {
         let detail = format!(
-            "{positions} positions would have to be shown, and a bundle has at most {MAX_OTHERS}: ask for \
-             other_entries=none (it then does not show that the stream ended), or export the whole log"
+            "the bundle is too large: it needs entries for {positions} positions, but the limit is {MAX_OTHERS}; \
+             send other_entries=none (the bundle then does not prove that the stream ended), or export the log"
         );
         return Err(Problem::new(Code::TooLarge, detail));
     }

@@ -78,7 +78,7 @@ pub(super) async fn history(
     collector.finish().await
 }
 
-/// Annotations of the events of one stream.
+/// Returns the annotations of the events of one stream.
 pub(super) async fn of_stream(
     app: &App,
     which: &BundleQuery,
@@ -90,7 +90,7 @@ pub(super) async fn of_stream(
     Ok(collector.finish().await?.annotations)
 }
 
-/// Annotations of one event.
+/// Returns the annotations of one event.
 pub(super) async fn of_event(
     app: &App,
     which: &BundleQuery,

@@ -46,17 +46,17 @@ async fn missing_archive_does_not_block_erasure_of_later_subjects() {
     let (old, young) = (SubjectId::Install(old), SubjectId::Install(install));
     owner.shred(old, &why()).await.unwrap();
     owner.shred(young, &why()).await.unwrap();
-    // Then the later one is erased completely.
+    // Then the subject with only later events is erased completely.
     erased(&owner, young).await;
     assert_eq!(app.logs.not_erased(&[execution]).await.unwrap(), 0);
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     assert_eq!(owner.job(job).await.unwrap().detail.as_deref(), Some("[erased]"));
-    // And the earlier one waits for the archive, which the message names.
+    // And the other subject waits for the archive, which the message names.
     assert_eq!(owner.subject(old).await.unwrap().state, "shredded");
     let left = crate::erasure::erase(&app, &[old]).await.unwrap().incomplete.unwrap();
     assert!(left.contains("1-256") && left.contains("--archives"), "{left}");
-    assert!(left.ends_with(&format!("it may name copies of {old}")), "{left}");
-    // And when the archive is restored, the earlier one is erased, and every row matches the log.
+    assert!(left.ends_with(&format!("its events may reference copies of {old}")), "{left}");
+    // And when the archive is restored, the other subject is erased, and every row matches the log.
     std::fs::rename(&away, &archives).unwrap();
     erased(&owner, old).await;
     let mut connection = app.pool.acquire().await.unwrap();
