@@ -12,8 +12,8 @@ use crate::{
     state::App,
 };
 
-/// Records a forgery attempt if the call was rejected for that reason: a report on another runner's
-/// job, or a false statement. The number of records is limited.
+/// Records a forgery attempt if the call was rejected as a report on another runner's job, or as a
+/// false statement. The number of records is limited.
 pub async fn record_forgery<T>(
     app: &App,
     runner: &RunnerCaller,

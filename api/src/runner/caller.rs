@@ -44,13 +44,16 @@ pub fn again(problem: Problem) -> Problem {
 /// Counts one call against the runner's rate limit.
 pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Problem> {
     app.dispatch.allow(runner.id, calls).map_err(|seconds| {
-        Problem::new(Code::RateLimited, "the runner exceeds its rate limit; retry later")
-            .retry_after(seconds)
+        Problem::new(
+            Code::RateLimited,
+            "request rejected: the runner exceeds its rate limit; retry later",
+        )
+        .retry_after(seconds)
     })
 }
 
-/// Loads the runner into the dispatcher. This takes one query per process, and afterwards the tail
-/// of the log keeps the entry current.
+/// Loads the runner into the dispatcher. Each server process needs this query once per runner.
+/// Afterwards, the tail of the log keeps the entry current.
 pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
     if app.dispatch.state().runners.get(id).is_some() {
         return Ok(());
@@ -59,7 +62,7 @@ pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
     if loaded.state.identity.is_none() {
         return Err(Problem::new(
             Code::TokenUnknown,
-            "unknown runner; enrol again with a new token",
+            "unknown runner; enroll it with a new enrolment token",
         ));
     }
     let now = app.dispatch.moment().instant;

@@ -33,7 +33,7 @@ pub async fn claim(
     // An offer is a hint and may have expired. A runner can claim any job that it may run, unless
     // its session does not accept the kind.
     if app.dispatch.takes(runner.id, job) == Some(false) {
-        let detail = "the session does not accept jobs of this kind";
+        let detail = "claim rejected: the session does not accept jobs of this kind";
         return Err(Problem::new(Code::NotOffered, detail));
     }
     // Reads the manifest while the claim is being committed.
@@ -114,7 +114,7 @@ async fn taken(
     if revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "the runner was revoked; enrol again with a new token",
+            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
         ));
     }
     let loaded = unit.load::<Job>(job).await?;
@@ -122,7 +122,10 @@ async fn taken(
         .execution()
         .is_some_and(|held| (held.session, &held.claim_id) == (ask.session_id, &ask.claim_id));
     if !caller::may_have(runner, loaded) || !(works || again) {
-        return Err(Problem::new(Code::NotOffered, "the job was not offered to this runner"));
+        return Err(Problem::new(
+            Code::NotOffered,
+            "claim rejected: the job was not offered to this runner; poll for offers",
+        ));
     }
     let state = loaded.state.clone();
     let (session, claim_id) = (ask.session_id, ask.claim_id.clone());

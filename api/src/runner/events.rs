@@ -80,7 +80,7 @@ pub async fn report(
 }
 
 /// Checks that an artifact belongs to this job and is in the registry, because customers receive
-/// what a build reports. Returns its size.
+/// the reported artifact. Returns its size.
 async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64, Problem> {
     let invalid = |detail: String| Problem::new(Code::Invalid, detail);
     let Artifact { repository, digest, .. } = artifact;
@@ -94,7 +94,7 @@ async fn check_artifact(app: &App, job: &Job, artifact: &Artifact) -> Result<u64
     };
     if own.as_deref() != Some(repository) {
         let own = own.unwrap_or_default();
-        return Err(invalid(format!("invalid repository: this job pushes to {own}")));
+        return Err(invalid(format!("invalid repository {repository}: this job pushes to {own}")));
     }
     let place: Repository = repository.parse().map_err(|error| invalid(format!("{error}")))?;
     let image = app.registry.image(&place, digest).await.map_err(Problem::internal)?;

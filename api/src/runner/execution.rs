@@ -16,8 +16,10 @@ use crate::{
     state::App,
 };
 
-/// Maximum number of checks whether this server has seen a claim, and the interval between them.
+/// Maximum number of checks whether this server has seen a claim.
 const CLAIM_CHECKS: u32 = 20;
+
+/// Interval between checks whether this server has seen a claim.
 const CLAIM_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Execution that a call names in its header.
@@ -25,12 +27,15 @@ pub fn named(headers: &HeaderMap) -> Result<ExecutionId, Problem> {
     let header = headers.get(EXECUTION).and_then(|value| value.to_str().ok());
     let named = header.and_then(|value| value.trim().parse().ok());
     named.ok_or_else(|| {
-        Problem::new(Code::BadRequest, "missing header `Execution`; send the id of the execution")
+        Problem::new(
+            Code::BadRequest,
+            "missing or invalid header `Execution`; send the id of the execution",
+        )
     })
 }
 
-/// Problem with status 412: another execution holds the job, or it is complete. The runner stops
-/// reporting and keeps its files.
+/// Problem with status 412: another execution holds the job, or the job is complete. The runner
+/// stops reporting and keeps its files.
 pub fn stale(job: &Job) -> Problem {
     let state = dispatch::state(job);
     let detail = format!("the execution no longer holds the job, which is {state}");
@@ -45,13 +50,16 @@ pub fn its_own(runner: &RunnerCaller, job: &Job, execution: ExecutionId) -> Resu
     }
     let anothers = job.runner_of(execution).is_some_and(|by| by != runner.id);
     if anothers || !caller::may_have(runner, job) {
-        return Err(Problem::new(Code::Forbidden, "the job does not belong to this runner"));
+        return Err(Problem::new(
+            Code::Forbidden,
+            "request rejected: the job does not belong to this runner",
+        ));
     }
     Ok(())
 }
 
-/// Checks that the execution is or was the runner's, before any of its data is read. The job
-/// aggregate decides whether the report is accepted.
+/// Checks that the execution belongs or belonged to the runner, before the server reads data of the
+/// execution. The job aggregate decides whether the report is accepted.
 pub async fn may_report(
     app: &App,
     runner: &RunnerCaller,
@@ -90,7 +98,7 @@ pub async fn at_work(
         }
         tokio::time::sleep(CLAIM_CHECK_INTERVAL).await;
     }
-    Err(Problem::new(Code::Fenced, "the runner does not hold this execution"))
+    Err(Problem::new(Code::Fenced, "request rejected: the runner does not hold this execution"))
 }
 
 /// Checks that the execution may append to its log: it holds the job, or it ended the job and its

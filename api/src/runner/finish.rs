@@ -68,7 +68,7 @@ async fn announced_log(
     })
 }
 
-/// Finalizes an empty log, which most refused jobs have.
+/// Returns the log of a refused job as complete if the log is empty, as for most refused jobs.
 async fn refused_log(app: &App, execution: ExecutionId) -> Result<Option<FinalLog>, Problem> {
     let (length_bytes, sha256) = app.logs.measure(execution).await?;
     let log = FinalizedLog { execution, length_bytes, sha256, omitted_bytes: 0, complete: true };
@@ -98,7 +98,7 @@ pub async fn settle(
         FinalLog::Incomplete(have) => Ok(Some(have)),
         FinalLog::Mismatch => {
             app.logs.rewind(execution).await?;
-            let detail = "the stored bytes have another digest; send the log again from offset 0";
+            let detail = "the stored log has another digest; send the log again from offset 0";
             Err(Problem::new(Code::LogMismatch, detail).with("committed_bytes", 0))
         }
     }

@@ -33,7 +33,8 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Timeout of the wait for the dispatcher before the claim is read from the database.
 const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Builds the response to a claim. The runner can verify it and start.
+/// Builds the response to a claim. It contains all data with which the runner can verify the claim
+/// and start.
 pub async fn answer(
     app: &App,
     job: JobId,
@@ -79,7 +80,8 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
     // Another server may have written the claim, ahead of the position that this server has read.
     let known = timeout(CATCH_UP_TIMEOUT, log.wait_for(position));
     let late = |_| {
-        let detail = "this server has not read the claim yet; try again";
+        let detail =
+            "cannot answer the claim: this server has not read it yet; send the claim again";
         Problem::new(Code::ProjectionLag, detail).retry_after(1)
     };
     known.await.map_err(late)??;
@@ -177,8 +179,9 @@ async fn inclusion(
     })
 }
 
-/// Returns a proof that the log still contains everything that the runner has seen. There is none
-/// if the runner saw a longer log than this one, and the runner decides how to react.
+/// Returns a proof that the log still contains every event that the runner has seen. Returns `None`
+/// if the runner has seen no event, a longer log or another log. The runner then decides how to
+/// react.
 async fn consistency(
     app: &App,
     seen: Option<&str>,

@@ -23,7 +23,8 @@ use crate::{
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 pub struct PollQuery {
-    /// Seconds to wait for directives; the server may wait less.
+    /// Seconds to wait for directives. The server may wait less. Default: the server's long-poll
+    /// timeout.
     wait: Option<u64>,
 }
 

@@ -15,7 +15,7 @@ pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Opt
         return;
     }
     if let Err(problem) = append_transitions(app, runner, touched, why).await {
-        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, trying again");
+        tracing::warn!(runner.id = %runner.id, error = %problem.detail, "Cannot record that a runner reconnected, retrying at its next call");
     }
 }
 
@@ -29,8 +29,8 @@ async fn append_transitions(
     for (job, execution) in touched.reattach {
         let told = app.engine.transact(&call, move |unit| {
             Box::pin(async move {
-                // The execution may have lost the job meanwhile, and its next report is rejected
-                // then.
+                // The execution may have lost the job meanwhile. The server then rejects its next
+                // report.
                 unit.try_handle::<Job>(job, JobCommand::Reattach { execution }).await.map(|_| ())
             })
         });

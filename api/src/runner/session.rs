@@ -26,9 +26,9 @@ use crate::{
     usecases::journal_heads,
 };
 
-/// Number of suspicious openings within [`FLAPPING`] that are still tolerated. An opening is
-/// suspicious if it comes from another host, has another journal, or arrives while the previous
-/// process is alive. More of them mean that two agents share a key.
+/// Number of suspicious openings within [`FLAPPING`] that raise no alert. An opening is suspicious
+/// if it comes from another host, has another journal, or arrives while the previous process is
+/// alive. More openings indicate that two agents share a key.
 const MAX_SUSPICIOUS: usize = 3;
 /// Number of past session ids kept per runner, to reject replayed openings. An opening is valid for
 /// up to ten minutes, and two agents that share a key open many sessions in that time.
@@ -127,8 +127,8 @@ async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result
 /// Writes the session row. The newest session wins, regardless of the server of the previous one.
 /// Its generation and epoch grow, so calls of the previous session and commits on its behalf fail.
 ///
-/// A repeated opening returns the same session while that is the newest. Later every server rejects
-/// it, because the row lists the ids of past sessions.
+/// A repeated opening returns the same session while that session is the newest. Later every server
+/// rejects the opening, because the row lists the ids of recent sessions.
 async fn write_row(app: &App, opening: &SessionAssertion) -> Result<SessionRow, Problem> {
     let row = sqlx::query(
         "with former as (select boot_id, journal_id from runner_session where runner = $1) \
@@ -211,7 +211,7 @@ fn seat(
     Some(u32::try_from(lately).unwrap_or(u32::MAX))
 }
 
-/// Records that the runner reconnected, or that its key may be in use twice.
+/// Records that the runner reconnected, or that two agents may share its key.
 async fn record_opening(
     app: &App,
     runner: &RunnerCaller,
@@ -219,7 +219,7 @@ async fn record_opening(
 ) -> Result<(), Problem> {
     reconnect::returned(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
-    tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; its key may be in use twice");
+    tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; two agents may share its key");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
     let said = app.engine.transact(&call, move |unit| {
         let alert = RunnerCommand::SuspectClone { sessions };
@@ -228,9 +228,9 @@ async fn record_opening(
     said.await.map(|_| ()).map_err(caller::again)
 }
 
-/// Takes over a session that another server opened, or this one before a restart. The capabilities
-/// are not in the database. Until the next opening, the session is assumed to accept all kinds that
-/// suit its mode.
+/// Takes over a session that another server opened, or that this server opened before a restart.
+/// The capabilities are not in the database. Until the next opening, the session is assumed to
+/// accept all kinds that suit its mode.
 pub async fn adopt(
     app: &App,
     runner: &RunnerCaller,

@@ -41,7 +41,7 @@ pub(super) async fn of_now(
     if loaded.revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
-            "the runner was revoked; enrol again with a new token",
+            "request rejected: the runner was revoked; enroll it again with a new enrolment token",
         ));
     }
     Ok(IdentityKeys::of(loaded))
@@ -64,8 +64,8 @@ fn key(hex: &str) -> Option<VerifyingKey> {
     VerifyingKey::from_bytes(&bytes).ok()
 }
 
-/// Problem for a signature by a replaced key. It is not a forgery, but no longer valid, so the
-/// runner must sign again.
+/// Problem for a signature by a replaced key. Such a signature is not a forgery, but it is no
+/// longer valid, so the runner must sign again.
 pub(super) fn is_former(runner: &RunnerCaller, what: &str) -> Problem {
     tracing::info!(runner.id = %runner.id, signed = %what, "Rejected a signature by a replaced key of the runner");
     let detail = format!(

@@ -17,7 +17,7 @@ use crate::{
     state::App,
 };
 
-/// Counts of a summary that are displayed beside its digest.
+/// Counts of a summary that are displayed with its digest.
 #[derive(Deserialize, PartialEq)]
 struct Counts {
     noop: bool,
@@ -55,7 +55,7 @@ pub(super) async fn check(
             "noop, add, change and destroy are not those of the summary; send the counts of the summary",
         ));
     }
-    // Only after all checks: a rejected report stores nothing.
+    // This is the last step, because a rejected report must not store anything.
     let (clock, execution) = (app.log().clock(), execution.to_string());
     match upload::keep(&app.pool, clock, &execution, &plan.summary).await? {
         true => Ok(()),
@@ -81,7 +81,7 @@ async fn check_signature(
     if is_signed_by(&current.former, &plan_statement(of, plan), &plan.signature) {
         return Err(keys::is_former(runner, "plan"));
     }
-    Err(invalid("signature is not this runner's: sign the plan with its identity key"))
+    Err(invalid("signature is not by this runner's identity key; sign the plan with that key"))
 }
 
 /// Returns true if the runner's current key signed this plan.

@@ -42,7 +42,7 @@ pub(super) async fn check(
         return Err(wrong("only a final report may have a statement"));
     };
     let (payload, hex) = verified_payload(app, runner, envelope).await?;
-    // The signature is stored with the key, so it must be the only one.
+    // The event stores one signature with its key, so the statement must have exactly one.
     let [only] = &envelope.signatures[..] else {
         return Err(wrong("it must have exactly one signature"));
     };
@@ -50,7 +50,7 @@ pub(super) async fn check(
         .map_err(|error| wrong(&format!("cannot parse it: {error}")))?;
     let of_this = (statement.version, statement.runner, statement.job, statement.execution);
     if of_this != (1, runner.id, job, ask.execution) {
-        return Err(wrong("it names another runner, job or execution, or has a later version"));
+        return Err(wrong("its version, runner, job or execution does not match the report"));
     }
     if said != StatementFields::by(&statement) {
         return Err(wrong(
@@ -137,8 +137,9 @@ impl StatementFields {
     }
 }
 
-/// Checks that the grant is the one of this execution. It is recomputed from current data. If the
-/// runner's key has changed since, the grant that was stored at the claim is compared instead.
+/// Checks that the statement's grant is the grant of this execution. Recomputes the grant from
+/// current data. If the runner's key has changed since the claim, uses the grant that was stored at
+/// the claim.
 async fn check_grant(
     app: &App,
     job: JobId,
@@ -177,7 +178,7 @@ async fn outputs(
     if fits(&known, ask, statement)? {
         return Ok(());
     }
-    // Another server may just have recorded them.
+    // Another server may just have recorded the outputs.
     let loaded = app.engine.log().reload::<Job>(&job.to_string()).await?.state;
     match fits(&loaded, ask, statement)? {
         true => Ok(()),

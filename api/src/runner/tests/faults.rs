@@ -78,7 +78,8 @@ async fn superseded_runner_changes_nothing() {
     world.tell(job, JobCommand::DeclareLost { execution, loss_reason }).await;
     let current = world.running(&other, job).await;
     let before = world.story(job).await;
-    // when it resumes, then each of its calls is rejected with the state of the job
+    // when the suspended runner resumes, then each of its calls is rejected with the state of the
+    // job
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
     for body in [phase, finished("succeeded")] {
         let refused = world.report(&zombie, job, &former, 2, body).await.refused(412, "fenced");

@@ -161,7 +161,7 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     // and their server stops
     drop(here);
     execute("update log_consumer set lease_until = now() where name = 'server/here'".into()).await;
-    // then another server takes over the others
+    // then another server takes over the other two runners
     for (runner, job) in &work[2..] {
         there.until("job", job, "job.requeued").await;
         there.until("runner", runner, "runner.disconnected").await;
@@ -177,7 +177,7 @@ async fn failed_takeover_is_retried_and_delays_no_other() {
     }
 }
 
-/// State of the runner in the projection, once that has reached the last event.
+/// State of the runner in the projection, once the projection has processed the last event.
 async fn state_of(world: &World, runner: RunnerId) -> (&'static str, Option<Timestamp>) {
     let position = world.app.engine.log().position();
     world.app.projections.wait_for(position, Duration::from_secs(10)).await.unwrap();

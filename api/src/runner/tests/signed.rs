@@ -151,7 +151,8 @@ async fn report_without_a_statement_is_accepted() {
 
 #[tokio::test]
 async fn replaced_key_is_no_forgery_at_any_server() {
-    // given another server that has the runner's key in its cache, which the runner replaces here
+    // given another server that has cached the runner's key, and a runner that replaces its key at
+    // this server
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
     let there = world.beside().await;
@@ -163,9 +164,9 @@ async fn replaced_key_is_no_forgery_at_any_server() {
         let said = world.report(&agent, job, &execution, 3, former.clone()).await;
         assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     }
-    // and also at the other server, which has not seen the new key
+    // and the other server, which has not seen the new key, rejects the report, too
     there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
-    // and a report with the new key is accepted there as well
+    // and the other server accepts a report with the new key
     let word = final_report(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, word).await.ok();
     let events = world.events("job", job).await;
@@ -242,7 +243,7 @@ async fn newest_journal_head_is_stored() {
         let head = serde_json::from_value(head).unwrap();
         crate::usecases::journal_heads::told(&world.app, agent.id, &head).await;
     };
-    // with the opening of a session
+    // when a head arrives with the opening of a session, then it is stored
     let session = domain::ids::SessionId(ulid::Ulid::new());
     let mut body = json!({"assertion": world.opening(&agent, session, ("boot", "j")), "pid": 1,
         "version": "1.0.0", "protocol": {"min": 1, "max": 1}, "slots": 4, "journal": [],
@@ -250,7 +251,8 @@ async fn newest_journal_head_is_stored() {
     body["journal_head"] = head(&agent, "j", 7, &agent.key);
     world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
     assert_eq!(kept(&agent).await, [("j".to_owned(), 7)]);
-    // and later: an older head, one with an unknown key, and one of another runner
+    // and later heads are ignored: an older head, a head with an unknown key, and a head of another
+    // runner
     told(&agent, head(&agent, "j", 5, &agent.key)).await;
     told(&agent, head(&agent, "j", 99, &SigningKey::from_bytes(&[9; 32]))).await;
     let (other, _) = world.agent().await;

@@ -122,7 +122,7 @@ async fn ended_job_rejects_reports_of_another_runner() {
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     world.report(&one, job, &execution, 2, last.clone()).await.ok();
     let before = world.story(job).await;
-    // when the other one reports for the execution that ended the job
+    // when the other runner reports for the execution that ended the job
     world.report(&other, job, &execution, 3, last).await.refused(403, "forbidden");
     chunk(&world, &other, job, &execution, "x").await.refused(403, "forbidden");
     // then the job is unchanged

@@ -43,7 +43,7 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
     }
     // then the disconnect is recorded nevertheless, and nothing else changed
     assert_eq!(world.story(job).await, ["queued", "claimed", "started", "disconnected"]);
-    // and it can close only its own session
+    // and the other runner can close only its own session
     let path = format!("/runner/v1/sessions/{}", victim.session.unwrap().0);
     world.call(Method::DELETE, &path, &stranger.token, &json!({})).await.ok();
     let held = world.app.dispatch.session_of(victim.id);

@@ -250,7 +250,8 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
 
 #[tokio::test]
 async fn plan_by_a_replaced_key_must_be_signed_again() {
-    // given another server that has the runner's key in its cache, which the runner replaces here
+    // given another server that has cached the runner's key, and a runner that replaces its key at
+    // this server
     let world = World::new().await;
     let (mut agent, install) = ready(&world).await;
     let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
@@ -261,8 +262,8 @@ async fn plan_by_a_replaced_key_must_be_signed_again() {
     event_log::blob::put(&world.app.pool, &summary[..]).await.unwrap();
     let former = plan(&world, &agent, (job, &execution), summary).await;
     agent.key = rekeyed(&world, &agent).await;
-    // then a plan by the former key must be signed again, and one by the new key is accepted there
-    // as well
+    // then a plan by the former key must be signed again, and the other server accepts a plan by
+    // the new key
     let said = world.report(&agent, job, &execution, 2, former).await;
     assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
