@@ -96,8 +96,8 @@ impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        let said = error.to_string();
-        let message = said.split(" at line ").next().unwrap_or_default().to_string();
+        let text = error.to_string();
+        let message = text.split(" at line ").next().unwrap_or_default().to_string();
         let mut problem =
             Problem::new(Code::InvalidJson, format!("line {line}, column {column}: {message}"));
         problem.errors.push(FieldProblem {

@@ -178,10 +178,10 @@ impl EventLog {
         .bind(i64::from(limit))
         .fetch_all(self.pool())
         .await?;
-        let seal = |row: &sqlx::postgres::PgRow| {
+        let checkpoint = |row: &sqlx::postgres::PgRow| {
             Ok((number(row.try_get(0)?), row.try_get(1)?, row.try_get(2)?))
         };
-        rows.iter().map(seal).collect()
+        rows.iter().map(checkpoint).collect()
     }
 
     /// Returns the checkpoint keys in the database.
@@ -199,25 +199,28 @@ impl EventLog {
     pub async fn verify_checkpoints(&self, keys: &[CheckpointKey]) -> Result<u64, LogError> {
         let (mut checked, mut last) = (0, 0);
         loop {
-            let seals = self.published(last, 100).await?;
-            if seals.is_empty() {
+            let checkpoints = self.published(last, 100).await?;
+            if checkpoints.is_empty() {
                 return Ok(checked);
             }
             // A checkpoint after the current head proves that events were lost.
             let end: i64 =
                 sqlx::query_scalar("select position from log_head").fetch_one(self.pool()).await?;
             let end = number(end);
-            let there: Vec<u64> =
-                seals.iter().map(|(position, ..)| *position).filter(|at| *at <= end).collect();
-            let roots = match self.roots(&there).await {
+            let sizes: Vec<u64> = checkpoints
+                .iter()
+                .map(|(position, ..)| *position)
+                .filter(|at| *at <= end)
+                .collect();
+            let roots = match self.roots(&sizes).await {
                 Err(LogError::Database(sqlx::Error::Decode(_))) => {
-                    return Err(self.first_without_root(&there).await?);
+                    return Err(self.first_without_root(&sizes).await?);
                 }
                 roots => roots?,
             };
-            for (n, (position, note, published_at)) in seals.into_iter().enumerate() {
+            for (n, (position, note, published_at)) in checkpoints.into_iter().enumerate() {
                 let differs = |position, what: String| LogError::Damaged { position, what };
-                let seal = Checkpoint::open(&note, &valid_at(keys, position, published_at))
+                let checkpoint = Checkpoint::open(&note, &valid_at(keys, position, published_at))
                     .map_err(|error| differs(position, error.to_string()))?;
                 let Some(root) = roots.get(n) else {
                     let what = format!(
@@ -225,7 +228,7 @@ impl EventLog {
                     );
                     return Err(differs(end + 1, what));
                 };
-                if seal.size != position || seal.root != *root {
+                if checkpoint.size != position || checkpoint.root != *root {
                     let what =
                         "the log does not match the checkpoint that was published at this position"
                             .into();

@@ -58,7 +58,7 @@ pub struct Keys(HashMap<String, Key>);
 
 /// Returns true if a payload has encrypted fields.
 pub(crate) fn is_encrypted(payload: &str) -> bool {
-    payload::encrypted_fields(payload).map_or(true, |seals| !seals.is_empty())
+    payload::encrypted_fields(payload).map_or(true, |fields| !fields.is_empty())
 }
 
 /// Combined state of several keys.
@@ -173,10 +173,10 @@ impl KeyRing {
         payloads: impl IntoIterator<Item = &'p str>,
     ) -> Result<Keys, sqlx::Error> {
         // Skips a malformed `encrypted` member. Its decryption reports the error.
-        let seals = payloads
+        let fields = payloads
             .into_iter()
             .flat_map(|text| payload::encrypted_fields(text).unwrap_or_default());
-        let subjects: BTreeSet<String> = seals.flat_map(|seal| seal.subjects).collect();
+        let subjects: BTreeSet<String> = fields.flat_map(|field| field.subjects).collect();
         let Some(shared) = &self.0 else {
             let none: Arc<str> = "the payload is encrypted, but the key file `keys/subjects.key` was not given; pass its data directory with --data".into();
             let missing = |subject| (subject, Key::Missing(none.clone()));

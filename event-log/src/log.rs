@@ -113,17 +113,17 @@ const TAIL: usize = 1_024;
 impl Shared {
     /// Acquires slots of the queue. A small commit gets its slots immediately or is rejected with a
     /// retry delay. A large commit waits in line, and no later commit gets slots before it.
-    async fn places(&self, wanted: u32) -> Result<OwnedSemaphorePermit, AppendError> {
+    async fn places(&self, slots: u32) -> Result<OwnedSemaphorePermit, AppendError> {
         let full = AppendError::Full { retry_after: RETRY_AFTER };
-        match self.places.clone().try_acquire_many_owned(wanted) {
+        match self.places.clone().try_acquire_many_owned(slots) {
             Ok(places) => return Ok(places),
             Err(TryAcquireError::Closed) => return Err(AppendError::Closed),
-            Err(TryAcquireError::NoPermits) if wanted <= SMALL => return Err(full),
+            Err(TryAcquireError::NoPermits) if slots <= SMALL => return Err(full),
             Err(TryAcquireError::NoPermits) => {}
         }
         // Waiting commits use memory, so their number is limited.
         let Ok(_waiting) = self.large.try_acquire() else { return Err(full) };
-        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(wanted)).await {
+        match timeout(LARGE_WAIT, self.places.clone().acquire_many_owned(slots)).await {
             Ok(places) => places.map_err(|_| AppendError::Closed),
             Err(_) => Err(full),
         }
@@ -218,8 +218,8 @@ impl EventLog {
         let intake = Intake::of(commit, keys.as_ref())?;
         let (answer, answered) = oneshot::channel();
         // A commit of any size fits into an empty queue.
-        let wanted = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
-        let place = self.shared.places(wanted).await?;
+        let slots = u32::try_from(intake.capacity()).unwrap_or(u32::MAX).min(self.shared.queue);
+        let place = self.shared.places(slots).await?;
         let pending = PendingCommit { intake, response: answer, _capacity: place };
         self.shared.arrivals.send(pending).map_err(|_| AppendError::Closed)?;
         answered.await.map_err(|_| AppendError::Closed)?

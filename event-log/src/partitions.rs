@@ -128,8 +128,8 @@ async fn missing(
         let last = (end + size).max(number(rest).next_multiple_of(BLOCK));
         return Ok(Some(Missing { first, last, takes_rest: true }));
     }
-    let wanted = head.saturating_add(ahead.saturating_mul(size));
-    Ok((end <= wanted).then_some(Missing { first, last: end + size, takes_rest: false }))
+    let last_needed = head.saturating_add(ahead.saturating_mul(size));
+    Ok((end <= last_needed).then_some(Missing { first, last: end + size, takes_rest: false }))
 }
 
 /// Last position that has, or had, a partition.

@@ -70,8 +70,8 @@ impl EventLog {
     pub(crate) async fn roots(&self, sizes: &[u64]) -> Result<Vec<Hash>, LogError> {
         let plans: Vec<_> = sizes.iter().map(|size| tree::root(*size)).collect();
         let mut connection = self.pool().acquire().await?;
-        let wanted = plans.iter().flat_map(ProofPlan::nodes).collect();
-        let hashes = nodes::fetch_through(&mut connection, self.archives(), wanted).await?;
+        let needed = plans.iter().flat_map(ProofPlan::nodes).collect();
+        let hashes = nodes::fetch_through(&mut connection, self.archives(), needed).await?;
         let (mut rest, mut roots) = (&hashes[..], Vec::with_capacity(plans.len()));
         for plan in plans {
             let (own, others) = rest.split_at(plan.nodes().count());

@@ -209,8 +209,8 @@ impl EventLog {
             self.key_ring().open(&mut connection, &mut rows).await?;
             return Ok(Some(rows));
         }
-        let asked = (after_sequence, to_position);
-        let archived = self.archives().stream(&mut connection, stream, asked, limit).await?;
+        let range = (after_sequence, to_position);
+        let archived = self.archives().stream(&mut connection, stream, range, limit).await?;
         let mut events: Vec<StoredEvent> = archived.into_iter().map(Arc::unwrap_or_clone).collect();
         let last = events.last().map_or(0, |event| event.sequence);
         let left = usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(events.len());

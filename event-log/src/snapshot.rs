@@ -59,8 +59,8 @@ pub fn encode<D: Decider>(
 /// [`DecodeError`].
 pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Result<D, DecodeError> {
     let other = DecodeError::Other("the digest does not match this stream and version");
-    let Some((kept, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
-    if kept != digest::<D>(stream, version, state) {
+    let Some((stored, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
+    if stored != digest::<D>(stream, version, state) {
         return Err(other);
     }
     let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MOST_BYTES>())?;

@@ -75,7 +75,7 @@ impl StoredEvent {
     pub fn words(&self) -> Result<&str, LogError> {
         match &self.said {
             None => Ok(&self.payload),
-            Some(Ok(said)) => Ok(said),
+            Some(Ok(readable)) => Ok(readable),
             Some(Err(why)) => Err(self.damaged(why)),
         }
     }
@@ -89,7 +89,7 @@ impl StoredEvent {
             event_type: &self.event_type,
         };
         self.said = match keys.open(&self.payload, which) {
-            Ok(said) => said.map(|said| Ok(said.into())),
+            Ok(readable) => readable.map(|readable| Ok(readable.into())),
             Err(why) => Some(Err(why.into())),
         };
     }

@@ -127,9 +127,9 @@ pub async fn verify_in(
     let pool = &source.pool;
     let mut connection = pool.acquire().await?;
     // `stead migrate` creates the head row, so a missing row is a difference.
-    let gone = || Difference { position: 1, what: "the head is missing".into() };
+    let missing = || Difference { position: 1, what: "the head is missing".into() };
     let head = Head::read_row(&mut connection).await.map_err(|error| unreadable(1, error))?;
-    let head = head.ok_or_else(gone)?;
+    let head = head.ok_or_else(missing)?;
     if from_exclusive > head.position {
         let what = "the head is before the start of the verification".into();
         return Err(Difference { position: head.position + 1, what }.into());

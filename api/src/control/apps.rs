@@ -198,9 +198,9 @@ pub async fn versions(
     let part = PageRequest::of(part.limit, part.cursor)?;
     let rows = views::config_versions::page(&app.pool, id, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.published.config_version);
-    let mut look = Lookup::new(&app);
-    look.for_actors(rows.iter().map(|row| &row.by)).await?;
-    let items = rows.iter().map(|row| show::version(&look, row)).collect();
+    let mut lookup = Lookup::new(&app);
+    lookup.for_actors(rows.iter().map(|row| &row.by)).await?;
+    let items = rows.iter().map(|row| show::version(&lookup, row)).collect();
     Ok(Json(Page { items, next }))
 }
 
@@ -223,9 +223,9 @@ pub async fn version(
     let missing = || Problem::not_found(format!("version {number} of {name}"));
     let rows = views::config_versions::versions(&app.pool, [(id, number)]).await?;
     let row = rows.get(&(id, number)).ok_or_else(missing)?;
-    let mut look = Lookup::new(&app);
-    look.for_actors([&row.by]).await?;
-    let version = show::version(&look, row);
+    let mut lookup = Lookup::new(&app);
+    lookup.for_actors([&row.by]).await?;
+    let version = show::version(&lookup, row);
     let name = state.name.clone().unwrap_or_default();
     let inspected = move || {
         let tree = read.tree.app();

@@ -56,11 +56,11 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
             format!("invalid limit {limit}: it must be between 1 and 200"),
         ));
     }
-    let wanted = records::EventSelection::of(&app, &which).await?;
-    let (mut items, scanned_through) = wanted.next(&app, wanted.after, limit).await?;
+    let selection = records::EventSelection::of(&app, &which).await?;
+    let (mut items, scanned_through) = selection.next(&app, selection.after, limit).await?;
     records::named(&app, &mut items).await?;
     records::opened(&app, &mut items).await?;
-    Ok(Json(Events { items, scanned_through, head: wanted.until }))
+    Ok(Json(Events { items, scanned_through, head: selection.until }))
 }
 
 /// Export all events up to the current head as NDJSON
@@ -75,12 +75,12 @@ pub async fn export(
     Query(which): Query<EventsQuery>,
     who: Caller,
 ) -> Result<Response, Problem> {
-    let wanted = records::EventSelection::of(&app, &which).await?;
+    let selection = records::EventSelection::of(&app, &which).await?;
     let lines = async_stream::try_stream! {
-        let mut after = wanted.after;
-        while after < wanted.until {
+        let mut after = selection.after;
+        while after < selection.until {
             who.recheck(&app).map_err(broken)?;
-            let page = wanted.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
+            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
             let mut text = Vec::new();
             for event in &page.0 {
                 serde_json::to_writer(&mut text, event)?;

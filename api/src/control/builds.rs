@@ -34,10 +34,10 @@ pub async fn list(
     let filter = views::Filter { app: of, component: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.build);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_builds(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_builds(&rows).await?;
     for row in &rows {
-        items.push(show::build(&mut look, row).await?);
+        items.push(show::build(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }

@@ -135,10 +135,10 @@ mod tests {
             .collect();
         golden("event-types.txt", &names.into_iter().collect::<String>());
         assert!(event_type("run.approved").is_ok() && event_type("run.").is_ok());
-        let said = event_type("run.aproved").unwrap_err().detail;
-        assert!(said.contains("run.aproved") && said.contains("run.approved"), "{said}");
-        let said = event_type("rum.approved").unwrap_err().detail;
-        assert!(said.contains("run.") && !said.contains("run.approved"), "{said}");
+        let message = event_type("run.aproved").unwrap_err().detail;
+        assert!(message.contains("run.aproved") && message.contains("run.approved"), "{message}");
+        let message = event_type("rum.approved").unwrap_err().detail;
+        assert!(message.contains("run.") && !message.contains("run.approved"), "{message}");
     }
 
     fn sources(dir: &Path) -> Vec<PathBuf> {

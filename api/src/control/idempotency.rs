@@ -152,8 +152,8 @@ async fn earlier_response(
     if since == LookupTime::AfterFailure && first > last {
         return Ok(None);
     }
-    let said = recover::answer(app, route, first, last).await?;
-    Ok(Some(replayed_response(said.to_string())))
+    let recovered = recover::answer(app, route, first, last).await?;
+    Ok(Some(replayed_response(recovered.to_string())))
 }
 
 fn replayed_response(answer: String) -> Response {
@@ -175,13 +175,13 @@ async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
         Ok(bytes) => bytes,
         Err(why) => return Problem::internal(why).into_response(),
     };
-    if let Ok(Value::Object(mut said)) = serde_json::from_slice(&bytes) {
+    if let Ok(Value::Object(mut members)) = serde_json::from_slice(&bytes) {
         for secret in SECRET_MEMBERS {
-            said.remove(secret);
+            members.remove(secret);
         }
         let (principal, key) = (key.principal.clone(), key.key.clone());
-        let said = Value::Object(said).to_string();
-        let response = StoredResponse { principal, key, body: said };
+        let stored = Value::Object(members).to_string();
+        let response = StoredResponse { principal, key, body: stored };
         idempotent_responses::keep(&app.responses, &app.pool, response).await;
     }
     Response::from_parts(parts, Body::from(bytes))

@@ -51,10 +51,10 @@ pub async fn list(
     let part = PageRequest::of(which.limit, which.cursor)?;
     let rows = views::page(&app.pool, of, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.install);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_installs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_installs(&rows).await?;
     for row in &rows {
-        items.extend(show::install(&app, &mut look, row).await?);
+        items.extend(show::install(&app, &mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
@@ -114,11 +114,11 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult
     let id = installs::find(&app, &name).await?;
     let missing = || Problem::not_found(format!("the install {name:?}"));
     let row = views::install(&app.pool, id).await?.ok_or_else(missing)?;
-    let mut look = Lookup::new(&app);
-    look.for_installs(std::slice::from_ref(&row)).await?;
-    let mut shown = show::install(&app, &mut look, &row).await?.ok_or_else(missing)?;
-    shown.not_acted_on = show::not_acted_on(&mut look, &row).await?;
-    Ok(Json(shown))
+    let mut lookup = Lookup::new(&app);
+    lookup.for_installs(std::slice::from_ref(&row)).await?;
+    let mut response = show::install(&app, &mut lookup, &row).await?.ok_or_else(missing)?;
+    response.not_acted_on = show::not_acted_on(&mut lookup, &row).await?;
+    Ok(Json(response))
 }
 
 /// Change inputs, stack outputs, config version or auto-approval of an install

@@ -43,10 +43,10 @@ pub async fn list(State(app): State<App>, Query(which): Query<JobsQuery>) -> Api
     let filter = views::Filter { install: of, run: which.run, build: None, state: which.state };
     let rows = views::page(&app.pool, &filter, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.job);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_jobs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_jobs(&rows).await?;
     for row in &rows {
-        items.push(show::job(&mut look, row).await?);
+        items.push(show::job(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }

@@ -58,7 +58,7 @@ pub async fn log(
         return follow::follow(app, who, (job, execution), after).await;
     }
     let length = app.logs.length(execution).await?;
-    let asked = match (header("range"), which.since_n) {
+    let requested = match (header("range"), which.since_n) {
         (None, None) => None,
         (Some(text), None) => Some(range::of(text, length)?),
         (None, Some(n)) => Some(follow::offset_after(&app, execution, n).await?..length),
@@ -68,16 +68,16 @@ pub async fn log(
         }
     };
     let partial = header("range").is_some();
-    let wanted = asked.unwrap_or(0..length);
+    let bytes_range = requested.unwrap_or(0..length);
     let kind = (header::CONTENT_TYPE, "application/x-ndjson".to_owned());
-    let size = (header::CONTENT_LENGTH, (wanted.end - wanted.start).to_string());
+    let size = (header::CONTENT_LENGTH, (bytes_range.end - bytes_range.start).to_string());
     let ranges = (header::ACCEPT_RANGES, "bytes".to_owned());
-    let body = Body::from_stream(bytes(app, execution, wanted.clone()));
+    let body = Body::from_stream(bytes(app, execution, bytes_range.clone()));
     if !partial {
         return Ok(([kind, size, ranges], body).into_response());
     }
-    let last = wanted.end.saturating_sub(1);
-    let range = format!("bytes {}-{last}/{length}", wanted.start);
+    let last = bytes_range.end.saturating_sub(1);
+    let range = format!("bytes {}-{last}/{length}", bytes_range.start);
     let headers = [kind, size, ranges, (header::CONTENT_RANGE, range)];
     Ok((StatusCode::PARTIAL_CONTENT, headers, body).into_response())
 }
@@ -85,12 +85,12 @@ pub async fn log(
 fn bytes(
     app: App,
     execution: ExecutionId,
-    wanted: std::ops::Range<u64>,
+    range: std::ops::Range<u64>,
 ) -> impl futures::Stream<Item = std::io::Result<Bytes>> {
     async_stream::try_stream! {
-        let mut at = wanted.start;
-        while at < wanted.end {
-            let end = wanted.end.min(at + CHUNK);
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + CHUNK);
             let chunk = app.logs.read(execution, at..end).await.map_err(std::io::Error::other)?;
             if chunk.is_empty() {
                 break;

@@ -35,10 +35,10 @@ pub async fn wait_for_min_position(
     let refused = || {
         Problem::new(Code::BadRequest, "min_position is not a number; send a position of the log")
     };
-    let wanted: u64 = text.parse().map_err(|_| refused())?;
-    if let Err(behind) = app.projections.wait_for(wanted, POSITION_TIMEOUT).await {
+    let min_position: u64 = text.parse().map_err(|_| refused())?;
+    if let Err(behind) = app.projections.wait_for(min_position, POSITION_TIMEOUT).await {
         let detail = format!(
-            "projections are at position {}, behind the requested {wanted}; try again",
+            "projections are at position {}, behind the requested {min_position}; try again",
             behind.at
         );
         return Err(Problem::new(Code::ProjectionLag, detail).retry_after(1));

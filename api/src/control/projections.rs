@@ -41,11 +41,12 @@ const ALL: &str = "all";
 pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
     let mut connection = app.pool.acquire().await?;
     let all = projections::list(&mut connection).await?;
-    let mut kept = HashMap::new();
+    let mut as_of_positions = HashMap::new();
     for name in all.iter().map(|status| status.name) {
-        kept.insert(name, projections::as_of_table::positions(&mut connection, name).await?);
+        as_of_positions
+            .insert(name, projections::as_of_table::positions(&mut connection, name).await?);
     }
-    let mut shown = |status: projections::Status| Projection {
+    let mut to_item = |status: projections::Status| Projection {
         name: status.name.into(),
         class: match status.class {
             Class::Synchronous => "synchronous",
@@ -55,13 +56,13 @@ pub async fn list(State(app): State<App>) -> ApiResult<Page<Projection>> {
         version: status.version.unsigned_abs(),
         position: status.position,
         lag: status.lag,
-        as_of_positions: kept.remove(status.name).unwrap_or_default(),
+        as_of_positions: as_of_positions.remove(status.name).unwrap_or_default(),
         dead_letters: None,
     };
-    let mut shown: Vec<Projection> = all.into_iter().map(&mut shown).collect();
+    let mut items: Vec<Projection> = all.into_iter().map(&mut to_item).collect();
     drop(connection);
-    shown.push(policies_status(&app).await?);
-    Ok(Json(Page::whole(shown)))
+    items.push(policies_status(&app).await?);
+    Ok(Json(Page::whole(items)))
 }
 
 /// Returns the position of the policies as a projection. Policies consume the log as projections
@@ -110,16 +111,16 @@ pub async fn rebuild(
     if names.is_empty() {
         return Err(unknown_projection(&name, &all));
     }
-    Ok(told(name, move |name, said| {
+    Ok(told(name, move |name, sender| {
         Box::pin(async move {
-            let report = report(&name, &said);
+            let report = report(&name, &sender);
             let done =
                 projections::rebuild_all(app.owner_source(), &names, parallel, report).await?;
             let mut last = over(&name, 0);
             for one in done {
                 let progress = Progress { rows: Some(one.rows), ..over(one.name, one.position) };
                 if name == ALL {
-                    let _ = said.send(progress);
+                    let _ = sender.send(progress);
                     last = over(ALL, one.position.max(last.events));
                 } else {
                     last = progress;
@@ -142,10 +143,10 @@ pub async fn rollback(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     known(&app, &name).await?;
-    Ok(told(name, move |name, said| {
+    Ok(told(name, move |name, sender| {
         Box::pin(async move {
             let done =
-                projections::rollback(app.owner_source(), &name, report(&name, &said)).await?;
+                projections::rollback(app.owner_source(), &name, report(&name, &sender)).await?;
             Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
         })
     }))
@@ -163,9 +164,10 @@ pub async fn verify(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     known(&app, &name).await?;
-    Ok(told(name, move |name, said| {
+    Ok(told(name, move |name, sender| {
         Box::pin(async move {
-            let done = projections::verify(app.owner_source(), &name, report(&name, &said)).await?;
+            let done =
+                projections::verify(app.owner_source(), &name, report(&name, &sender)).await?;
             let differences = done.differences.iter().map(Difference::to_string).collect();
             let over = over(&name, done.position);
             Ok(Progress { rows: Some(done.rows), differences, ..over })
@@ -197,19 +199,19 @@ fn told(
     name: String,
     work: impl FnOnce(String, ProgressSender) -> BoxFuture<'static, Result<Progress, RebuildError>>,
 ) -> ProgressStream {
-    let (said, mut heard) = mpsc::unbounded_channel::<Progress>();
-    let doing = work(name.clone(), said.clone());
+    let (sender, mut receiver) = mpsc::unbounded_channel::<Progress>();
+    let running = work(name.clone(), sender.clone());
     tokio::spawn(async move {
-        let last = doing.await.unwrap_or_else(|error| {
+        let last = running.await.unwrap_or_else(|error| {
             tracing::warn!(projection = name, error = %error, "Operation on a projection failed");
             let (state, detail) = ("failed".into(), Some(error.to_string()));
             Progress { state, detail, ..over(&name, 0) }
         });
         // The client may have disconnected; the work is complete anyway.
-        let _ = said.send(last);
+        let _ = sender.send(last);
     });
     let events = async_stream::stream! {
-        while let Some(progress) = heard.recv().await {
+        while let Some(progress) = receiver.recv().await {
             let event = Event::default().event("progress").json_data(&progress);
             yield Ok(event.unwrap_or_else(|_| Event::default().comment("unreadable")));
         }
@@ -218,8 +220,11 @@ fn told(
 }
 
 /// Reports progress at most once per percent.
-fn report(name: &str, said: &ProgressSender) -> impl FnMut(projections::Progress) + Send + 'static {
-    let (name, said, mut last) = (name.to_owned(), said.clone(), None);
+fn report(
+    name: &str,
+    sender: &ProgressSender,
+) -> impl FnMut(projections::Progress) + Send + 'static {
+    let (name, sender, mut last) = (name.to_owned(), sender.clone(), None);
     move |progress| {
         let (state, events, total) = match progress {
             projections::Progress::Replaying { events, total } => ("replaying", events, total),
@@ -229,7 +234,7 @@ fn report(name: &str, said: &ProgressSender) -> impl FnMut(projections::Progress
         let hundredth = (state, events.saturating_mul(100) / total.max(1));
         if last.replace(hundredth) != Some(hundredth) {
             let state = state.into();
-            let _ = said.send(Progress { state, events, total, ..over(&name, 0) });
+            let _ = sender.send(Progress { state, events, total, ..over(&name, 0) });
         }
     }
 }

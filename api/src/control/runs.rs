@@ -43,10 +43,10 @@ pub async fn list(
     let (part, state) = (PageRequest::of(which.limit, which.cursor)?, which.state.as_deref());
     let rows = views::page(&app.pool, of, state, part.after, part.rows()).await?;
     let (rows, next) = part.cut(rows, |row| row.run);
-    let (mut look, mut items) = (Lookup::new(&app), Vec::new());
-    look.for_runs(&rows).await?;
+    let (mut lookup, mut items) = (Lookup::new(&app), Vec::new());
+    lookup.for_runs(&rows).await?;
     for row in &rows {
-        items.extend(show::summary(&mut look, row).await?);
+        items.extend(show::summary(&mut lookup, row).await?);
     }
     Ok(Json(Page { items, next }))
 }
@@ -59,8 +59,8 @@ pub async fn list(
 )]
 pub async fn show(State(app): State<App>, Path(run): Path<RunId>) -> ApiResult<Run> {
     let row = views::run(&app.pool, run).await?.ok_or_else(|| Problem::not_found(run))?;
-    let shown = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
-    shown.map(Json).ok_or_else(|| Problem::not_found(run))
+    let response = show::run(&mut Lookup::new(&app), &row, app.projections.position()).await?;
+    response.map(Json).ok_or_else(|| Problem::not_found(run))
 }
 
 /// Get the redacted summary of a step's newest plan
@@ -97,8 +97,8 @@ pub async fn approve(
     extract::Json(body): extract::Json<ApproveRun>,
 ) -> ApiResult<ChangeResult> {
     let ApproveRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
-    Ok(Json(done(&runs::approve(&app, &call, run, word).await?)))
+    let decision = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
+    Ok(Json(done(&runs::approve(&app, &call, run, decision).await?)))
 }
 
 /// Deny a plan by its digest
@@ -114,8 +114,8 @@ pub async fn deny(
     extract::Json(body): extract::Json<DenyRun>,
 ) -> ApiResult<ChangeResult> {
     let DenyRun { step, digest, reason } = body;
-    let word = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
-    Ok(Json(done(&runs::deny(&app, &call, run, word).await?)))
+    let decision = PlanDecision { step, digest, by: caller.actor, reason: required(&reason)? };
+    Ok(Json(done(&runs::deny(&app, &call, run, decision).await?)))
 }
 
 /// Cancel a run

@@ -25,7 +25,7 @@ use serde_json::Value;
 /// Returns the serialized name of a unit variant, as in events.
 fn word(of: &impl Serialize) -> String {
     match serde_json::to_value(of) {
-        Ok(Value::String(word)) => word,
+        Ok(Value::String(name)) => name,
         Ok(_) | Err(_) => String::new(),
     }
 }

@@ -143,8 +143,8 @@ async fn with_install() -> (Started, Client, InstallCreated) {
 }
 
 /// Status and code of a problem.
-fn refused<T: std::fmt::Debug>(said: Result<T, ClientError>) -> (u16, String) {
-    match said.unwrap_err() {
+fn refused<T: std::fmt::Debug>(response: Result<T, ClientError>) -> (u16, String) {
+    match response.unwrap_err() {
         ClientError::Problem(problem) => (problem.status, problem.code),
         other => panic!("{other}"),
     }

@@ -88,8 +88,8 @@ pub async fn create(
     Ok(Json(TokenCreated { id, principal, token, expires_at, position }))
 }
 
-fn role(asked: wire::Role) -> Role {
-    match asked {
+fn role(requested: wire::Role) -> Role {
+    match requested {
         wire::Role::Owner => Role::Owner,
         wire::Role::Approver => Role::Approver,
         wire::Role::Auditor => Role::Auditor,

@@ -147,15 +147,15 @@ impl Copies {
                 self.add_stream(stream, purpose.and_then(|purpose| purpose.install));
             }
             "job.queued" => {
-                let told = told(event);
+                let fields = told(event);
                 let of_step = |origin: Origin| match origin {
                     Origin::Step { install, .. } => Some(install),
                     Origin::Build { .. } => None,
                 };
-                let install = told.origin.and_then(of_step);
+                let install = fields.origin.and_then(of_step);
                 self.add_stream(stream, install);
                 if let Some(named) = install.and_then(|install| self.installs.get_mut(&install)) {
-                    named.manifests.extend(told.manifest.map(|digest| digest.to_string()));
+                    named.manifests.extend(fields.manifest.map(|digest| digest.to_string()));
                 }
             }
             "job.claimed" => {

@@ -220,8 +220,8 @@ mod tests {
         // readable
         let made = make(&database.pool, day("2026-11-21"), 0).await.unwrap();
         assert_eq!(made, [day("2026-11-21"), day("2026-10-03")]);
-        let kept = begun("2026-10-02T12:00:00Z", 1);
-        assert_eq!(store.read(kept, 0..100).await.unwrap(), "late");
+        let detached = begun("2026-10-02T12:00:00Z", 1);
+        assert_eq!(store.read(detached, 0..100).await.unwrap(), "late");
         assert_eq!(make(&database.pool, day("2026-11-21"), 0).await.unwrap(), []);
     }
 

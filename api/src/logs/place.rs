@@ -62,26 +62,26 @@ mod tests {
         #[test]
         fn what_is_kept_is_a_prefix_of_what_was_written(chunks in chunks()) {
             let written: Vec<u8> = (0..64).collect();
-            let mut kept: Vec<u8> = vec![];
+            let mut stored: Vec<u8> = vec![];
             for (start, length, spoiled) in chunks {
                 let mut chunk = written[start..(start + length).min(64)].to_vec();
-                let before = kept.clone();
-                match place(kept.len() as u64, start as u64, chunk.len()) {
-                    Err(gap) => prop_assert_eq!(gap.have as usize, kept.len()),
+                let before = stored.clone();
+                match place(stored.len() as u64, start as u64, chunk.len()) {
+                    Err(gap) => prop_assert_eq!(gap.have as usize, stored.len()),
                     Ok(placement) => {
                         let (from, to) = (placement.overlap.start, placement.overlap.end);
                         if spoiled && placement.known > 0 {
                             chunk[placement.known - 1] ^= 1;
                         }
-                        let equal = kept[from as usize..to as usize] == chunk[..placement.known];
+                        let equal = stored[from as usize..to as usize] == chunk[..placement.known];
                         prop_assert_eq!(equal, !(spoiled && placement.known > 0));
                         if equal {
-                            kept.extend(&chunk[placement.known..]);
+                            stored.extend(&chunk[placement.known..]);
                         }
                     }
                 }
-                prop_assert_eq!(&written[..kept.len()], &kept[..]);
-                prop_assert!(kept.starts_with(&before));
+                prop_assert_eq!(&written[..stored.len()], &stored[..]);
+                prop_assert!(stored.starts_with(&before));
             }
         }
     }

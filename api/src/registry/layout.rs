@@ -132,8 +132,8 @@ impl Registry {
         body: Body,
     ) -> Result<(), ArtifactError> {
         let draft = self.uploads().join(Ulid::new().to_string());
-        let kept = self.receive(&draft, digest, body).await;
-        let placed = match kept {
+        let received = self.receive(&draft, digest, body).await;
+        let placed = match received {
             Ok(()) => self.place(&draft, repository, digest).await,
             Err(refused) => Err(refused),
         };

@@ -62,17 +62,17 @@ pub fn wanted(
             Problem::internal(format!("the bundle has {name}, but the config version does not"))
         })
     };
-    let mut wanted = DesiredState::default();
+    let mut desired = DesiredState::default();
     if let Some(sandbox) = &config.app.sandbox {
         let part = part(SANDBOX)?;
         let fingerprint = fingerprint(config, part, &sandbox.module, given)?;
-        wanted.sandbox = Some(DesiredSandbox { build: part.build, fingerprint });
+        desired.sandbox = Some(DesiredSandbox { build: part.build, fingerprint });
     }
     let enabled = config.app.components.iter().filter(|one| is_enabled(one, given.toggles));
     for component in enabled {
         let part = part(&component.name)?;
         let reads = reads(config, &component.name);
-        wanted.components.insert(
+        desired.components.insert(
             component.name.clone(),
             DesiredComponent {
                 component: part.component,
@@ -92,8 +92,8 @@ pub fn wanted(
         .map(|(action, trigger)| (trigger.index, action.name.as_str()))
         .collect();
     triggered.sort_unstable();
-    wanted.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
-    Ok(wanted)
+    desired.after = triggered.into_iter().map(|(_, name)| name.to_string()).collect();
+    Ok(desired)
 }
 
 /// Settings of the config for a step of this target.

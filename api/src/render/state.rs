@@ -99,11 +99,11 @@ fn action(install: &Install, name: &str) -> Value {
 /// Returns the customer's region and account from the stack outputs, under the name of the app's
 /// cloud.
 fn cloud_account(app: &AppConfig, stack: &Outputs) -> Value {
-    let words = [
+    let types = [
         app.runner.as_ref().map(|runner| runner.runner_type.as_str()),
         app.stack.as_ref().map(|stack| stack.stack_type.as_str()),
     ];
-    let is_for = |cloud: &str| words.iter().flatten().any(|word| word.starts_with(cloud));
+    let is_for = |cloud: &str| types.iter().flatten().any(|name| name.starts_with(cloud));
     let (cloud, keys): (&str, &[(&str, &str)]) = if is_for("azure") {
         ("azure", &[("location", "location"), ("location", "region")])
     } else if is_for("gcp") {

@@ -66,7 +66,7 @@ pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
         ));
     }
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.state();
-    desk.runners.meet(id, (*loaded.state).clone(), loaded.version, now);
+    let mut dispatch_state = app.dispatch.state();
+    dispatch_state.runners.meet(id, (*loaded.state).clone(), loaded.version, now);
     Ok(())
 }

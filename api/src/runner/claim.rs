@@ -109,8 +109,8 @@ async fn taken(
     execution: ExecutionId,
 ) -> Result<Execution, Problem> {
     // Loading the runner guards its stream, so a concurrent revocation makes this claim fail.
-    let standing = unit.load::<aggregate::Runner>(runner.id).await?;
-    let (revoked, works) = (standing.revoked, standing.takes_work());
+    let runner_state = unit.load::<aggregate::Runner>(runner.id).await?;
+    let (revoked, works) = (runner_state.revoked, runner_state.takes_work());
     if revoked {
         return Err(Problem::new(
             Code::RunnerRevoked,
@@ -138,7 +138,7 @@ async fn taken(
 }
 
 fn rejection(state: &JobState, error: JobError) -> Problem {
-    let said = error.to_string();
+    let detail = error.to_string();
     let code = match state {
         JobState::Ended { outcome: Outcome::Cancelled, .. } => Code::Cancelled,
         JobState::Ended {
@@ -151,5 +151,5 @@ fn rejection(state: &JobState, error: JobError) -> Problem {
         }
         JobState::NotCreated => return error.into(),
     };
-    Problem::new(code, said)
+    Problem::new(code, detail)
 }

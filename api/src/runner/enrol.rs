@@ -74,8 +74,8 @@ async fn redeem_token(
     let known = enrolment.issue.filter(|issue| secret::matches(&ask.token, &issue.sha256));
     let known = known.ok_or_else(unknown_token)?;
     let install = purpose(&known, ask.mode)?;
-    let asked = Redemption { runner: new, identity_key: ask.identity_key.clone() };
-    if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(asked)).await? == 0 {
+    let redemption = Redemption { runner: new, identity_key: ask.identity_key.clone() };
+    if unit.handle::<Enrolment>(token, EnrolmentCommand::Redeem(redemption)).await? == 0 {
         // The request was handled before, and its response was lost.
         let runner = enrolment.redeemed.map(|by| by.runner).ok_or_else(unknown_token)?;
         return Ok((runner, install));

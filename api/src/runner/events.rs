@@ -69,10 +69,10 @@ pub async fn report(
         let known = app.engine.load::<Job>(job).await?;
         artifact.size_bytes = check_artifact(&app, &known, artifact).await?;
     }
-    let seal = finish::look(&app, ask.execution, &ask.body).await?;
-    let mut answer = hear(&app, &runner, job, (&ask, signed), seal.clone()).await?;
-    if let Some(seal) = seal {
-        answer.committed_bytes = finish::settle(&app, job, ask.execution, seal).await?;
+    let final_log = finish::look(&app, ask.execution, &ask.body).await?;
+    let mut answer = hear(&app, &runner, job, (&ask, signed), final_log.clone()).await?;
+    if let Some(final_log) = final_log {
+        answer.committed_bytes = finish::settle(&app, job, ask.execution, final_log).await?;
     }
     let status =
         if answer.committed_bytes.is_some() { StatusCode::ACCEPTED } else { StatusCode::OK };
@@ -112,17 +112,17 @@ pub(super) async fn hear(
     runner: &RunnerCaller,
     job: JobId,
     (ask, signed): (&Report, Option<SignedResult>),
-    seal: Option<FinalLog>,
+    final_log: Option<FinalLog>,
 ) -> Result<ReportResponse, Problem> {
     let (runner, ask) = (*runner, ask.clone());
     let call = caller::call(&runner, "/runner/v1/jobs/{job}/events");
     let done = app.engine.transact(&call, move |unit| {
-        let (ask, seal, signed) = (ask.clone(), seal.clone(), signed.clone());
+        let (ask, final_log, signed) = (ask.clone(), final_log.clone(), signed.clone());
         Box::pin(async move {
             let answer = handle_report(unit, &runner, job, (ask, signed)).await?;
             // Finalizes a complete log in the commit of the final report, which saves a second wait
             // for the disk.
-            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, seal) {
+            if let (Ok(_), Some(FinalLog::Ready(log))) = (&answer, final_log) {
                 jobs::finalize_log(unit, job, log).await?;
             }
             Ok(answer)
@@ -169,8 +169,8 @@ async fn handle_report(
     let (execution, seq) = (ask.execution, ask.seq);
     match convert::to_report(ask.body) {
         Some(report) => {
-            let (said, kept) = (report.clone(), signed.clone());
-            let command = JobCommand::Report { execution, seq, report: said, signed: kept };
+            let (applied, signature) = (report.clone(), signed.clone());
+            let command = JobCommand::Report { execution, seq, report: applied, signed: signature };
             if let Err(refused) = unit.try_handle::<Job>(job, command).await? {
                 // A late result no longer counts, but is recorded.
                 let noted = match report {

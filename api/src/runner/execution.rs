@@ -122,6 +122,6 @@ pub async fn may_log(
         State::Ended { execution, .. } => *execution,
         State::NotCreated | State::Queued { .. } => None,
     };
-    let sealed = loaded.logs.iter().any(|log| log.execution == execution);
-    if current == Some(execution) && !sealed { Ok(()) } else { Err(stale(&loaded)) }
+    let finalized = loaded.logs.iter().any(|log| log.execution == execution);
+    if current == Some(execution) && !finalized { Ok(()) } else { Err(stale(&loaded)) }
 }

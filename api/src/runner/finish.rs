@@ -81,9 +81,9 @@ pub async fn settle(
     app: &App,
     job: JobId,
     execution: ExecutionId,
-    seal: FinalLog,
+    final_log: FinalLog,
 ) -> Result<Option<u64>, Problem> {
-    match seal {
+    match final_log {
         FinalLog::Ready(_) => {
             app.logs.close(execution);
             Ok(None)

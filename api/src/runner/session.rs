@@ -117,11 +117,11 @@ async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
     let (id, last_contact_at) = (runner.id, app.now());
-    let told = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let stop = RunnerCommand::Disconnect { last_contact_at, stopped: true };
         Box::pin(unit.handle::<aggregate::Runner>(id, stop))
     });
-    told.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::again)
 }
 
 /// Writes the session row. The newest session wins, regardless of the server of the previous one.
@@ -189,12 +189,12 @@ fn seat(
         ..Session::new(opening.session, row.generation, row.server_epoch)
     };
     let now = app.dispatch.moment().instant;
-    let mut desk = app.dispatch.state();
-    let former = desk.runners.get(runner.id).and_then(|known| known.session.as_ref());
+    let mut dispatch_state = app.dispatch.state();
+    let former = dispatch_state.runners.get(runner.id).and_then(|known| known.session.as_ref());
     // A copy of the directory on the same host has the same journal. An agent process that has
     // ended does not wait in a long poll.
     let twin = former.is_some_and(|former| former.has_a_twin(&opening.process_id));
-    let known = desk.seat(runner.id, session, now)?;
+    let known = dispatch_state.seat(runner.id, session, now)?;
     // An agent that restarts with the same journal on the same host is not a clone, regardless of
     // the number of restarts.
     if !row.is_other_host && !twin {
@@ -221,11 +221,11 @@ async fn record_opening(
     let Some(sessions) = flapping else { return Ok(()) };
     tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; two agents may share its key");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
-    let said = app.engine.transact(&call, move |unit| {
+    let recorded = app.engine.transact(&call, move |unit| {
         let alert = RunnerCommand::SuspectClone { sessions };
         Box::pin(unit.handle::<aggregate::Runner>(id, alert))
     });
-    said.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::again)
 }
 
 /// Takes over a session that another server opened, or that this server opened before a restart.

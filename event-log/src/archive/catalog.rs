@@ -141,8 +141,9 @@ impl Archives {
                 let number = store.manifest.frame_of(position);
                 let number = number.ok_or_else(|| unlisted(&store, &listed, position))?;
                 let frame = self.frame(&store, &listed, number).await?;
-                let wanted = frame.iter().filter(|event| (position..=to).contains(&event.position));
-                found.extend(wanted.take(limit - found.len()).cloned());
+                let selected =
+                    frame.iter().filter(|event| (position..=to).contains(&event.position));
+                found.extend(selected.take(limit - found.len()).cloned());
                 position = frame.last().map_or(to, |event| event.position).saturating_add(1);
             }
         }
@@ -207,9 +208,9 @@ impl Archives {
 impl Archives {
     /// Returns a frame from the cache, after the removal of expired entries.
     fn kept(&self, key: (u64, usize)) -> Option<Events> {
-        let mut kept = lock(&self.0.frames);
-        kept.retain(|(_, read, _)| read.elapsed() < KEEP);
-        kept.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
+        let mut frames = lock(&self.0.frames);
+        frames.retain(|(_, read, _)| read.elapsed() < KEEP);
+        frames.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
     }
 }
 

@@ -115,11 +115,12 @@ impl Manifest {
             offset = offset.saturating_add(frame.bytes);
         }
         let count = self.last_position.saturating_sub(self.first_position).saturating_add(1);
-        let said = (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
+        let same_range =
+            (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
         if self.first_position == 0 || next != self.last_position.saturating_add(1) {
             return Err("its frames do not cover its range");
         }
-        if !said || self.events != count || self.chain_before != self.proof.chain {
+        if !same_range || self.events != count || self.chain_before != self.proof.chain {
             return Err("its proof covers another range");
         }
         let names: Vec<&str> = self.files.iter().map(|file| &*file.name).collect();

@@ -128,8 +128,8 @@ impl LogSummary {
                     // The stream's last event may be from a concurrent append after the verified
                     // end. That event must be in the database by now.
                     seen if position > end => {
-                        let told = seen.map_or(position, |seen| seen.last.1);
-                        later.push(stream, version, position, told);
+                        let reported = seen.map_or(position, |seen| seen.last.1);
+                        later.push(stream, version, position, reported);
                     }
                     // Reads of the stream skip events before its recorded beginning.
                     Some(Seen { first, .. }) if self.whole && first.1 < since => {
@@ -166,12 +166,12 @@ struct GrownStreams {
 }
 
 impl GrownStreams {
-    fn push(&mut self, stream: StreamId, version: u64, position: u64, told: u64) {
+    fn push(&mut self, stream: StreamId, version: u64, position: u64, reported: u64) {
         self.kind.push(stream.aggregate_type);
         self.id.push(stream.aggregate_id);
         self.version.push(bigint(version));
         self.position.push(bigint(position));
-        self.told.push(bigint(told));
+        self.told.push(bigint(reported));
     }
 
     /// Checks that each stream has an event with this position and sequence, since both are written

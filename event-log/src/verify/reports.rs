@@ -40,7 +40,7 @@ impl ReportVerifier {
     pub async fn take(&mut self, facts: Vec<(u64, ReportEvent)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
-                Ok(asked) => self.waiting.extend(asked),
+                Ok(signatures) => self.waiting.extend(signatures),
                 Err(wrong) => self.found(wrong),
             }
             if self.waiting.len() >= BATCH {

@@ -102,8 +102,8 @@ async fn once(
             begun.push(fixed(leaf, range.after, "leaf")?);
         }
         if begun.is_empty() {
-            let gone = (range.block, range.after);
-            let archived = source.archives.events(connection, gone, u32::MAX).await?;
+            let archived_range = (range.block, range.after);
+            let archived = source.archives.events(connection, archived_range, u32::MAX).await?;
             begun.extend(archived.iter().map(|event| event.leaf));
         }
     }

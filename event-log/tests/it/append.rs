@@ -116,9 +116,9 @@ async fn a_repeated_command_gets_the_first_answer() {
     assert_eq!(response.unwrap()["key"], "k");
     let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
-    let mut somebody = keyed("k", 2, commit("b", 0, 1));
-    somebody.key.as_mut().unwrap().principal = "prn_2".into();
-    log.append(somebody).await.unwrap();
+    let mut other_principal = keyed("k", 2, commit("b", 0, 1));
+    other_principal.key.as_mut().unwrap().principal = "prn_2".into();
+    log.append(other_principal).await.unwrap();
     // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
         log.append(keyed("same", 1, commit("c", 0, 1))),

@@ -184,8 +184,8 @@ async fn a_range_that_a_reader_needs_is_not_closed() {
     let of = world.partition(1).await;
     let behind = [Reader { name: "projection_jobs".into(), position: 255 }];
     let mut unheard = |_| {};
-    let asked = (&behind[..], 64);
-    let making = create(&world.database.pool, &world.archives, &of, asked, &mut unheard);
+    let readers = (&behind[..], 64);
+    let making = create(&world.database.pool, &world.archives, &of, readers, &mut unheard);
     let refused = making.await.unwrap_err().to_string();
     assert_eq!(
         refused,
@@ -337,12 +337,12 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
     let bytes = fs::read(&index).unwrap();
     let all = bytes.len() / 28;
     let log = world.log().await;
-    for gone in 0..all {
+    for hidden in 0..all {
         // A copy of a neighboring entry replaces the entry, so the file keeps its size and its sort
         // order.
         let mut spoiled = bytes.clone();
-        let other = if gone == 0 { 1 } else { gone - 1 };
-        spoiled.copy_within(other * 28..other * 28 + 28, gone * 28);
+        let other = if hidden == 0 { 1 } else { hidden - 1 };
+        spoiled.copy_within(other * 28..other * 28 + 28, hidden * 28);
         fs::write(&index, spoiled).unwrap();
         let mut refused = 0;
         for n in 0..8 {
@@ -355,13 +355,13 @@ async fn an_index_that_hides_events_is_found_out_by_the_streams_own_sequences() 
                     .cloned()
                     .collect();
                 match log.read_page(&of, (0, to), 1_000).await {
-                    Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {gone}"),
+                    Ok(read) => assert_eq!(read, expected, "{of} to {to} without entry {hidden}"),
                     Err(LogError::Archived { .. }) => refused += 1,
                     Err(other) => panic!("{other}"),
                 }
             }
         }
-        assert!(refused > 0, "no read detected the missing entry {gone}");
+        assert!(refused > 0, "no read detected the missing entry {hidden}");
     }
 }
 

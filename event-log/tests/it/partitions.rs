@@ -119,13 +119,13 @@ async fn a_stream_is_read_from_the_partitions_it_is_in() {
            order by sequence limit 1000) e on true \
          where s.aggregate_type = 'job' and s.aggregate_id = 's6'";
     let plan: Vec<String> = sqlx::query_scalar(plan).fetch_all(&database.pool).await.unwrap();
-    let looked = |table: &str| {
+    let is_read = |table: &str| {
         let line = plan.iter().find(|line| line.contains(&format!("on {table} ")));
         line.is_some_and(|line| !line.contains("never executed"))
     };
-    assert!(looked("log_event_1537"), "{plan:#?}");
+    assert!(is_read("log_event_1537"), "{plan:#?}");
     for table in ["log_event_1", "log_event_257", "log_event_513", "log_event_1025"] {
-        assert!(!looked(table), "{table}: {plan:#?}");
+        assert!(!is_read(table), "{table}: {plan:#?}");
     }
     assert_eq!(log.read_stream(&stream("s6"), 0).await.unwrap().len(), 256);
 }

@@ -83,7 +83,7 @@ pub(super) async fn of_stream(
     changes.truncate(MAX_FIELDS);
     let history = history(app, stream, (from, to)).await?;
     let names = names::get(&app.pool, principals(&history)).await?;
-    let told = show::HistoryConverter { names: &names };
+    let converter = show::HistoryConverter { names: &names };
     let name = after.state.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(StreamDiff {
         stream: stream.to_string(),
@@ -93,8 +93,12 @@ pub(super) async fn of_stream(
         changes: changes.into_iter().map(field_to_wire).collect(),
         more_changes,
         complete_through: history.complete_through,
-        runs: history.runs.into_iter().map(|run| told.run(run)).collect(),
-        other_events: history.other_events.into_iter().map(|event| told.event(event)).collect(),
+        runs: history.runs.into_iter().map(|run| converter.run(run)).collect(),
+        other_events: history
+            .other_events
+            .into_iter()
+            .map(|event| converter.event(event))
+            .collect(),
     })
 }
 
@@ -118,7 +122,7 @@ fn principals(history: &History) -> HashSet<PrincipalId> {
     let mut all: Vec<&Actor> = history.other_events.iter().map(|event| &event.actor).collect();
     for run in &history.runs {
         all.extend(run.request.iter().map(|request| &request.by));
-        all.extend(run.interventions.iter().map(|word| &word.by));
+        all.extend(run.interventions.iter().map(|intervention| &intervention.by));
         all.extend(run.events.iter().map(|event| &event.actor));
     }
     let principal = |actor: &Actor| match actor {

@@ -49,31 +49,31 @@ pub async fn examine(
         Problem::new(Code::Rejected, "another doctor run is in progress on this server: it reads the whole log; try again when it has finished")
     })?;
     let (progress, mut updates) = unbounded_channel::<DoctorProgress>();
-    let looking = async move {
+    let check = async move {
         let total = app.log().position();
-        let mut look = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
-        let state = match look.all(&app).await {
+        let mut doctor = Doctor { progress, total, findings: vec![], permit: Arc::new(only) };
+        let state = match doctor.all(&app).await {
             Ok(()) => DoctorProgress {
                 events: total,
-                findings: std::mem::take(&mut look.findings),
-                ..look.at("all", "done")
+                findings: std::mem::take(&mut doctor.findings),
+                ..doctor.at("all", "done")
             },
             Err(problem) => {
-                DoctorProgress { detail: Some(problem.detail), ..look.at("all", "failed") }
+                DoctorProgress { detail: Some(problem.detail), ..doctor.at("all", "failed") }
             }
         };
-        let _ = look.progress.send(state);
+        let _ = doctor.progress.send(state);
     };
     let events = async_stream::stream! {
         // If the client disconnects, the check stops. It writes nothing, so nothing is left
         // incomplete.
-        let mut looking = std::pin::pin!(looking);
+        let mut check = std::pin::pin!(check);
         let mut over = false;
         loop {
             let examined = tokio::select! {
                 biased;
                 updates = updates.recv() => updates,
-                () = &mut looking, if !over => { over = true; continue }
+                () = &mut check, if !over => { over = true; continue }
             };
             let Some(examined) = examined else { break };
             let event = Event::default().event("progress").json_data(&examined);
@@ -145,21 +145,22 @@ impl Doctor {
 
     fn checked(&mut self, check: &str, findings: Vec<String>, detail: Option<String>) {
         let (events, found) = (self.total, findings.clone());
-        let told = DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
-        let _ = self.progress.send(told);
+        let report =
+            DoctorProgress { events, findings: found, detail, ..self.at(check, "checked") };
+        let _ = self.progress.send(report);
         self.findings.extend(findings.into_iter().map(|finding| format!("{check}: {finding}")));
     }
 
     async fn log(&mut self, app: &App) -> Result<(), Problem> {
-        let (said, mut told) = (self.progress.clone(), self.at("log", "running"));
+        let (sender, mut report) = (self.progress.clone(), self.at("log", "running"));
         let (log, only) = (app.log().clone(), self.permit.clone());
         // The verification tasks continue after the client disconnects, so they hold the permit
         // until they finish.
         let verified = tokio::spawn(async move {
             let _only = only;
             let progress = move |events| {
-                told.events = events;
-                let _ = said.send(told.clone());
+                report.events = events;
+                let _ = sender.send(report.clone());
             };
             verify(&log, 0, progress).await
         });
@@ -268,15 +269,15 @@ impl Doctor {
     }
 
     async fn projection(&mut self, app: &App, name: &str) -> Result<(), Problem> {
-        let (said, mut told) = (self.progress.clone(), self.at(name, "running"));
+        let (sender, mut report) = (self.progress.clone(), self.at(name, "running"));
         let mut hundredth = 0;
         let verified = projections::verify(app.log(), name, move |progress| {
             if let projections::Progress::Replaying { events, total } = progress
                 && hundredth != events.saturating_mul(100) / total.max(1)
             {
                 hundredth = events.saturating_mul(100) / total.max(1);
-                (told.events, told.total) = (events, total);
-                let _ = said.send(told.clone());
+                (report.events, report.total) = (events, total);
+                let _ = sender.send(report.clone());
             }
         });
         let findings = match verified.await {
@@ -300,10 +301,10 @@ mod tests {
     fn unsigned_results_are_reported_but_are_no_finding() {
         assert_eq!(unsigned(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
         let tally = ReportCounts { signed: 3, unsigned: 2, first_unsigned: Some(7) };
-        let told = unsigned(&tally).unwrap();
+        let text = unsigned(&tally).unwrap();
         assert!(
-            told.contains("2 results of jobs have no runner's signature, the first at position 7"),
-            "{told}"
+            text.contains("2 results of jobs have no runner's signature, the first at position 7"),
+            "{text}"
         );
     }
 }

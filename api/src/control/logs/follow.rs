@@ -66,7 +66,7 @@ pub async fn follow(
             }
             // Checks for finalization before it reads the length. Records that arrived before the
             // finalization are then sent before the end.
-            let sealed = sealed(&app, job, execution).await;
+            let finalized = sealed(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
             while at < length {
                 let read = app.logs.read(execution, at..length.min(at + CHUNK)).await;
@@ -82,7 +82,7 @@ pub async fn follow(
                     yield Ok(event.data(text));
                 }
             }
-            if sealed {
+            if finalized {
                 yield Ok(Event::default().event("end").data("finalized"));
                 break;
             }

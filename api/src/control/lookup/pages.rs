@@ -51,8 +51,8 @@ impl Lookup<'_> {
         if row.state.outcome.is_none() {
             prefetch::<Builds, _>(self.pool, &mut self.builds, builds).await?;
         }
-        let asked = row.state.request.iter().map(|request| &request.by);
-        self.for_actors(asked.chain(row.decisions.values().map(|said| &said.by))).await
+        let requesters = row.state.request.iter().map(|request| &request.by);
+        self.for_actors(requesters.chain(row.decisions.values().map(|decision| &decision.by))).await
     }
 
     pub async fn for_installs(&mut self, rows: &[installs::Row]) -> PrefetchResult {
@@ -104,12 +104,12 @@ async fn prefetch<P: Projection, Id: Copy + Eq + Hash + Display>(
     known: &mut RowCache<Id, P::Row>,
     ids: impl IntoIterator<Item = Id>,
 ) -> PrefetchResult {
-    let wanted: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
-    if wanted.is_empty() {
+    let missing: HashSet<Id> = ids.into_iter().filter(|id| !known.contains_key(id)).collect();
+    if missing.is_empty() {
         return Ok(());
     }
-    let keys = wanted.iter().map(Id::to_string).collect();
+    let keys = missing.iter().map(Id::to_string).collect();
     let mut rows = projections::many::<P>(pool, keys).await?;
-    known.extend(wanted.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
+    known.extend(missing.into_iter().map(|id| (id, rows.remove(&id.to_string()).map(Arc::new))));
     Ok(())
 }

@@ -25,14 +25,14 @@ pub async fn make(app: App, name: String, how: RebuildQuery) -> Result<ProgressS
     }
     known(&app, &name).await?;
     let position = audit::position(&app, how.as_of_position, how.as_of_time).await?;
-    Ok(told(name, move |name, said| {
+    Ok(told(name, move |name, sender| {
         Box::pin(async move {
-            let report = report(&name, &said);
-            let kept =
+            let report = report(&name, &sender);
+            let created =
                 projections::as_of_table::create(app.owner_source(), &name, position, report)
                     .await?;
-            let over = over(&name, kept.position);
-            Ok(Progress { rows: Some(kept.rows), table: Some(kept.table), ..over })
+            let over = over(&name, created.position);
+            Ok(Progress { rows: Some(created.rows), table: Some(created.table), ..over })
         })
     }))
 }

@@ -88,12 +88,16 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
         let would = owner.sync(app, bytes, true).await.unwrap();
         assert!(would.diff.changes.is_empty(), "{app}: {:?}", would.diff);
 
-        let shown = owner.version(app, 1).await.unwrap();
-        assert_eq!(shown.config, inspect(app, &of, &survey(&of, &[])), "{app}");
-        assert_eq!(shown.config["secrets"], facts["secrets"], "{app}");
-        assert_eq!(shown.config["inputs"]["sensitive"], facts["inputs"]["sensitive"], "{app}");
-        let kinds: BTreeMap<_, _> =
-            shown.version.components.iter().map(|c| (c.name.as_str(), c.kind.as_str())).collect();
+        let response = owner.version(app, 1).await.unwrap();
+        assert_eq!(response.config, inspect(app, &of, &survey(&of, &[])), "{app}");
+        assert_eq!(response.config["secrets"], facts["secrets"], "{app}");
+        assert_eq!(response.config["inputs"]["sensitive"], facts["inputs"]["sensitive"], "{app}");
+        let kinds: BTreeMap<_, _> = response
+            .version
+            .components
+            .iter()
+            .map(|c| (c.name.as_str(), c.kind.as_str()))
+            .collect();
         for component in facts["components"]["list"].as_array().unwrap() {
             let name = component["name"].as_str().unwrap();
             assert_eq!(kinds[name], component["type"].as_str().unwrap(), "{app}");
@@ -108,8 +112,10 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
         };
         let secret = names(&facts["secrets"]["names"]);
         for name in names(&facts["inputs"]["sensitive"]).into_iter().chain(secret) {
-            let said = owner.create_install(&with(name)).await.unwrap_err();
-            let ClientError::Problem(problem) = said else { panic!("{app} {name}: {said}") };
+            let rejection = owner.create_install(&with(name)).await.unwrap_err();
+            let ClientError::Problem(problem) = rejection else {
+                panic!("{app} {name}: {rejection}")
+            };
             let field = format!("inputs.{name}");
             let about = problem.errors.iter().find(|error| error.field.as_ref() == Some(&field));
             assert!(about.is_some(), "{app}: {problem:?}");

@@ -143,16 +143,16 @@ async fn dump(url: &str) -> String {
     String::from_utf8(done.stdout).unwrap()
 }
 
-fn found<'a>(dump: &str, words: &[&'a str]) -> Vec<&'a str> {
-    let has = |word: &&&str| dump.contains(**word) || dump.contains(&hex::encode(word));
-    words.iter().filter(has).copied().collect()
+fn found<'a>(dump: &str, texts: &[&'a str]) -> Vec<&'a str> {
+    let has = |text: &&&str| dump.contains(**text) || dump.contains(&hex::encode(text));
+    texts.iter().filter(has).copied().collect()
 }
 
 async fn erased(client: &Client, subject: SubjectId) -> Subject {
     for _ in 0..300 {
-        let shown = client.subject(subject).await.unwrap();
-        if shown.state == "erased" {
-            return shown;
+        let response = client.subject(subject).await.unwrap();
+        if response.state == "erased" {
+            return response;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -172,10 +172,10 @@ async fn started() -> (Started, Client) {
 
 /// Checks that the rows of every projection match the log.
 async fn views_are_true(client: &Client) {
-    let said = client.examine().await.unwrap().text().await.unwrap();
+    let report = client.examine().await.unwrap().text().await.unwrap();
     assert!(
-        said.contains(r#""check":"all","state":"done""#) && !said.contains("findings"),
-        "{said}"
+        report.contains(r#""check":"all","state":"done""#) && !report.contains("findings"),
+        "{report}"
     );
 }
 
@@ -198,7 +198,7 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
         "{there:?}"
     );
     // Evidence from before the shredding.
-    let kept = owner.checkpoint().await.unwrap();
+    let earlier = owner.checkpoint().await.unwrap();
     let which = BundleQuery { stream: Some("install/acme".into()), ..Default::default() };
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
 
@@ -210,14 +210,14 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     // erase copies.
     let then = AsOfQuery {
         stream: "install/acme".into(),
-        position: Some(kept.size),
+        position: Some(earlier.size),
         ..AsOfQuery::default()
     };
     let as_of = owner.as_of(&then).await.unwrap();
     assert_eq!(as_of.state["inputs"]["size"], "[erased]", "{as_of:?}");
 
-    let shown = erased(&owner, subject).await;
-    assert_eq!(shown.reason.as_deref(), Some("asked on 3 May"));
+    let response = erased(&owner, subject).await;
+    assert_eq!(response.reason.as_deref(), Some("asked on 3 May"));
     assert_eq!(found(&dump(&started.database).await, &ALL), Vec::<&str>::new());
     let logs: i64 = sqlx::query_scalar("select count(*) from job_log where start_offset >= 0")
         .fetch_one(&app.pool)
@@ -231,11 +231,11 @@ async fn shredding_erases_every_row_and_keeps_proofs_valid() {
     views_are_true(&owner).await;
     assert_eq!(verify::verify(&app.pool, 0, |_| {}).await.unwrap().size, app.log().position());
     // The earlier bundle still verifies, and so does a new one against the earlier checkpoint.
-    let keys = vec![kept.verifier_key.parse().unwrap()];
-    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
-    let which = BundleQuery { prior_checkpoint: Some(kept.note.clone()), ..which };
+    let keys = vec![earlier.verifier_key.parse().unwrap()];
+    Bundle::read(&proof).unwrap().check(&keys, Some(&earlier.note)).unwrap();
+    let which = BundleQuery { prior_checkpoint: Some(earlier.note.clone()), ..which };
     let now = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
-    Bundle::read(&now).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    Bundle::read(&now).unwrap().check(&keys, Some(&earlier.note)).unwrap();
     started.server.stop().await;
 }
 
@@ -249,8 +249,12 @@ async fn shredding_a_principal_erases_name_and_reasons_only() {
     let ada = client(&started, made.token.as_deref().unwrap());
     of_ada(app, &ada).await;
     let subject = SubjectId::Principal(made.principal);
-    let said = refused(owner.shred(subject, &why()).await);
-    assert_eq!(said, (409, "rejected".into()), "a principal that still logs in cannot be erased");
+    let rejection = refused(owner.shred(subject, &why()).await);
+    assert_eq!(
+        rejection,
+        (409, "rejected".into()),
+        "a principal that still logs in cannot be erased"
+    );
     owner.revoke_token(made.id).await.unwrap();
     owner.shred(subject, &why()).await.unwrap();
     erased(&owner, subject).await;

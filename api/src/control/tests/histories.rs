@@ -48,8 +48,8 @@ async fn install_bundle_has_its_history_and_annotations_only_on_request() {
     first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
         .await;
     let step = owner.run(run).await.unwrap().dag[0].id;
-    let word = ApproveRun { step, digest: digest(2), reason: REASON.into() };
-    let approved = owner.approve(run, &word).await.unwrap().position;
+    let approval = ApproveRun { step, digest: digest(2), reason: REASON.into() };
+    let approved = owner.approve(run, &approval).await.unwrap().position;
     // The apply job is queued. From here on, the history gets no further events.
     first(app, run, |state| matches!(state, StepState::Applying { .. }).then_some(())).await;
     let keys: Vec<TrustedKey> =

@@ -141,14 +141,14 @@ async fn retry_requires_that_the_install_follows_the_same_version() {
     assert!(owner.cancel_run(first, &hurry).await.unwrap().changed);
     let which =
         EventsQuery { event_type: Some("run.cancel_requested".into()), ..EventsQuery::default() };
-    let asked = owner.events(&which).await.unwrap().items;
-    assert_eq!(serde_json::to_value(&asked[0]).unwrap()["payload"]["force"], true);
+    let recorded = owner.events(&which).await.unwrap().items;
+    assert_eq!(serde_json::to_value(&recorded[0]).unwrap()["payload"]["force"], true);
 
     let why = ReasonBody { reason: Some("quota was raised".into()) };
     let again = owner.retry_run(first, &why).await.unwrap().run.unwrap();
-    let shown = owner.run(again).await.unwrap();
-    assert_eq!((shown.retry_of, shown.run.reason), (Some(first), why.reason.clone()));
-    let names: Vec<_> = shown.dag.iter().map(|step| step.name.as_str()).collect();
+    let response = owner.run(again).await.unwrap();
+    assert_eq!((response.retry_of, response.run.reason), (Some(first), why.reason.clone()));
+    let names: Vec<_> = response.dag.iter().map(|step| step.name.as_str()).collect();
     assert_eq!(names, ["shop"]);
     end(&owner, again).await;
 
@@ -210,8 +210,8 @@ async fn empty_install_deprovisions_without_a_run_and_releases_its_name() {
         reason: None,
     };
     assert_eq!(owner.request_run("acme", &ask).await.unwrap().run, None);
-    let gone = owner.install("acme").await.unwrap();
-    assert_eq!((gone.id, gone.state.as_str()), (made.id, "deprovisioned"));
+    let deprovisioned = owner.install("acme").await.unwrap();
+    assert_eq!((deprovisioned.id, deprovisioned.state.as_str()), (made.id, "deprovisioned"));
     assert_eq!(refused(owner.create_enrolment_token("acme").await), (409, "deprovisioned".into()));
     let other = owner.create_install(&new_install("acme")).await.unwrap();
     assert_eq!(owner.install("acme").await.unwrap().id, other.id);
@@ -228,8 +228,8 @@ async fn run_without_changes_is_rejected_every_time() {
         reason: Some("the end".into()),
     };
     for _ in 0..2 {
-        let said = refused(owner.request_run("acme", &teardown).await);
-        assert_eq!(said, (409, "no_changes".into()));
+        let rejection = refused(owner.request_run("acme", &teardown).await);
+        assert_eq!(rejection, (409, "no_changes".into()));
     }
 }
 
@@ -239,8 +239,8 @@ async fn inputs_for_a_pending_destroy_cannot_be_removed() {
     deploy_version_1(&started, made.id).await;
     owner.sync("shop", bundle_of("2", "zones", None), false).await.unwrap();
     let less = to(2, &[("zones", Some("3")), ("size", None)]);
-    let said = owner.update_install("acme", &less).await.unwrap_err().to_string();
-    assert!(said.contains("base was deployed by version 1"), "{said}");
+    let message = owner.update_install("acme", &less).await.unwrap_err().to_string();
+    assert!(message.contains("base was deployed by version 1"), "{message}");
     let moved = owner.update_install("acme", &to(2, &[("zones", Some("3"))])).await.unwrap();
     assert!(moved.run.is_some());
 }
@@ -288,8 +288,8 @@ async fn incomplete_component_is_planned_and_deprovisioned() {
         run.dag.iter().map(|step| step.name.clone()).collect::<Vec<_>>()
     };
     let shop = async || {
-        let shown = owner.install("acme").await.unwrap();
-        shown.components.into_iter().find(|part| part.name == "shop").unwrap()
+        let response = owner.install("acme").await.unwrap();
+        response.components.into_iter().find(|part| part.name == "shop").unwrap()
     };
     // These commands bypass the API, so no request waits for their projection.
     for _ in 0..100 {
@@ -359,20 +359,20 @@ async fn rollback_without_a_run_makes_a_failed_install_active() {
     // The diff shows which inputs differed at version 1 and would be kept.
     let (from, to_version, install) = (Some(2), Some(1), Some("acme".to_owned()));
     let which = DiffQuery { from, to: to_version, install, ..DiffQuery::default() };
-    let shown = owner.diff("shop", &which).await.unwrap().impact;
+    let impacts = owner.diff("shop", &which).await.unwrap().impact;
     let differ = |name: &str, then: Option<&str>, now: Option<&str>| InputDifference {
         name: name.into(),
         then: then.map(str::to_owned),
         now: now.map(str::to_owned),
     };
     let differences = [differ("size", Some("2"), None), differ("zones", None, Some("3"))];
-    assert_eq!(shown[0].inputs, differences);
-    assert!(shown[0].problem.is_some(), "version 1 requires the input that the upgrade removed");
-    let kept = refused(owner.update_install("acme", &to(1, &[])).await);
-    assert_eq!(kept.0, 422);
+    assert_eq!(impacts[0].inputs, differences);
+    assert!(impacts[0].problem.is_some(), "version 1 requires the input that the upgrade removed");
+    let rejection = refused(owner.update_install("acme", &to(1, &[])).await);
+    assert_eq!(rejection.0, 422);
     let which = DiffQuery { inputs_of: Some(1), ..which };
-    let shown = owner.diff("shop", &which).await.unwrap().impact;
-    assert_eq!((shown[0].problem.as_ref(), &shown[0].plans), (None, &vec![]));
+    let impacts = owner.diff("shop", &which).await.unwrap().impact;
+    assert_eq!((impacts[0].problem.as_ref(), &impacts[0].plans), (None, &vec![]));
 
     let never = UpdateInstall { inputs_of: Some(7), ..to(1, &[]) };
     assert_eq!(refused(owner.update_install("acme", &never).await).0, 404);

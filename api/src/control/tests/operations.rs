@@ -87,10 +87,13 @@ async fn a_resolution_is_shown_with_its_user_and_reason() {
     let verdict = ResolveAs::Failed;
     let resolve = Resolve { execution, resolution: verdict, reason: "the host burned".into() };
     owner.resolve_job(job, &resolve).await.unwrap();
-    let shown = owner.job(job).await.unwrap().resolution.unwrap();
+    let response = owner.job(job).await.unwrap().resolution.unwrap();
     let expected = (&*me, "failed", "the host burned", execution);
-    assert_eq!((&*shown.by, &*shown.resolution, &*shown.reason, shown.execution), expected);
-    assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&shown));
+    assert_eq!(
+        (&*response.by, &*response.resolution, &*response.reason, response.execution),
+        expected
+    );
+    assert_eq!(owner.run(run).await.unwrap().dag[0].resolution.as_ref(), Some(&response));
 }
 
 #[tokio::test]
@@ -123,7 +126,7 @@ async fn metrics_count_waiting_approvals_and_failed_runs() {
 }
 
 /// Build runner that has handled these commands.
-async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
+async fn runner(app: &App, commands: Vec<RunnerCommand>) -> RunnerId {
     let runner = RunnerId(Ulid::new());
     let identity = Identity {
         mode: RunnerMode::Build,
@@ -134,16 +137,16 @@ async fn runner(app: &App, told: Vec<RunnerCommand>) -> RunnerId {
         host: Host { os: "linux".into(), arch: "x86_64".into(), hostname: None },
         enrolment: TokenId(Ulid::new()),
     };
-    tell(app, runner, [vec![RunnerCommand::Enrol(identity)], told].concat()).await;
+    tell(app, runner, [vec![RunnerCommand::Enrol(identity)], commands].concat()).await;
     runner
 }
 
-async fn tell(app: &App, runner: RunnerId, told: Vec<RunnerCommand>) {
+async fn tell(app: &App, runner: RunnerId, commands: Vec<RunnerCommand>) {
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
-        let told = told.clone();
+        let commands = commands.clone();
         Box::pin(async move {
-            for command in told {
+            for command in commands {
                 unit.handle::<Runner>(runner, command).await?;
             }
             Ok(())

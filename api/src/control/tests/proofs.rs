@@ -24,10 +24,10 @@ async fn export(client: &Client) -> Vec<EventRecord> {
 }
 
 async fn checkpoint(client: &Client) -> Checkpoint {
-    let said = client.checkpoint().await.unwrap();
-    let key: [u8; 32] = hex::decode(said.key).unwrap().try_into().unwrap();
+    let response = client.checkpoint().await.unwrap();
+    let key: [u8; 32] = hex::decode(response.key).unwrap().try_into().unwrap();
     let key = ed25519_dalek::VerifyingKey::from_bytes(&key).unwrap();
-    Checkpoint::open(&said.note, &[key]).unwrap()
+    Checkpoint::open(&response.note, &[key]).unwrap()
 }
 
 fn hashes(texts: &[String]) -> Vec<Hash> {
@@ -128,8 +128,8 @@ async fn rebuilt_projections_equal_the_old_ones_and_verify() {
         }
     }
     // Rebuilds all projections with several workers: reports each one, then the total.
-    let told = run_operation(&owner, "all", "rebuild", Some(3)).await;
-    let done: Vec<_> = told.iter().filter(|one| one.state == "done").collect();
+    let progress = run_operation(&owner, "all", "rebuild", Some(3)).await;
+    let done: Vec<_> = progress.iter().filter(|one| one.state == "done").collect();
     assert_eq!(done.len(), all.len() + 1);
     assert_eq!(done.last().unwrap().projection, "all");
     for projection in &all {
@@ -155,11 +155,11 @@ async fn run_operation(
         .unwrap();
     let events = server_events(work);
     pin_mut!(events);
-    let mut told = vec![];
+    let mut progress = vec![];
     while let Some(event) = events.next().await {
-        told.push(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
+        progress.push(serde_json::from_str::<Progress>(&event.unwrap().data).unwrap());
     }
-    told
+    progress
 }
 
 async fn run_doctor(owner: &Client) -> Vec<String> {
@@ -178,7 +178,7 @@ async fn run_doctor(owner: &Client) -> Vec<String> {
 async fn doctor_finds_damage_that_clients_cannot_see() {
     let (started, owner, _) = with_install().await;
     assert_eq!(run_doctor(&owner).await, [""; 0]);
-    for (spoil, part, word) in [
+    for (spoil, part, text) in [
         (
             "update log_stream set last_position = 1 where aggregate_type = 'install'",
             "log",
@@ -193,7 +193,7 @@ async fn doctor_finds_damage_that_clients_cannot_see() {
     ] {
         sqlx::query(spoil).execute(&started.app().pool).await.unwrap();
         let findings = run_doctor(&owner).await;
-        let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(word);
+        let is_it = |one: &String| one.starts_with(&format!("{part}: ")) && one.contains(text);
         assert!(findings.iter().any(is_it), "{spoil}: {findings:?}");
     }
 }
@@ -220,9 +220,9 @@ async fn disconnected_doctor_keeps_its_permit_until_it_finishes() {
         .header("authorization", format!("Bearer {}", started.owner_token()))
         .body(axum::body::Body::empty())
         .unwrap();
-    let said = crate::router::control(app).oneshot(ask).await.unwrap();
-    assert_eq!(said.status(), 200);
-    let mut listener = said.into_body().into_data_stream();
+    let response = crate::router::control(app).oneshot(ask).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let mut listener = response.into_body().into_data_stream();
     let waits =
         "select count(*) from pg_locks where not granted and relation = 'log_event'::regclass";
     let waits = async || sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut *long).await.unwrap();

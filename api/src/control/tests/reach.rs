@@ -34,10 +34,10 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
         stack: &install.stack_outputs(),
         toggles: &install.toggles,
     };
-    let wanted = desired::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
+    let desired_state = desired::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
-        let wanted = wanted.clone();
+        let desired_state = desired_state.clone();
         Box::pin(async move {
             let (run, runner) = (RunId(Ulid::new()), RunnerId(Ulid::new()));
             let names = BTreeSet::new();
@@ -50,7 +50,7 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
                 report,
                 InstallCommand::AdmitRun { run, kind: RunKind::Deploy, components: names },
             ];
-            for (name, has) in wanted.components {
+            for (name, has) in desired_state.components {
                 let (step, resource) = (StepId(Ulid::new()), Resource::Component(name.clone()));
                 let result = StepResult::ComponentDeployed {
                     name,
@@ -108,8 +108,8 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     assert_eq!(changed, [("component", "base")]);
     assert_eq!(impact_lines(&other.diff.impact)[0], "acme@1: apply base, apply shop");
     // A removed component is destroyed after its dependents have changed.
-    let gone = would(bundle_of("1", "size", None)).await;
-    assert_eq!(impact_lines(&gone.diff.impact)[0], "acme@1: apply shop, destroy base");
+    let removed = would(bundle_of("1", "size", None)).await;
+    assert_eq!(impact_lines(&removed.diff.impact)[0], "acme@1: apply shop, destroy base");
     // An install that cannot use the version has a problem.
     let asks = would(bundle_with("1", "zones", "2")).await;
     assert_eq!(

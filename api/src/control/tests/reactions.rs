@@ -37,9 +37,9 @@ fn meta() -> Meta {
 }
 
 /// Waits until `look` returns a value.
-pub(super) async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn until<T>(mut condition: impl AsyncFnMut() -> Option<T>) -> T {
     for _ in 0..400 {
-        if let Some(found) = look().await {
+        if let Some(found) = condition().await {
             return found;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
@@ -73,10 +73,14 @@ pub(super) async fn run_of(app: &App, install: InstallId) -> RunId {
 }
 
 /// Waits until the first step has a matching state.
-pub(super) async fn first<T>(app: &App, run: RunId, wanted: impl Fn(&StepState) -> Option<T>) -> T {
+pub(super) async fn first<T>(
+    app: &App,
+    run: RunId,
+    matching: impl Fn(&StepState) -> Option<T>,
+) -> T {
     until(async || {
         let run = app.engine.load::<Run>(run).await.unwrap();
-        run.steps.first().and_then(|step| wanted(&step.state))
+        run.steps.first().and_then(|step| matching(&step.state))
     })
     .await
 }
@@ -110,14 +114,14 @@ async fn complete_build_of(started: &Started, component: &str) {
 }
 
 /// Claims the job, sends this report and completes the job.
-pub(super) async fn worked(app: &App, job: JobId, said: Report) {
+pub(super) async fn worked(app: &App, job: JobId, result: Report) {
     let (execution, runner) = (ExecutionId(Ulid::new()), RunnerId(Ulid::new()));
     let (session, claim_id) = (SessionId(Ulid::new()), "c".to_owned());
     let report = |seq, report| JobCommand::Report { execution, seq, report, signed: None };
     let commands = vec![
         JobCommand::Claim { execution, runner, session, claim_id },
         report(1, Report::Started),
-        report(2, said),
+        report(2, result),
         report(
             3,
             Report::Finished(ExecutionResult::Succeeded { exit_code: Some(0), not_ended: vec![] }),

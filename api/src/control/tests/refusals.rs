@@ -25,8 +25,8 @@ async fn each_role_has_only_its_permissions() {
     let approver = somebody(&started, Role::Approver).await;
     for who in [&viewer, &auditor, &approver] {
         assert!(who.install("acme").await.is_ok());
-        let said = who.create_install(&new_install("beta")).await;
-        assert_eq!(refused(said), (403, "forbidden".into()));
+        let response = who.create_install(&new_install("beta")).await;
+        assert_eq!(refused(response), (403, "forbidden".into()));
         assert_eq!(refused(who.sync("shop", bundle("3"), false).await).0, 403);
         assert_eq!(refused(who.tokens(&PageQuery::default()).await).0, 403);
     }
@@ -77,7 +77,7 @@ async fn the_last_token_of_an_owner_is_not_revoked() {
     let second = client(&started, &made.token.unwrap());
     // If two owners revoke each other's token concurrently, one token remains valid.
     let both = tokio::join!(first.revoke_token(made.id), second.revoke_token(id));
-    let refusals = [both.0, both.1].into_iter().filter(|said| said.is_err()).count();
+    let refusals = [both.0, both.1].into_iter().filter(|response| response.is_err()).count();
     assert_eq!(refusals, 1);
     let left = if first.whoami().await.is_ok() { &first } else { &second };
     let active = list(left).await.into_iter().filter(|token| token.state == "active");
@@ -110,7 +110,7 @@ async fn role_is_revoked_immediately_and_the_last_owner_remains() {
     first.grant_role(made.principal, "owner").await.unwrap();
     let both =
         tokio::join!(first.revoke_role(made.principal, "owner"), other.revoke_role(me, "owner"));
-    assert_eq!([both.0, both.1].into_iter().filter(|said| said.is_err()).count(), 1);
+    assert_eq!([both.0, both.1].into_iter().filter(|response| response.is_err()).count(), 1);
 }
 
 #[tokio::test]
@@ -138,8 +138,8 @@ async fn revoked_enrolment_token_is_rejected() {
     body["token"] = json!(another.token);
     let (status, enrolled) = enrol(&body).await;
     assert_eq!(status, 200, "{enrolled}");
-    let said = owner.revoke_enrolment_token(another.id, &why).await.unwrap_err().to_string();
-    assert!(said.contains("stead runners revoke rnr_"), "{said}");
+    let message = owner.revoke_enrolment_token(another.id, &why).await.unwrap_err().to_string();
+    assert!(message.contains("stead runners revoke rnr_"), "{message}");
 }
 
 #[tokio::test]
@@ -151,8 +151,8 @@ async fn wrong_inputs_name_the_field_and_the_remedy_and_change_nothing() {
     {
         let mut ask = new_install("beta");
         ask.inputs.insert(name.into(), value.into());
-        let said = owner.create_install(&ask).await.unwrap_err().to_string();
-        assert!(said.contains("invalid"), "{said}");
+        let message = owner.create_install(&ask).await.unwrap_err().to_string();
+        assert!(message.contains("invalid"), "{message}");
         let body = serde_json::to_value(&ask).unwrap();
         let (_, problem) = post(&started, "/v1/installs", &body).await;
         assert_eq!(problem["errors"][0]["field"], field, "{problem}");
@@ -204,8 +204,8 @@ async fn malformed_request_is_rejected_with_a_location() {
         let answer = ask.send().await.unwrap();
         let found = answer.status().as_u16();
         let problem: Value = answer.json().await.unwrap();
-        let word = problem["code"].as_str().unwrap_or_default();
-        assert_eq!((found, word), (status, code), "{path}: {problem}");
+        let problem_code = problem["code"].as_str().unwrap_or_default();
+        assert_eq!((found, problem_code), (status, code), "{path}: {problem}");
     }
     let nul = json!({"app": "sh\0p", "name": "beta", "inputs": {}});
     assert_eq!(post(&started, "/v1/installs", &nul).await.0, 400);

@@ -65,8 +65,8 @@ async fn enrol(started: &Started, token: &str, outputs: Value) -> (u16, Value) {
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": outputs,
     });
     let url = started.runner("/runner/v1/enrol");
-    let said = started.http.post(url).json(&body).send().await.unwrap();
-    (said.status().as_u16(), said.json().await.unwrap())
+    let response = started.http.post(url).json(&body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
 }
 
 fn outputs(changes: Value) -> UpdateInstall {
@@ -91,8 +91,8 @@ async fn runner_outputs_override_those_of_the_vendor() {
     assert_eq!((many.0, &many.1["errors"][0]["field"]), (422, &json!("stack_outputs")));
     let arns = json!({"breakglass": "arn:1"});
     let brought = json!({"region": "eu-2", "account_id": "1", "arns": arns});
-    let said = enrol(&started, &token, brought).await;
-    assert_eq!(said.0, 200, "{}", said.1);
+    let response = enrol(&started, &token, brought).await;
+    assert_eq!(response.0, 200, "{}", response.1);
     let (stack, account) = state().await;
     let expected = json!({"vpc_id": "vpc-1", "region": "eu-2", "subnets": ["a", "b"], "account_id": "1", "arns": arns});
     assert_eq!(stack, expected);
@@ -111,26 +111,30 @@ async fn runner_outputs_override_those_of_the_vendor() {
 async fn missing_outputs_are_reported_with_their_location_before_a_run() {
     let (started, owner, made) = with_stack(json!({})).await;
     let token = made.enrolment.unwrap().token;
-    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
-    assert_eq!(status, 422, "{said}");
-    let detail = said["detail"].as_str().unwrap();
+    let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 422, "{response}");
+    let detail = response["detail"].as_str().unwrap();
     assert!(detail.contains("stack outputs that are not set: vpc_id"), "{detail}");
     assert!(
         detail.contains("stead installs set-stack-outputs acme --stack-output vpc_id=…"),
         "{detail}"
     );
-    let error = &said["errors"][0];
+    let error = &response["errors"][0];
     assert_eq!(error["field"], "stack_outputs.vpc_id");
     assert_eq!((&error["file"], &error["line"]), (&json!("components/net.toml"), &json!(6)));
-    assert_eq!(said["errors"].as_array().unwrap().len(), 1, "the bucket is optional: {said}");
-    let (_, said) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
-    assert_eq!(said["errors"][0]["field"], "stack_outputs.region", "{said}");
+    assert_eq!(
+        response["errors"].as_array().unwrap().len(),
+        1,
+        "the bucket is optional: {response}"
+    );
+    let (_, response) = enrol(&started, &token, json!({"vpc_id": "vpc-1"})).await;
+    assert_eq!(response["errors"][0]["field"], "stack_outputs.region", "{response}");
     // Nothing is recorded, and the token can still be used.
     let install = started.app().engine.load::<Install>(made.id).await.unwrap();
     assert_eq!((install.stack.is_none(), install.had_deploy), (true, false));
     owner.update_install("acme", &outputs(json!({"vpc_id": "vpc-1"}))).await.unwrap();
-    let (status, said) = enrol(&started, &token, json!({"region": "eu-1"})).await;
-    assert_eq!(status, 200, "{said}");
+    let (status, response) = enrol(&started, &token, json!({"region": "eu-1"})).await;
+    assert_eq!(status, 200, "{response}");
     let run = run_of(started.app(), made.id).await;
     let run = started.app().engine.load::<Run>(run).await.unwrap();
     assert_eq!((run.steps.len(), run.request.unwrap().kind), (3, RunKind::Provision));

@@ -67,8 +67,8 @@ async fn manifest_has_the_newest_state_until_a_user_accepts_an_older_one() {
     .await;
     // Then the apply's manifest has this version.
     let work = app.engine.load::<Job>(applying).await.unwrap().work.unwrap();
-    let kept = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
-    let bytes = until(kept).await;
+    let stored = async || event_log::blob::get(&app.pool, &work.manifest).await.unwrap();
+    let bytes = until(stored).await;
     let manifest: Value = serde_json::from_slice(&bytes).unwrap();
     let newest = json!({ "lineage": "lineage-1", "serial": 7 });
     assert_eq!(manifest["state"], json!({ "newest": newest }));

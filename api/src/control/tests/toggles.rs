@@ -92,14 +92,14 @@ async fn a_component_that_an_enabled_one_requires_cannot_be_disabled_and_is_name
     let owner = owner(&started);
     owner.sync("shop", shop(), false).await.unwrap();
     owner.create_install(&new_install("acme")).await.unwrap();
-    let told = message(owner.update_install("acme", &set(&[("db", false)])).await);
-    assert!(told.contains("web requires db"), "{told}");
+    let text = message(owner.update_install("acme", &set(&[("db", false)])).await);
+    assert!(text.contains("web requires db"), "{text}");
     owner.update_install("acme", &set(&[("web", false), ("db", false)])).await.unwrap();
-    let told = message(owner.update_install("acme", &set(&[("web", true)])).await);
-    assert!(told.contains("web requires db"), "{told}");
+    let text = message(owner.update_install("acme", &set(&[("web", true)])).await);
+    assert!(text.contains("web requires db"), "{text}");
     // The config does not permit this choice, or the component does not exist.
-    let told = message(owner.update_install("acme", &set(&[("base", false)])).await);
-    assert!(told.contains("set `toggleable = true` in components/base.toml"), "{told}");
+    let text = message(owner.update_install("acme", &set(&[("base", false)])).await);
+    assert!(text.contains("set `toggleable = true` in components/base.toml"), "{text}");
     assert_eq!(refused(owner.update_install("acme", &set(&[("nope", false)])).await).0, 422);
     // A rejected request records nothing.
     assert_eq!(disabled(&owner).await, ["cache", "db", "web"]);
@@ -122,8 +122,8 @@ async fn a_disabled_component_is_not_planned_and_cannot_be_deployed_by_name() {
         action: None,
         reason: None,
     };
-    let told = message(owner.request_run("acme", &ask).await);
-    assert!(told.contains("disabled on this install: cache"), "{told}");
+    let text = message(owner.request_run("acme", &ask).await);
+    assert!(text.contains("disabled on this install: cache"), "{text}");
 }
 
 #[tokio::test]

@@ -42,8 +42,12 @@ async fn app_without_plugins() -> (Started, Client) {
         ("app/actions/nightly.toml", SHELL),
     ]);
     let synced = owner.sync("web", bundle, false).await.unwrap();
-    let told: Vec<_> = synced.diagnostics.iter().map(|said| said.message.as_str()).collect();
-    assert!(told.iter().any(|said| said.contains("its deploy is rejected")), "{told:?}");
+    let messages: Vec<_> =
+        synced.diagnostics.iter().map(|diagnostic| diagnostic.message.as_str()).collect();
+    assert!(
+        messages.iter().any(|message| message.contains("its deploy is rejected")),
+        "{messages:?}"
+    );
     let new =
         CreateInstall { app: "web".into(), inputs: Default::default(), ..new_install("acme") };
     owner.create_install(&new).await.unwrap();
@@ -55,8 +59,8 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
     let (started, owner) = app_without_plugins().await;
     let app = started.app();
     let acme = owner.install("acme").await.unwrap();
-    let shown: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
-    assert_eq!(shown, [("front", "helm_chart", "absent")]);
+    let listed: Vec<_> = acme.components.iter().map(|c| (&*c.name, &*c.kind, &*c.state)).collect();
+    assert_eq!(listed, [("front", "helm_chart", "absent")]);
 
     // The install starts its provision. The step fails with a message, and has no job.
     enrolled(app, acme.id).await;
@@ -80,8 +84,8 @@ async fn component_without_a_plugin_is_displayed_but_not_deployed() {
         action: None,
         reason: None,
     };
-    let said = owner.request_run("acme", &ask(&["front"])).await.unwrap_err();
-    let ClientError::Problem(problem) = said else { panic!("{said}") };
+    let error = owner.request_run("acme", &ask(&["front"])).await.unwrap_err();
+    let ClientError::Problem(problem) = error else { panic!("{error}") };
     assert_eq!((problem.status, problem.errors.len()), (422, 1));
     assert!(problem.errors[0].message.contains("the plugin `helm_chart`"), "{problem:?}");
     started.server.stop().await;

@@ -39,7 +39,7 @@ fn published(app: &AppConfig) -> Published {
 }
 
 /// Actual state after a deploy of the desired state.
-fn deployed(wanted: &DesiredState) -> ActualState {
+fn deployed(desired: &DesiredState) -> ActualState {
     let component = |(name, c): (&String, &DesiredComponent)| {
         let (fingerprint, depends_on) = (c.fingerprint.clone(), c.depends_on.clone());
         (
@@ -54,17 +54,17 @@ fn deployed(wanted: &DesiredState) -> ActualState {
         )
     };
     ActualState {
-        sandbox: wanted
+        sandbox: desired
             .sandbox
             .as_ref()
             .map(|sandbox| (sandbox.build, Some(sandbox.fingerprint.clone()))),
-        components: wanted.components.iter().map(component).collect(),
+        components: desired.components.iter().map(component).collect(),
     }
 }
 
-fn planned(wanted: &DesiredState, present: &ActualState) -> BTreeSet<String> {
+fn planned(desired: &DesiredState, present: &ActualState) -> BTreeSet<String> {
     let mut last = 0;
-    let steps = plan_deploy(wanted, present, &Scope::Changed, || {
+    let steps = plan_deploy(desired, present, &Scope::Changed, || {
         last += 1;
         StepId(Ulid(last))
     });
@@ -154,16 +154,16 @@ fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
         let published = published(&config.app);
         let names = config.app.inputs.iter().map(|input| input.name.clone());
         let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
-        let wanted = |inputs: &BTreeMap<String, String>| {
+        let desired = |inputs: &BTreeMap<String, String>| {
             let given = InstallValues { inputs, stack: &Outputs::new(), toggles: &Toggles::new() };
             super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
         };
-        let present = deployed(&wanted(&inputs));
-        assert_eq!(planned(&wanted(&inputs), &present), BTreeSet::new(), "{}", top.display());
+        let present = deployed(&desired(&inputs));
+        assert_eq!(planned(&desired(&inputs), &present), BTreeSet::new(), "{}", top.display());
         for name in inputs.keys() {
             let mut changed = inputs.clone();
             changed.insert(name.clone(), "after".into());
-            let planned = planned(&wanted(&changed), &present);
+            let planned = planned(&desired(&changed), &present);
             assert_eq!(
                 planned,
                 affected_by_text_search(&config, name),

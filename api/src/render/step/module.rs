@@ -31,8 +31,8 @@ impl StepContext {
         match module.own_settings() {
             Some(own) => inputs["settings"] = self.rendered(&own)?,
             None => {
-                let wanted = module.terraform_version.clone().unwrap_or_default();
-                inputs["terraform_version"] = json!(wanted);
+                let version = module.terraform_version.clone().unwrap_or_default();
+                inputs["terraform_version"] = json!(version);
             }
         }
         // Without `present`, a runner that has lost the state would plan as if the target did not
@@ -60,7 +60,7 @@ impl StepContext {
         operation: Operation,
     ) -> Result<Option<String>, String> {
         let is_sandbox = name == SANDBOX;
-        let (purpose, word) = match operation {
+        let (purpose, operation_name) = match operation {
             Operation::Destroy if is_sandbox => (RolePurpose::Deprovision, "deprovision"),
             Operation::Destroy => (RolePurpose::Deprovision, "teardown"),
             Operation::Apply | Operation::Execute if is_sandbox => {
@@ -71,7 +71,7 @@ impl StepContext {
         };
         let by_operation = module.settings["operation_roles"].as_array().into_iter().flatten();
         let mut by_operation = by_operation
-            .filter(|role| role["operation"] == word && role.get("principal").is_none())
+            .filter(|role| role["operation"] == operation_name && role.get("principal").is_none())
             .map(|role| &role["role"]);
         let named = |role: Option<&Value>| {
             let named = role.and_then(Value::as_str).filter(|named| !named.is_empty());
@@ -80,7 +80,7 @@ impl StepContext {
         let principal =
             if is_sandbox { "nuon::sandbox".to_owned() } else { format!("nuon::component:{name}") };
         let role = named(by_operation.next())
-            .or_else(|| self.ruled(&principal, word).cloned())
+            .or_else(|| self.ruled(&principal, operation_name).cloned())
             .or_else(|| named(module.settings.get("role")));
         match role {
             Some(role) => Ok(Some(self.text(&role)?)),

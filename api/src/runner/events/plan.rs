@@ -48,9 +48,9 @@ pub(super) async fn check(
         ));
     }
     let PlanReport { noop, add, change, destroy, .. } = *plan;
-    let shown: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
+    let counts: Counts = serde_json::from_slice(&uploaded(app, execution, &plan.summary).await?)
         .map_err(|error| invalid(&format!("summary has no counts: {error}")))?;
-    if shown != (Counts { noop, add, change, destroy }) {
+    if counts != (Counts { noop, add, change, destroy }) {
         return Err(invalid(
             "noop, add, change and destroy are not those of the summary; send the counts of the summary",
         ));
@@ -93,8 +93,8 @@ fn plan_statement((job, execution): (JobId, ExecutionId), plan: &PlanReport) -> 
     proof::plan::statement(&plan.digest.bytes(), &job.to_string(), &execution.to_string())
 }
 
-fn is_signed_by(keys: &[VerifyingKey], said: &[u8], signature: &str) -> bool {
-    keys.iter().any(|key| proof::plan::is_signed(said, signature, key))
+fn is_signed_by(keys: &[VerifyingKey], statement: &[u8], signature: &str) -> bool {
+    keys.iter().any(|key| proof::plan::is_signed(statement, signature, key))
 }
 
 /// Uploaded bytes that a report references by digest.

@@ -38,7 +38,7 @@ pub(super) async fn check(
     ask: &Report,
 ) -> Result<Option<SignedResult>, Problem> {
     let Some(SignedEnd { statement: envelope, .. }) = &ask.end else { return Ok(None) };
-    let Some(said) = StatementFields::of(&ask.body) else {
+    let Some(reported) = StatementFields::of(&ask.body) else {
         return Err(wrong("only a final report may have a statement"));
     };
     let (payload, hex) = verified_payload(app, runner, envelope).await?;
@@ -52,7 +52,7 @@ pub(super) async fn check(
     if of_this != (1, runner.id, job, ask.execution) {
         return Err(wrong("its version, runner, job or execution does not match the report"));
     }
-    if said != StatementFields::by(&statement) {
+    if reported != StatementFields::by(&statement) {
         return Err(wrong(
             "its outcome, reason, exit code, signal, log or processes differ from the report",
         ));
@@ -192,8 +192,8 @@ fn fits(job: &Job, ask: &Report, statement: &Statement) -> Result<bool, Problem>
         return Ok(true);
     }
     let mut outputs = BTreeMap::new();
-    for said in &job.reports {
-        if let JobEvent::OutputsReported { outputs: more, .. } = said {
+    for report in &job.reports {
+        if let JobEvent::OutputsReported { outputs: more, .. } = report {
             outputs.extend(more.clone());
         }
     }

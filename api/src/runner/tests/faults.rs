@@ -58,10 +58,10 @@ async fn repeated_calls_after_a_restart_return_the_committed_result() {
     world.report(&agent, job, &execution, 1, started).await.ok();
     world.report(&agent, job, &execution, 2, finished("succeeded")).await.ok();
     let world = world.restart().await;
-    let said = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
-    assert_eq!(said.status.as_u16(), 200);
-    let story = ["queued", "claimed", "started", "succeeded", "log_finalized"];
-    assert_eq!(world.story(job).await, story);
+    let response = world.report(&agent, job, &execution, 2, finished("succeeded")).await;
+    assert_eq!(response.status.as_u16(), 200);
+    let events = ["queued", "claimed", "started", "succeeded", "log_finalized"];
+    assert_eq!(world.story(job).await, events);
 }
 
 #[tokio::test]
@@ -114,12 +114,12 @@ async fn late_result_does_not_change_the_outcome() {
 /// Requests a cancellation that may be too late.
 async fn cancel(world: &World, job: JobId) {
     let call = &World::system();
-    let asked = world.app.engine.transact(call, move |unit| {
+    let requested = world.app.engine.transact(call, move |unit| {
         let reason = "wrong".to_string();
         let command = JobCommand::RequestCancel { by: person(), reason, force: false };
         Box::pin(async move { unit.try_handle::<Job>(job, command).await.map(|_| ()) })
     });
-    asked.await.unwrap();
+    requested.await.unwrap();
 }
 
 #[tokio::test]
@@ -148,15 +148,15 @@ async fn concurrent_cancellation_is_ordered_with_claim_and_result() {
         let execution = claimed["execution"].as_str().unwrap().to_string();
         let started = json!({"type": "started", "payload": {}});
         world.report(&agent, job, &execution, 1, started).await.ok();
-        let (said, ()) = tokio::join!(
+        let (response, ()) = tokio::join!(
             world.report(&agent, job, &execution, 2, finished("succeeded")),
             cancel(&world, job)
         );
         // then the reported result stands and is recorded once
-        said.ok();
-        let story = world.story(job).await;
-        let ends = story.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
-        assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{story:?}");
+        response.ok();
+        let events = world.story(job).await;
+        let ends = events.iter().filter(|event| *event == "succeeded" || *event == "cancelled");
+        assert_eq!(ends.collect::<Vec<_>>(), ["succeeded"], "{events:?}");
     }
 }
 

@@ -76,8 +76,8 @@ async fn a_build_runner_has_no_stack() {
     let body = json!({"token": token, "mode": "build", "version": "1.0.0",
         "identity_key": hex::encode(key().verifying_key().as_bytes()),
         "host": {"os": "linux", "arch": "x86_64"}, "stack_outputs": {"region": "eu"}});
-    let said = world.call(Method::POST, "/runner/v1/enrol", "", &body).await;
-    assert_eq!(said.refused(422, "invalid")["errors"][0]["field"], "stack_outputs");
+    let response = world.call(Method::POST, "/runner/v1/enrol", "", &body).await;
+    assert_eq!(response.refused(422, "invalid")["errors"][0]["field"], "stack_outputs");
 }
 
 pub(super) async fn revoke(world: &World, id: RunnerId) {
@@ -95,8 +95,8 @@ async fn revoked_runner_can_be_replaced() {
     let (agent, install) = world.agent().await;
     let purpose = Purpose::Install { install };
     let (token, new) = (world.enrolment(purpose).await, key());
-    let said = world.enrol(&token, &new, purpose).await.refused(409, "rejected");
-    assert!(said["detail"].as_str().unwrap().contains("stead runners revoke"), "{said}");
+    let rejection = world.enrol(&token, &new, purpose).await.refused(409, "rejected");
+    assert!(rejection["detail"].as_str().unwrap().contains("stead runners revoke"), "{rejection}");
 
     // The rejection did not redeem the token: it works once the first runner is revoked.
     revoke(&world, agent.id).await;

@@ -90,8 +90,8 @@ async fn log_without_its_end_is_finalized_as_incomplete() {
     let waits = world.report(&agent, job, &execution, 2, last).await;
     assert_eq!(waits.status.as_u16(), 202);
     world.until("job", job, "job.log_finalized").await;
-    let sealed = world.events("job", job).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":false"#), "{}", sealed.payload);
+    let finalized = world.events("job", job).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":false"#), "{}", finalized.payload);
 }
 
 #[tokio::test]
@@ -218,8 +218,8 @@ async fn a_runner_ends_in_order_at_a_server_that_does_not_hold_its_session() {
     let former = agent.clone();
     there.open(&mut agent, "j", json!([])).await;
     let path = format!("/runner/v1/sessions/{}", former.session.unwrap().0);
-    let said = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
-    said.refused(409, "session_superseded");
+    let response = there.call(Method::DELETE, &path, &former.token, &json!({})).await;
+    response.refused(409, "session_superseded");
     there.until("runner", agent.id, "runner.reconnected").await;
     assert_eq!(state_of(&there, agent.id).await.0, "active");
 }

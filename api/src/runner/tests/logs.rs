@@ -58,8 +58,8 @@ fn finished(log: &[u8]) -> Value {
         {"outcome": "succeeded", "log_len": log.len(), "log_sha256": sha256}})
 }
 
-fn range(said: &TestResponse) -> &str {
-    said.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
+fn range(response: &TestResponse) -> &str {
+    response.headers.get(header::RANGE).map_or("", |value| value.to_str().unwrap())
 }
 
 #[tokio::test]
@@ -111,8 +111,8 @@ async fn chunk_may_be_zstd_gzip_or_uncompressed() {
     chunk_as(&world, &of, (4, b"two "), ("gzip", gzip(b"two "))).await.ok();
     chunk_as(&world, &of, (8, b"three"), ("identity", b"three".to_vec())).await.ok();
     let execution = of.2.parse().unwrap();
-    let kept = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
-    assert_eq!(&kept[..], b"one two three");
+    let stored = world.app.logs.read(execution, 0..u64::MAX).await.unwrap();
+    assert_eq!(&stored[..], b"one two three");
     // another coding, an oversized chunk and invalid gzip data are rejected
     chunk_as(&world, &of, (13, b"four"), ("br", b"four".to_vec()))
         .await
@@ -163,9 +163,9 @@ async fn complete_log_with_its_digest_is_finalized() {
     chunk(&world, &of, 6, b"world").await.ok();
     let done = world.report(agent, *job, execution, 2, finished(log)).await;
     assert_eq!(done.status, 200);
-    let sealed = world.events("job", job).await.pop().unwrap();
-    assert_eq!(sealed.event_type, "job.log_finalized");
-    assert!(sealed.payload.contains(r#""length_bytes":11"#), "{}", sealed.payload);
+    let finalized = world.events("job", job).await.pop().unwrap();
+    assert_eq!(finalized.event_type, "job.log_finalized");
+    assert!(finalized.payload.contains(r#""length_bytes":11"#), "{}", finalized.payload);
     chunk(&world, &of, 11, b"!").await.refused(412, "fenced");
 }
 
@@ -189,7 +189,7 @@ async fn ended_log_rejects_chunks_in_flight() {
     let of = running(&world).await;
     chunk(&world, &of, 0, b"hello ").await.ok();
     let execution = of.2.parse().unwrap();
-    let sealed = world.app.logs.end(execution).await.unwrap();
+    let finalized = world.app.logs.end(execution).await.unwrap();
     // when a chunk arrives that was admitted before, at this server or at another one
     let there = world.beside().await;
     for world in [&world, &there] {
@@ -198,8 +198,8 @@ async fn ended_log_rejects_chunks_in_flight() {
         // or a rewind is requested
         world.app.logs.rewind(execution).await.unwrap();
         // then the bytes are unchanged
-        assert_eq!(world.app.logs.measure(execution).await.unwrap(), sealed);
-        assert_eq!(world.app.logs.end(execution).await.unwrap(), sealed);
+        assert_eq!(world.app.logs.measure(execution).await.unwrap(), finalized);
+        assert_eq!(world.app.logs.end(execution).await.unwrap(), finalized);
         assert_eq!(world.app.logs.length(execution).await.unwrap(), 6);
     }
 }
@@ -232,8 +232,8 @@ async fn growing_log_is_not_finalized_as_incomplete() {
     chunk(&world, &of, 2, &log[2..]).await.ok();
     // then it is finalized as complete
     world.report(&of.0, of.1, &of.2, 2, finished(&log)).await.ok();
-    let sealed = world.events("job", of.1).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+    let finalized = world.events("job", of.1).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":true"#), "{}", finalized.payload);
 }
 
 #[tokio::test]
@@ -248,8 +248,11 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     world.until("job", of.1, "job.succeeded").await;
     // when each byte arrives after the other server checked the length in the database
     let known = || {
-        let desk = there.app.dispatch.state();
-        desk.board.get(of.1).and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
+        let dispatch_state = there.app.dispatch.state();
+        dispatch_state
+            .board
+            .get(of.1)
+            .and_then(|tracked| tracked.open_logs.first().map(|open| open.length))
     };
     for (at, byte) in log.iter().enumerate() {
         chunk(&world, &of, at, &[*byte]).await.ok();
@@ -262,10 +265,10 @@ async fn log_that_grows_at_one_server_is_not_finalized_by_another() {
     }
     // then the log is complete
     world.report(&of.0, of.1, &of.2, 2, finished(log)).await.ok();
-    let sealed = world.events("job", of.1).await.pop().unwrap();
-    assert!(sealed.payload.contains(r#""complete":true"#), "{}", sealed.payload);
+    let finalized = world.events("job", of.1).await.pop().unwrap();
+    assert!(finalized.payload.contains(r#""complete":true"#), "{}", finalized.payload);
     let digest = hex::encode(Sha256::digest(log));
-    assert!(sealed.payload.contains(&digest), "{}", sealed.payload);
+    assert!(finalized.payload.contains(&digest), "{}", finalized.payload);
 }
 
 #[tokio::test]
@@ -285,8 +288,8 @@ async fn a_follower_sees_each_byte_when_it_is_durable_and_makes_the_runner_send_
     let world = World::new().await;
     let of = running(&world).await;
     let mut have = world.app.logs.follow(of.2.parse().unwrap());
-    let said = chunk(&world, &of, 0, b"hello").await;
-    assert_eq!(said.headers["x-log-interval-ms"], "250");
+    let response = chunk(&world, &of, 0, b"hello").await;
+    assert_eq!(response.headers["x-log-interval-ms"], "250");
     have.changed().await.unwrap();
     assert_eq!(*have.borrow(), 5);
     drop(have);

@@ -70,10 +70,10 @@ fn seated(world: &World) -> Agent {
     let runner = Runner { identity: Some(identity), ..Runner::default() };
     let now = world.app.dispatch.moment().instant;
     let session = SessionId(Ulid::new());
-    let mut desk = world.app.dispatch.state();
-    desk.runners.meet(id, runner, 1, now);
+    let mut dispatch_state = world.app.dispatch.state();
+    dispatch_state.runners.meet(id, runner, 1, now);
     let capabilities = vec![JobKind::Plan];
-    desk.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
+    dispatch_state.seat(id, Session { capabilities, slots: 1, ..Session::new(session, 1, 1) }, now);
     let (mode, moment) = (RunnerMode::Install, world.app.now());
     let token = world.app.tokens.access(id, (mode, Some(install)), 1, moment).unwrap();
     let key = ed25519_dalek::SigningKey::from_bytes(&[1; 32]);
@@ -115,8 +115,8 @@ async fn a_thousand_long_polls_cause_no_query() {
 }
 
 fn is_parked(world: &World, agent: &Agent) -> bool {
-    let desk = world.app.dispatch.state();
-    let session = desk.runners.get(agent.id).and_then(|known| known.session.as_ref());
+    let dispatch_state = world.app.dispatch.state();
+    let session = dispatch_state.runners.get(agent.id).and_then(|known| known.session.as_ref());
     session.is_some_and(Session::is_parked)
 }
 

@@ -70,8 +70,8 @@ async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
     // An existing artifact of another app, and a missing one of this app.
     let (foreign, _) = pushed(&world, "bank/web").await;
     let other = artifact("bank/web", &foreign);
-    let said = world.report(&agent, job, &execution, 2, other).await.refused(422, "invalid");
-    assert!(said["detail"].as_str().unwrap().contains("shop/web"), "{said}");
+    let rejection = world.report(&agent, job, &execution, 2, other).await.refused(422, "invalid");
+    assert!(rejection["detail"].as_str().unwrap().contains("shop/web"), "{rejection}");
     let absent = artifact("shop/web", &foreign);
     world.report(&agent, job, &execution, 2, absent).await.refused(422, "invalid");
 
@@ -79,11 +79,11 @@ async fn an_artifact_is_in_the_jobs_own_repository_and_in_the_registry() {
     for _ in 0..2 {
         world.report(&agent, job, &execution, 2, artifact("shop/web", &own)).await.ok();
     }
-    let told = world.events("job", job).await.pop().unwrap();
-    assert_eq!(told.event_type, "job.artifact_pushed");
+    let event = world.events("job", job).await.pop().unwrap();
+    assert_eq!(event.event_type, "job.artifact_pushed");
     // The size comes from the registry.
-    let told: Value = serde_json::from_str(&told.payload).unwrap();
-    assert_eq!(told["artifact"]["size_bytes"], size);
+    let event: Value = serde_json::from_str(&event.payload).unwrap();
+    assert_eq!(event["artifact"]["size_bytes"], size);
 }
 
 #[tokio::test]
@@ -99,9 +99,9 @@ async fn outputs_that_are_too_large_are_omitted() {
     for _ in 0..2 {
         world.report(&agent, job, &execution, 2, report.clone()).await.ok();
     }
-    let told = world.events("job", job).await.pop().unwrap();
-    let told: Value = serde_json::from_str(&told.payload).unwrap();
-    let names: Vec<_> = told["outputs"].as_object().unwrap().keys().cloned().collect();
+    let event = world.events("job", job).await.pop().unwrap();
+    let event: Value = serde_json::from_str(&event.payload).unwrap();
+    let names: Vec<_> = event["outputs"].as_object().unwrap().keys().cloned().collect();
     assert_eq!(names, ["id", "more"]);
     // A long failure detail is shortened, and the result is accepted.
     let last = json!({"type": "finished", "payload": {"outcome": "failed", "exit_code": 1,

@@ -35,15 +35,18 @@ async fn unsupported_protocol_is_rejected_with_the_supported_range() {
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("b", "j"));
     let body = json!({"assertion": assertion, "pid": 1, "version": "9", "slots": 1,
         "protocol": {"min": 7, "max": 9}, "capabilities": ["plan"]});
-    let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
-    assert_eq!(said.refused(426, "protocol_unsupported")["protocol"], json!({"min": 1, "max": 1}));
+    let response = world.call(Method::POST, "/runner/v1/sessions", "", &body).await;
+    assert_eq!(
+        response.refused(426, "protocol_unsupported")["protocol"],
+        json!({"min": 1, "max": 1})
+    );
     // A later runner that still supports this version is accepted with its unknown capabilities.
     let mut later = body;
     (later["protocol"]["min"], later["capabilities"]) = (1.into(), json!(["plan", "dance"]));
     later["journal"] = json!([{"job": format!("job_{}", Ulid::new()), "claim_id": "c", "log_len": 0,
         "state": "asleep", "since": 3}]);
-    let said = world.call(Method::POST, "/runner/v1/sessions", "", &later).await;
-    assert_eq!(said.ok()["generation"], 1);
+    let response = world.call(Method::POST, "/runner/v1/sessions", "", &later).await;
+    assert_eq!(response.ok()["generation"], 1);
 }
 
 /// Reconnects an agent with this journal entry. Returns the action and the job's events.
@@ -63,36 +66,36 @@ async fn resumed(class: JobClass, state: &str, journal_id: &str) -> (String, Vec
         state => json!([{"job": job, "execution": execution, "claim_id": "c1", "state": state,
             "log_len": 0}]),
     };
-    let said: Value = world.open(&mut agent, journal_id, entry).await;
-    let action = said["resume"][0]["action"].as_str().unwrap_or_default().to_string();
+    let response: Value = world.open(&mut agent, journal_id, entry).await;
+    let action = response["resume"][0]["action"].as_str().unwrap_or_default().to_string();
     (action, world.story(job).await)
 }
 
 #[tokio::test]
 async fn live_process_resumes() {
-    let (action, story) = resumed(JobClass::Mutating, "alive", "j").await;
-    assert_eq!((action.as_str(), story.len()), ("resume", 3));
+    let (action, events) = resumed(JobClass::Mutating, "alive", "j").await;
+    assert_eq!((action.as_str(), events.len()), ("resume", 3));
 }
 
 #[tokio::test]
 async fn work_that_never_spawned_is_done_again_whatever_it_changes() {
-    let (action, story) = resumed(JobClass::Unsafe, "never_spawned", "j").await;
+    let (action, events) = resumed(JobClass::Unsafe, "never_spawned", "j").await;
     assert_eq!(action, "abandon");
-    assert_eq!(story, ["queued", "claimed", "requeued"]);
+    assert_eq!(events, ["queued", "claimed", "requeued"]);
 }
 
 #[tokio::test]
 async fn journal_of_another_directory_proves_nothing() {
-    let (_, story) = resumed(JobClass::Mutating, "never_spawned", "other").await;
-    assert_eq!(story, ["queued", "claimed", "outcome_unknown"]);
+    let (_, events) = resumed(JobClass::Mutating, "never_spawned", "other").await;
+    assert_eq!(events, ["queued", "claimed", "outcome_unknown"]);
 }
 
 #[tokio::test]
 async fn execution_missing_from_the_journal_is_lost() {
-    let (_, story) = resumed(JobClass::Pure, "missing", "j").await;
-    assert_eq!(story.last().unwrap(), "requeued");
-    let (_, story) = resumed(JobClass::Mutating, "unknown", "j").await;
-    assert_eq!(story.last().unwrap(), "outcome_unknown");
+    let (_, events) = resumed(JobClass::Pure, "missing", "j").await;
+    assert_eq!(events.last().unwrap(), "requeued");
+    let (_, events) = resumed(JobClass::Mutating, "unknown", "j").await;
+    assert_eq!(events.last().unwrap(), "outcome_unknown");
 }
 
 #[tokio::test]
@@ -279,8 +282,8 @@ async fn failed_opening_can_be_repeated() {
     let assertion = world.opening(&agent, session, ("boot", "j"));
     let sql = async |sql| sqlx::query(sql).execute(&world.app.pool).await.unwrap();
     sql("alter table runner_session rename to elsewhere").await;
-    let said = world.open_with(&assertion, json!([])).await;
-    assert!(said.status.is_server_error(), "{}", said.status);
+    let response = world.open_with(&assertion, json!([])).await;
+    assert!(response.status.is_server_error(), "{}", response.status);
     // when the runner repeats the opening, then the session is open
     sql("alter table elsewhere rename to runner_session").await;
     let opened = world.open_with(&assertion, json!([])).await.ok();
@@ -298,9 +301,9 @@ async fn another_journal_stays_another_one_in_repeated_openings() {
         "state": "never_spawned", "log_len": 0}]);
     let assertion = world.opening(&agent, SessionId(Ulid::new()), ("boot", "other"));
     // The response to the first opening is lost before the journal is evaluated.
-    let gone = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
+    let lost = json!([{"job": job, "execution": claimed["execution"], "claim_id": "c1",
         "state": "alive", "log_len": 0}]);
-    world.open_with(&assertion, gone).await.ok();
+    world.open_with(&assertion, lost).await.ok();
     world.open_with(&assertion, entry).await.ok();
     assert_eq!(world.story(job).await, ["queued", "claimed", "outcome_unknown"]);
 }
@@ -325,8 +328,8 @@ async fn stolen_token_opens_no_session_and_ends_with_its_session() {
         "log_len": 0}]);
     world.open(&mut agent, "j", entry).await;
     let phase = json!({"type": "phase", "payload": {"name": "mine"}});
-    let superseded = |said: super::world::TestResponse| {
-        said.refused(409, "session_superseded");
+    let superseded = |response: super::world::TestResponse| {
+        response.refused(409, "session_superseded");
     };
     superseded(world.report(&stolen, job, &execution, 2, phase.clone()).await);
     superseded(world.poll(&stolen, 0, json!({})).await);

@@ -45,8 +45,8 @@ async fn log_divergence_is_rejected_and_recorded_once() {
     let execution = world.running(&agent, job).await;
     chunk(&world, &agent, job, &execution, "as it was\n").await.ok();
     for _ in 0..3 {
-        let said = chunk(&world, &agent, job, &execution, "otherwise\n").await;
-        said.refused(409, "log_divergence");
+        let response = chunk(&world, &agent, job, &execution, "otherwise\n").await;
+        response.refused(409, "log_divergence");
     }
     let noted = payloads_of(&world, "job", job, "job.log_diverged").await;
     let expected = json!({"type": "log_diverged", "execution": execution, "offset_bytes": 0});
@@ -74,8 +74,8 @@ async fn result_after_a_resolution_is_recorded_and_changes_nothing() {
         "reason": "exit_code", "detail": "exit 3", "log_len": 0,
         "log_sha256": hex::encode(sha2::Sha256::digest(""))}});
     for _ in 0..3 {
-        let said = world.report(&agent, job, &execution, 2, last.clone()).await;
-        assert_eq!(said.refused(412, "fenced")["job_state"], "succeeded");
+        let response = world.report(&agent, job, &execution, 2, last.clone()).await;
+        assert_eq!(response.refused(412, "fenced")["job_state"], "succeeded");
     }
     // then that is recorded once, and the outcome stands
     let noted = payloads_of(&world, "job", job, "job.late_result_reported").await;

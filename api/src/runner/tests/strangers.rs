@@ -30,8 +30,8 @@ async fn a_runner_keeps_no_other_runners_job_alive() {
     for turn in 0..25 {
         let polled = world.poll(&stranger, 0, running.clone()).await;
         assert_eq!(polled.status.as_u16(), 204, "it is told of no lease");
-        let said = world.report(&stranger, job, &execution, 2 + turn, phase.clone()).await;
-        said.refused(403, "forbidden");
+        let response = world.report(&stranger, job, &execution, 2 + turn, phase.clone()).await;
+        response.refused(403, "forbidden");
         let request = axum::http::Request::patch(format!("/runner/v1/jobs/{job}/log"))
             .header("authorization", format!("Bearer {}", stranger.token))
             .header("execution", &execution)
@@ -78,9 +78,9 @@ async fn a_session_gets_no_job_of_a_kind_that_it_does_not_take() {
     let assertion = world.opening(&agent, session, ("boot", "j"));
     let body = json!({"assertion": assertion, "pid": 1, "version": "1.0.0", "slots": 1,
         "protocol": {"min": 1, "max": 1}, "capabilities": ["plan"]});
-    let said = world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
-    agent.session = Some((session, said["generation"].as_u64().unwrap()));
-    agent.token = said["access_token"].as_str().unwrap().to_string();
+    let response = world.call(Method::POST, "/runner/v1/sessions", "", &body).await.ok();
+    agent.session = Some((session, response["generation"].as_u64().unwrap()));
+    agent.token = response["access_token"].as_str().unwrap().to_string();
     let apply = world.queue(install, JobKind::Apply, JobClass::Mutating).await;
     let plan = world.queue(install, JobKind::Plan, JobClass::Pure).await;
     while world.app.dispatch.takes(agent.id, plan).is_none() {

@@ -176,8 +176,8 @@ mod pentest {
                 request = request.header("content-length", length);
             }
             let body = Body::from_stream(parts.take(1 << 20));
-            let said = world.send(request.body(body).unwrap()).await;
-            said.refused(413, "upload_quota_exceeded");
+            let response = world.send(request.body(body).unwrap()).await;
+            response.refused(413, "upload_quota_exceeded");
             let read = read.load(Ordering::Relaxed);
             assert!(read <= most_read, "{length:?}: read {read} bytes");
         }
@@ -299,13 +299,13 @@ mod pentest {
             let digest = put(&pool, &execution, &[round]).await.unwrap();
             let clock = Clock::system();
             let (late, keeping) = (days_from_now(2), execution.clone());
-            let (kept, collected) = tokio::join!(
+            let (stored, collected) = tokio::join!(
                 upload::keep(&pool, &clock, &keeping, &digest),
                 upload::collect(&pool, &late),
             );
             collected.unwrap();
             let is_there = blob::get(&pool, &digest).await.unwrap().is_some();
-            assert_eq!(kept.unwrap(), is_there);
+            assert_eq!(stored.unwrap(), is_there);
         }
     }
 

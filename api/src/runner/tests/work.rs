@@ -43,13 +43,13 @@ async fn job_runs_from_its_offer_to_its_finalized_log() {
     let offer = &polled.ok()["directives"][0];
     assert_eq!((&offer["type"], &offer["job"]), (&json!("offer"), &json!(job)));
     let execution = world.running(&agent, job).await;
-    let said = |seq, body| world.report(&agent, job, &execution, seq, body);
-    said(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
-    let last = said(3, empty_log()).await;
+    let send = |seq, body| world.report(&agent, job, &execution, seq, body);
+    send(2, json!({"type": "phase", "payload": {"name": "init"}})).await.ok();
+    let last = send(3, empty_log()).await;
     assert_eq!((last.status.as_u16(), &last.ok()["job_state"]), (200, &json!("succeeded")));
-    let story = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_finalized"];
-    assert_eq!(world.story(job).await, story);
-    said(3, empty_log()).await.ok();
+    let events = ["queued", "claimed", "started", "phase_entered", "succeeded", "log_finalized"];
+    assert_eq!(world.story(job).await, events);
+    send(3, empty_log()).await.ok();
     assert_eq!(world.story(job).await.len(), 6, "a repeated report changes nothing");
 }
 
@@ -101,8 +101,9 @@ async fn a_claim_continues_the_log_that_the_runner_saw() {
         "checkpoint": seen["checkpoint"]});
     let path = format!("/runner/v1/jobs/{second}/claim");
     let next = world.call(axum::http::Method::PUT, &path, &agent.token, &body).await.ok();
-    let head =
-        |said: &Value| Checkpoint::read_unverified(said["checkpoint"].as_str().unwrap()).unwrap();
+    let head = |claimed: &Value| {
+        Checkpoint::read_unverified(claimed["checkpoint"].as_str().unwrap()).unwrap()
+    };
     let (old, new) = (head(&seen), head(&next));
     assert_eq!(next["consistency"]["from"], old.size);
     let path: Vec<_> = next["consistency"]["path"].as_array().unwrap().iter().map(hash).collect();
@@ -121,8 +122,8 @@ async fn only_the_runner_of_the_install_gets_the_job_and_only_once() {
     let phase = json!({"type": "phase", "payload": {"name": "init"}});
     world.report(&stranger, job, &execution, 2, phase.clone()).await.refused(403, "forbidden");
     let stale = "exe_01ARZ3NDEKTSV4RRFFQ69G5FAV";
-    for said in [phase, empty_log()] {
-        let refused = world.report(&agent, job, stale, 2, said).await.refused(412, "fenced");
+    for body in [phase, empty_log()] {
+        let refused = world.report(&agent, job, stale, 2, body).await.refused(412, "fenced");
         assert_eq!(refused["job_state"], "running");
     }
 }
@@ -165,10 +166,10 @@ async fn refusal_is_recorded_for_runner_and_job_in_one_commit() {
         {"by": "customer_policy", "rule": "window", "detail": "not on Saturdays"}});
     world.report(&agent, job, execution, 1, refused).await.ok();
     assert_eq!(world.story(job).await, ["queued", "claimed", "failed", "log_finalized"]);
-    let said = world.events("runner", agent.id).await;
-    let said = said.iter().find(|event| event.event_type == "runner.refused").unwrap();
+    let runner_events = world.events("runner", agent.id).await;
+    let refused = runner_events.iter().find(|event| event.event_type == "runner.refused").unwrap();
     let failed = &world.events("job", job).await[2];
-    assert_eq!(said.commit_no, failed.commit_no);
+    assert_eq!(refused.commit_no, failed.commit_no);
     assert!(failed.payload.contains(r#""reason":"refused""#), "{}", failed.payload);
 }
 
@@ -210,9 +211,9 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
     let mut refused = vec![("signature", plan.clone()), ("PUT /runner/v1/blobs/", plan.clone())];
     let digest = plan["payload"]["digest"].as_str().unwrap();
     refused[0].1["payload"]["signature"] = signed(&other, digest, (job, &execution)).into();
-    for (word, forged) in refused {
+    for (text, forged) in refused {
         let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.refused(422, "invalid").to_string().contains(word), "{word}");
+        assert!(answer.refused(422, "invalid").to_string().contains(text), "{text}");
     }
     let put = |path: String| {
         let request = axum::http::Request::put(path)
@@ -235,11 +236,11 @@ async fn plan_must_match_its_digest_and_uploaded_summary() {
         ("noop", json!(true), "are not those of the summary"),
         ("destroy", json!(7), "are not those of the summary"),
     ];
-    for (key, value, word) in forgeries {
+    for (key, value, text) in forgeries {
         let mut forged = plan.clone();
         forged["payload"][key] = value;
         let answer = world.report(&agent, job, &execution, 2, forged).await;
-        assert!(answer.refused(422, "invalid").to_string().contains(word), "{key}");
+        assert!(answer.refused(422, "invalid").to_string().contains(text), "{key}");
     }
     world.report(&agent, job, &execution, 2, plan).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
@@ -264,8 +265,8 @@ async fn plan_by_a_replaced_key_must_be_signed_again() {
     agent.key = rekeyed(&world, &agent).await;
     // then a plan by the former key must be signed again, and the other server accepts a plan by
     // the new key
-    let said = world.report(&agent, job, &execution, 2, former).await;
-    assert_eq!(said.refused(409, "rejected")["signed_by"], "former_key");
+    let response = world.report(&agent, job, &execution, 2, former).await;
+    assert_eq!(response.refused(409, "rejected")["signed_by"], "former_key");
     let again = plan(&world, &agent, (job, &execution), summary).await;
     there.report(&agent, job, &execution, 2, again).await.ok();
     assert!(world.story(job).await.contains(&"plan_produced".to_string()));
@@ -292,6 +293,6 @@ pub async fn plan(
 
 fn signed(agent: &Agent, digest: &str, (job, execution): (JobId, &str)) -> String {
     let digest: domain::digest::Digest = digest.parse().unwrap();
-    let said = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
-    proof::plan::sign(&said, &agent.key)
+    let signed_bytes = proof::plan::statement(&digest.bytes(), &job.to_string(), execution);
+    proof::plan::sign(&signed_bytes, &agent.key)
 }

@@ -243,8 +243,8 @@ impl World {
     pub async fn enrolled(&self, purpose: Purpose) -> Agent {
         let token = self.enrolment(purpose).await;
         let key = SigningKey::generate(&mut rand::rngs::OsRng);
-        let said = self.enrol(&token, &key, purpose).await.ok();
-        let id = said["runner"].as_str().unwrap().parse().unwrap();
+        let response = self.enrol(&token, &key, purpose).await.ok();
+        let id = response["runner"].as_str().unwrap().parse().unwrap();
         let token = self.token(id, &key).await;
         Agent { id, token, key, process_id: Ulid::new().to_string(), session: None }
     }
@@ -287,18 +287,18 @@ impl World {
 
     pub async fn token(&self, id: RunnerId, key: &SigningKey) -> String {
         let body = json!({"assertion": self.assertion(id, key)});
-        let said = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
-        said["access_token"].as_str().unwrap().to_string()
+        let response = self.call(Method::POST, "/runner/v1/token", "", &body).await.ok();
+        response["access_token"].as_str().unwrap().to_string()
     }
 
     /// Opens a session with this journal. Returns the response.
     pub async fn open(&self, agent: &mut Agent, journal_id: &str, journal: Value) -> Value {
         let session = SessionId(Ulid::new());
         let assertion = self.opening(agent, session, ("boot", journal_id));
-        let said = self.open_with(&assertion, journal).await.ok();
-        agent.session = Some((session, said["generation"].as_u64().unwrap()));
-        agent.token = said["access_token"].as_str().unwrap().to_string();
-        said
+        let response = self.open_with(&assertion, journal).await.ok();
+        agent.session = Some((session, response["generation"].as_u64().unwrap()));
+        agent.token = response["access_token"].as_str().unwrap().to_string();
+        response
     }
 
     pub async fn open_with(&self, assertion: &str, journal: Value) -> TestResponse {

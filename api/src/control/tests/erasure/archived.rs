@@ -91,7 +91,7 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
          select position, $2, 9, now() from log_event where aggregate_id = $1 order by position limit 1";
     let parked = sqlx::query(parked).bind(install.to_string()).bind(DETAIL);
     parked.execute(&app.pool).await.unwrap();
-    let kept = owner.checkpoint().await.unwrap();
+    let earlier = owner.checkpoint().await.unwrap();
     archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
     archives::discard(&app.pool, app.log().archives(), 256, &quiet).await.unwrap();
     let floor: i64 =
@@ -107,8 +107,8 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
         AsOfQuery { stream: "install/acme".into(), position: Some(all), ..Default::default() };
     assert_eq!(owner.as_of(&then).await.unwrap().state["inputs"]["size"], INPUT);
     let read = app.log().read(0, 256).await.unwrap();
-    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
-    assert!(words.contains(INPUT) && words.contains(OUTPUT) && words.contains(DETAIL));
+    let texts: String = read.iter().map(|event| event.words().unwrap()).collect();
+    assert!(texts.contains(INPUT) && texts.contains(OUTPUT) && texts.contains(DETAIL));
 
     let subject = SubjectId::Install(install);
     owner.shred(subject, &why()).await.unwrap();
@@ -121,8 +121,8 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     let state = app.log().reload::<Install>(&install.to_string()).await.unwrap().state;
     assert_eq!(state.inputs["size"], "[erased]");
     let read = app.log().read(0, 256).await.unwrap();
-    let words: String = read.iter().map(|event| event.words().unwrap()).collect();
-    assert_eq!(found(&words, &ALL), Vec::<&str>::new());
+    let texts: String = read.iter().map(|event| event.words().unwrap()).collect();
+    assert_eq!(found(&texts, &ALL), Vec::<&str>::new());
     assert!(read.iter().zip(&archived).all(|(now, then)| now.payload == then.payload));
     // Removes the test's own dead letter before the check.
     sqlx::query("delete from log_dead_letter").execute(&app.pool).await.unwrap();
@@ -140,11 +140,11 @@ async fn archived_events_are_encrypted_and_read_erased_after_shredding() {
     assert_eq!(verify::verify(app.log(), 0, |_| {}).await.unwrap().size, app.log().position());
     let which = BundleQuery {
         stream: Some("install/acme".into()),
-        prior_checkpoint: Some(kept.note.clone()),
+        prior_checkpoint: Some(earlier.note.clone()),
         ..Default::default()
     };
-    let keys = vec![kept.verifier_key.parse().unwrap()];
+    let keys = vec![earlier.verifier_key.parse().unwrap()];
     let proof = owner.bundle(&which).await.unwrap().bytes().await.unwrap();
-    Bundle::read(&proof).unwrap().check(&keys, Some(&kept.note)).unwrap();
+    Bundle::read(&proof).unwrap().check(&keys, Some(&earlier.note)).unwrap();
     started.server.stop().await;
 }
