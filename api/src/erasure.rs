@@ -58,7 +58,9 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     let mut copies = Copies::of(app, &installs(&all)).await?;
     let (executions, digests) = (copies.executions(None), deletable(app, &copies).await?);
     app.logs.mark_erased(&executions).await?;
-    shred::barrier(app.owner(), &WRITABLE_TABLES).await.map_err(|error| unmade(error.into()))?;
+    shred::barrier(app.owner(), &WRITABLE_TABLES)
+        .await
+        .map_err(|error| owner_problem(error.into()))?;
     // Snapshots contain decrypted data. They are created again when needed.
     sqlx::query("delete from log_snapshot").execute(&app.pool).await?;
     // Without a stored response, a repeated command gets its response from the log, which no longer
@@ -68,7 +70,9 @@ pub async fn erase(app: &App, subjects: &[SubjectId]) -> Result<Outcome, Problem
     app.logs.erase(&executions).await?;
     upload::erase(&app.pool, &executions).await?;
     clear_dead_letter_reasons(app, &copies).await?;
-    blob::erase(app.owner(), &digests, &executions).await.map_err(|error| unmade(error.into()))?;
+    blob::erase(app.owner(), &digests, &executions)
+        .await
+        .map_err(|error| owner_problem(error.into()))?;
     for principal in principals(&all) {
         names::remove(&app.pool, principal).await?;
     }
@@ -95,11 +99,13 @@ async fn erase_newer(
     subjects: &[SubjectId],
     last: u64,
 ) -> Result<Outcome, Problem> {
-    let younger = younger(app, subjects, last).await?;
+    let younger = created_after(app, subjects, last).await?;
     let mut erased = vec![];
     if !younger.is_empty() {
         let streams = copies.streams(&younger);
-        projections::erase::erase_streams(app.owner_source(), &streams).await.map_err(unmade)?;
+        projections::erase::erase_streams(app.owner_source(), &streams)
+            .await
+            .map_err(owner_problem)?;
         vacuum(app).await;
         copies.go_on(app).await?;
     }
@@ -111,12 +117,16 @@ async fn erase_newer(
     }
     let left = subjects.iter().filter(|subject| !erased.contains(subject));
     let left: Vec<String> = left.map(ToString::to_string).collect();
-    let left = (!left.is_empty()).then(|| unknown(&copies, &left));
+    let left = (!left.is_empty()).then(|| unreadable_archives(&copies, &left));
     Ok(Outcome { erased, incomplete: left })
 }
 
 /// Installs among these subjects that were created after a position.
-async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<InstallId>, Problem> {
+async fn created_after(
+    app: &App,
+    subjects: &[SubjectId],
+    last: u64,
+) -> Result<Vec<InstallId>, Problem> {
     let ids: Vec<String> = installs(subjects).iter().map(ToString::to_string).collect();
     let younger = "select aggregate_id from log_stream where aggregate_id = any($1) \
          and aggregate_type = $2 and first_position > $3";
@@ -131,7 +141,7 @@ async fn younger(app: &App, subjects: &[SubjectId], last: u64) -> Result<Vec<Ins
 
 /// Returns a message about unreadable archives, and about the subjects whose copies they may
 /// reference.
-fn unknown(copies: &Copies, whom: &[String]) -> String {
+fn unreadable_archives(copies: &Copies, whom: &[String]) -> String {
     let why: Vec<&str> = copies.missing().iter().map(|missing| missing.why.as_str()).collect();
     format!("{}; its events may reference copies of {}", why.join("; "), whom.join(", "))
 }
@@ -170,11 +180,11 @@ pub async fn remaining_copies(app: &App) -> Result<Vec<String>, Problem> {
     let copies = Copies::of(app, &installs(&subjects)).await?;
     let mut found = remaining(app, &copies, &subjects).await?;
     if let Some(last) = copies.missing_until() {
-        let younger = younger(app, &subjects, last).await?;
+        let younger = created_after(app, &subjects, last).await?;
         let is_older = |install: &InstallId| !younger.contains(install);
         let older = installs(&subjects).into_iter().filter(is_older);
         let older: Vec<String> = older.map(|install| install.to_string()).collect();
-        found.extend((!older.is_empty()).then(|| unknown(&copies, &older)));
+        found.extend((!older.is_empty()).then(|| unreadable_archives(&copies, &older)));
     }
     Ok(found)
 }
@@ -287,7 +297,7 @@ async fn dead_letters(app: &App, copies: &Copies) -> Result<Vec<(i64, InstallId)
 }
 
 /// Converts the error of an operation that requires the owner of the tables.
-fn unmade(error: RebuildError) -> Problem {
+fn owner_problem(error: RebuildError) -> Problem {
     match error {
         RebuildError::Log(error) => error.into(),
         error @ (RebuildError::NotOwner(_)

@@ -44,7 +44,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
         let bytes = Bytes::from_request(request, state).await.map_err(body_problem)?;
-        read(&bytes).map(Json)
+        parse_json(&bytes).map(Json)
     }
 }
 
@@ -93,7 +93,7 @@ impl<S: Send + Sync> FromRequestParts<S> for NoIdempotencyKey {
 }
 
 /// Parses JSON. An error states its line and column.
-pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
@@ -173,7 +173,7 @@ mod tests {
             #[expect(dead_code, reason = "only the shape is tested")]
             name: String,
         }
-        let problem = read::<Ask>(b"{\n  \"nam\": \"x\"}").unwrap_err();
+        let problem = parse_json::<Ask>(b"{\n  \"nam\": \"x\"}").unwrap_err();
         assert_eq!(problem.code, Code::InvalidJson);
         assert_eq!((problem.errors[0].line, problem.errors[0].column), (Some(2), Some(7)));
         assert_eq!(problem.errors[0].message, "unknown field `nam`, expected `name`");

@@ -74,7 +74,7 @@ pub fn runner(app: &App) -> Router {
 fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
     let https = url.starts_with("https://");
     routes
-        .fallback(nothing_here)
+        .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(CatchPanicLayer::custom(panicked))
@@ -82,7 +82,7 @@ fn finish(app: &App, routes: Router<App>, url: &str) -> Router {
         .with_state(app.clone())
 }
 
-async fn nothing_here(uri: Uri) -> Problem {
+async fn not_found(uri: Uri) -> Problem {
     Problem::not_found(uri.path())
 }
 

@@ -67,12 +67,16 @@ impl Permit {
 
     /// Returns the repository if this job may push to it.
     pub(super) fn own(&self, repository: Repository) -> Result<Repository, RegistryProblem> {
-        if self.pushes_to(&repository) { Ok(repository) } else { Err(nothing(&repository).into()) }
+        if self.pushes_to(&repository) {
+            Ok(repository)
+        } else {
+            Err(not_found(&repository).into())
+        }
     }
 }
 
 /// Problem with status 404, also for content that the job may not access.
-pub(super) fn nothing(what: impl std::fmt::Display) -> Problem {
+pub(super) fn not_found(what: impl std::fmt::Display) -> Problem {
     let detail = format!("{what} does not exist for this job");
     Problem::new(Code::NotFound, detail)
 }

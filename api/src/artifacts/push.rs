@@ -12,8 +12,8 @@ use ulid::Ulid;
 
 use super::{
     answer::RegistryProblem,
-    permit::{Permit, nothing},
-    pull::{CONTENT_DIGEST, place},
+    permit::{Permit, not_found},
+    pull::{CONTENT_DIGEST, parse_path},
 };
 use crate::{
     extract::{Path, Query},
@@ -67,7 +67,7 @@ pub(super) async fn manifest(
     Path((name, component, reference)): Path<(String, String, String)>,
     body: Body,
 ) -> Result<Response, RegistryProblem> {
-    let (repository, digest) = place(&name, &component, &reference)?;
+    let (repository, digest) = parse_path(&name, &component, &reference)?;
     let repository = permit.own(repository)?;
     let bytes = axum::body::to_bytes(body, MANIFEST_BYTES).await.map_err(|_| {
         let detail = format!("manifest is too large: the limit is {MANIFEST_BYTES} bytes");
@@ -119,5 +119,5 @@ fn created(location: String, digest: &Digest) -> Response {
 
 fn repository(name: &str, component: &str) -> Result<Repository, Problem> {
     let named = format!("{name}/{component}");
-    named.parse().map_err(|_| nothing(named))
+    named.parse().map_err(|_| not_found(named))
 }

@@ -20,7 +20,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     MAX_BUNDLE_BYTES,
-    change_request::{ChangeRequest, field},
+    change_request::{ChangeRequest, invalid_field},
     lookup::Lookup,
     pagination::PageRequest,
     show,
@@ -35,7 +35,7 @@ use crate::{
 };
 
 /// Routes that accept a large body: only `sync`.
-pub fn large() -> OpenApiRouter<App> {
+pub fn large_body_routes() -> OpenApiRouter<App> {
     OpenApiRouter::new().routes(routes!(sync)).layer(DefaultBodyLimit::max(MAX_BUNDLE_BYTES))
 }
 
@@ -64,7 +64,11 @@ pub async fn sync(
     }
     let tar = decompress(body).await?;
     if how.against.is_some() && !how.dry_run {
-        return Err(field("against", "requires dry_run=true", "send dry_run=true or omit against"));
+        return Err(invalid_field(
+            "against",
+            "requires dry_run=true",
+            "send dry_run=true or omit against",
+        ));
     }
     let meant = match how.dry_run {
         true => apps::SyncOptions::DryRun { against: how.against },
@@ -114,7 +118,7 @@ fn sync_response(name: String, dry_run: bool, done: Done<apps::SyncResult>) -> S
     let before = before_version.zip(before.as_deref());
     let after = (!dry_run).then_some(version);
     let before = before.map(|(version, config)| (version, &config.app));
-    let diff = show::reached(show::diff(before, after, &config.app), reach);
+    let diff = show::with_impact(show::diff(before, after, &config.app), reach);
     let builds = builds.into_iter().map(|(component, id)| BuildRequested { id, component });
     let diagnostics = config.warnings.iter().map(diagnostic).collect();
     let (builds, position) = (builds.collect(), done.position);
@@ -274,8 +278,8 @@ pub async fn diff(
             show::diff(Some((from, &before.app)), Some(to), &after.app)
         }
     };
-    let diff = Diff { not_acted_on: show::unacted(&after), ..diff };
-    Ok(Json(show::reached(diff, reach)))
+    let diff = Diff { not_acted_on: show::ignored_settings(&after), ..diff };
+    Ok(Json(show::with_impact(diff, reach)))
 }
 
 async fn config(app: &App, state: &AppState, version: u32) -> Result<Arc<Config>, Problem> {

@@ -58,8 +58,8 @@ pub async fn events(State(app): State<App>, Query(which): Query<EventsQuery>) ->
     }
     let selection = records::EventSelection::of(&app, &which).await?;
     let (mut items, scanned_through) = selection.next(&app, selection.after, limit).await?;
-    records::named(&app, &mut items).await?;
-    records::opened(&app, &mut items).await?;
+    records::add_actor_names(&app, &mut items).await?;
+    records::add_readable_payloads(&app, &mut items).await?;
     Ok(Json(Events { items, scanned_through, head: selection.until }))
 }
 
@@ -79,8 +79,8 @@ pub async fn export(
     let lines = async_stream::try_stream! {
         let mut after = selection.after;
         while after < selection.until {
-            who.recheck(&app).map_err(broken)?;
-            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
+            who.recheck(&app).map_err(aborted)?;
+            let page = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page.0 {
                 serde_json::to_writer(&mut text, event)?;
@@ -98,7 +98,7 @@ pub async fn export(
 
 /// Converts a problem into an error that aborts the stream, because the status line is already
 /// sent. The client detects the incomplete body.
-fn broken(problem: Problem) -> std::io::Error {
+fn aborted(problem: Problem) -> std::io::Error {
     std::io::Error::other(problem.detail)
 }
 
@@ -108,10 +108,10 @@ fn broken(problem: Problem) -> std::io::Error {
     responses((status = 200, body = Checkpoint)),
 )]
 pub async fn checkpoint(State(app): State<App>) -> Json<Checkpoint> {
-    Json(signed(&app, &app.engine.log().head()))
+    Json(signed_checkpoint(&app, &app.engine.log().head()))
 }
 
-fn signed(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
+fn signed_checkpoint(app: &App, head: &proof::checkpoint::Checkpoint) -> Checkpoint {
     let keys = app.keys.current();
     let (key, note) = (keys.checkpoints().verifying_key(), head.sign(keys.checkpoints()));
     let former = || keys.former(KeyUse::Checkpoints).map(|former| former.key);
@@ -135,7 +135,7 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     let log = app.engine.log();
     let head = log.head();
     let mut proof = Proof {
-        checkpoint: signed(&app, &head),
+        checkpoint: signed_checkpoint(&app, &head),
         position: which.position,
         leaf: None,
         consistent_with: which.consistent_with,
@@ -167,19 +167,19 @@ pub async fn proofs(State(app): State<App>, Query(which): Query<ProofQuery>) -> 
     responses((status = 200, body = AsOf)),
 )]
 pub async fn state(State(app): State<App>, Query(which): Query<AsOfQuery>) -> ApiResult<AsOf> {
-    let position = position(&app, which.position, which.time).await?;
-    let stream = states::stream(&app, &which.stream).await?;
+    let position = resolve_position(&app, which.position, which.time).await?;
+    let stream = states::parse_stream(&app, &which.stream).await?;
     let folded = states::as_of(&app, &stream, position).await?;
     if folded.sequence == 0 {
-        return Err(states::unborn(&app, &stream, position).await?);
+        return Err(states::not_created_yet(&app, &stream, position).await?);
     }
-    let Point { recorded_at, .. } = point(&app, position).await?;
+    let Point { recorded_at, .. } = point_at(&app, position).await?;
     let (stream, sequence, state) = (stream.to_string(), folded.sequence, folded.state);
     Ok(Json(AsOf { stream, position, recorded_at, sequence, state }))
 }
 
 /// Returns a position with the time of its event.
-pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
+pub async fn point_at(app: &App, position: u64) -> Result<Point, Problem> {
     if position == 0 {
         return Ok(Point { position, recorded_at: None });
     }
@@ -189,7 +189,7 @@ pub async fn point(app: &App, position: u64) -> Result<Point, Problem> {
 
 /// Resolves a point of the log: the given position, the last position at the given time, or the
 /// head.
-pub async fn position(
+pub async fn resolve_position(
     app: &App,
     position: Option<u64>,
     time: Option<Timestamp>,

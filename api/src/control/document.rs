@@ -12,7 +12,7 @@ use utoipa::{
 use schemas::problem::{PROBLEM_JSON, Problem};
 
 /// Adds unique operation ids, bearer authentication, and problem details as the default response.
-pub fn finish(document: &mut OpenApi) {
+pub fn add_shared_parts(document: &mut OpenApi) {
     let components = document.components.get_or_insert_with(Components::new);
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));

@@ -80,7 +80,7 @@ pub async fn idempotent(
     let done = async move {
         let answer = next.run(request).await;
         if answer.status().is_success() {
-            return Ok(keep(&app, &key, answer).await);
+            return Ok(store_response(&app, &key, answer).await);
         }
         // Returns the response of a concurrent request with the same key, if that request
         // succeeded. This request may also have failed after its commit, so its commit is looked up
@@ -152,7 +152,7 @@ async fn earlier_response(
     if since == LookupTime::AfterFailure && first > last {
         return Ok(None);
     }
-    let recovered = recover::answer(app, route, first, last).await?;
+    let recovered = recover::recover_response(app, route, first, last).await?;
     Ok(Some(replayed_response(recovered.to_string())))
 }
 
@@ -164,7 +164,7 @@ fn replayed_response(answer: String) -> Response {
 
 /// Stores a response for repeated requests. If that fails, the caller still gets the response,
 /// because the change is committed.
-async fn keep(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
+async fn store_response(app: &App, key: &IdempotencyKey, answer: Response) -> Response {
     // A progress stream may be endless, and repeating its command does no harm.
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     if kind.is_none_or(|kind| !kind.starts_with("application/json")) {

@@ -20,7 +20,9 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, field, optional, required},
+    change_request::{
+        ChangeRequest, change_result, invalid_field, optional_reason, required_reason,
+    },
     filter,
     lookup::Lookup,
     pagination::PageRequest,
@@ -117,7 +119,7 @@ pub async fn show(State(app): State<App>, Path(name): Path<String>) -> ApiResult
     let mut lookup = Lookup::new(&app);
     lookup.for_installs(std::slice::from_ref(&row)).await?;
     let mut response = show::install(&app, &mut lookup, &row).await?.ok_or_else(missing)?;
-    response.not_acted_on = show::not_acted_on(&mut lookup, &row).await?;
+    response.not_acted_on = show::ignored_settings_of(&mut lookup, &row).await?;
     Ok(Json(response))
 }
 
@@ -159,7 +161,7 @@ pub async fn update(
             None => drop(unset.insert(name)),
         }
     }
-    let reason = optional(reason)?;
+    let reason = optional_reason(reason)?;
     let stack_outputs = stack_outputs.unwrap_or_default();
     let update = installs::Update {
         set,
@@ -197,7 +199,7 @@ pub async fn state(
     Query(when): Query<StateQuery>,
 ) -> ApiResult<InstallState> {
     let id = installs::find(&app, &name).await?;
-    let position = super::audit::position(&app, when.position, when.time).await?;
+    let position = super::audit::resolve_position(&app, when.position, when.time).await?;
     let log = app.engine.log();
     let install = log.load_as_of::<InstallOf>(&id.to_string(), position).await?.state;
     let app_id = install.app.ok_or_else(|| Problem::not_found(&name))?;
@@ -210,7 +212,7 @@ pub async fn state(
         Err(_) if install.inputs.values().any(|value| value == ERASED) => install.inputs.clone(),
         passed => passed?,
     };
-    let state = templates::nuon((app_id, &of), (id, &install), &config, &inputs);
+    let state = templates::template_state((app_id, &of), (id, &install), &config, &inputs);
     Ok(Json(InstallState { id, position, state }))
 }
 
@@ -235,9 +237,9 @@ pub async fn accept_state(
 ) -> ApiResult<ChangeResult> {
     let id = installs::find(&app, &name).await?;
     let AcceptState { lineage, serial, reason } = body;
-    let (state, reason) = (StateVersion { lineage, serial }, required(&reason)?);
+    let (state, reason) = (StateVersion { lineage, serial }, required_reason(&reason)?);
     let accepted = installs::accept_state(&app, &call, id, component, state, reason).await?;
-    Ok(Json(done(&accepted)))
+    Ok(Json(change_result(&accepted)))
 }
 
 /// Create an enrolment token for the install's runner
@@ -282,10 +284,10 @@ pub async fn request(
 fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
     let RequestRun { kind, components, action, reason } = ask;
     if !components.is_empty() && kind != RequestedKind::Deploy {
-        return Err(field("components", "are only valid for a deploy", "omit components"));
+        return Err(invalid_field("components", "are only valid for a deploy", "omit components"));
     }
     if action.is_some() != (kind == RequestedKind::Action) {
-        return Err(field(
+        return Err(invalid_field(
             "action",
             "is required for the kind action and invalid for other kinds",
             "name the action, or omit it for another kind",
@@ -303,5 +305,11 @@ fn run_request(ask: RequestRun) -> Result<runs::RunRequest, Problem> {
         RequestedKind::Deprovision => (RunKind::Deprovision, Scope::Everything),
         RequestedKind::Action => (RunKind::Action, Scope::Changed),
     };
-    Ok(runs::RunRequest { kind, scope, action, cause: Cause::Requested, reason: optional(reason)? })
+    Ok(runs::RunRequest {
+        kind,
+        scope,
+        action,
+        cause: Cause::Requested,
+        reason: optional_reason(reason)?,
+    })
 }

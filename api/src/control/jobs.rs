@@ -8,7 +8,7 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, required},
+    change_request::{ChangeRequest, change_result, required_reason},
     filter,
     lookup::Lookup,
     pagination::PageRequest,
@@ -76,8 +76,8 @@ pub async fn cancel(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<Cancel>,
 ) -> ApiResult<ChangeResult> {
-    let reason = required(&body.reason)?;
-    Ok(Json(done(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
+    let reason = required_reason(&body.reason)?;
+    Ok(Json(change_result(&jobs::cancel(&app, &call, job, reason, body.force).await?)))
 }
 
 /// Resolve an execution with an unknown outcome
@@ -98,6 +98,6 @@ pub async fn resolve(
         ResolveAs::Failed => Resolution::Failed,
         ResolveAs::Retry => Resolution::Retry,
     };
-    let reason = required(&reason)?;
-    Ok(Json(done(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))
+    let reason = required_reason(&reason)?;
+    Ok(Json(change_result(&jobs::resolve(&app, &call, job, execution, verdict, reason).await?)))
 }

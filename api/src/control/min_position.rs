@@ -28,7 +28,7 @@ pub async fn wait_for_min_position(
     if request.method() != Method::GET {
         return Ok(next.run(request).await);
     }
-    let Some(text) = wanted(request.uri().query()) else {
+    let Some(text) = min_position_param(request.uri().query()) else {
         let _ = app.projections.wait_for(app.engine.log().position(), HEAD_TIMEOUT).await;
         return Ok(next.run(request).await);
     };
@@ -46,18 +46,18 @@ pub async fn wait_for_min_position(
     Ok(next.run(request).await)
 }
 
-fn wanted(query: Option<&str>) -> Option<&str> {
+fn min_position_param(query: Option<&str>) -> Option<&str> {
     query?.split('&').find_map(|pair| pair.strip_prefix("min_position="))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::wanted;
+    use super::min_position_param;
 
     #[test]
     fn only_its_own_parameter_is_read() {
-        assert_eq!(wanted(Some("a=1&min_position=7&b=2")), Some("7"));
-        assert_eq!(wanted(Some("xmin_position=7")), None);
-        assert_eq!(wanted(None), None);
+        assert_eq!(min_position_param(Some("a=1&min_position=7&b=2")), Some("7"));
+        assert_eq!(min_position_param(Some("xmin_position=7")), None);
+        assert_eq!(min_position_param(None), None);
     }
 }

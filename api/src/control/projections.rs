@@ -97,7 +97,7 @@ pub async fn rebuild(
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
     if how.as_of_position.is_some() || how.as_of_time.is_some() {
-        return as_of_table::make(app, name, how).await;
+        return as_of_table::create(app, name, how).await;
     }
     let parallel = how.parallel.unwrap_or(1);
     if !(1..=WORKERS).contains(&parallel) {
@@ -111,17 +111,18 @@ pub async fn rebuild(
     if names.is_empty() {
         return Err(unknown_projection(&name, &all));
     }
-    Ok(told(name, move |name, sender| {
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
-            let report = report(&name, &sender);
+            let report = progress_reporter(&name, &sender);
             let done =
                 projections::rebuild_all(app.owner_source(), &names, parallel, report).await?;
-            let mut last = over(&name, 0);
+            let mut last = done_progress(&name, 0);
             for one in done {
-                let progress = Progress { rows: Some(one.rows), ..over(one.name, one.position) };
+                let progress =
+                    Progress { rows: Some(one.rows), ..done_progress(one.name, one.position) };
                 if name == ALL {
                     let _ = sender.send(progress);
-                    last = over(ALL, one.position.max(last.events));
+                    last = done_progress(ALL, one.position.max(last.events));
                 } else {
                     last = progress;
                 }
@@ -142,12 +143,13 @@ pub async fn rollback(
     Path(name): Path<String>,
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
-    known(&app, &name).await?;
-    Ok(told(name, move |name, sender| {
+    check_exists(&app, &name).await?;
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
             let done =
-                projections::rollback(app.owner_source(), &name, report(&name, &sender)).await?;
-            Ok(Progress { rows: Some(done.rows), ..over(&name, done.position) })
+                projections::rollback(app.owner_source(), &name, progress_reporter(&name, &sender))
+                    .await?;
+            Ok(Progress { rows: Some(done.rows), ..done_progress(&name, done.position) })
         })
     }))
 }
@@ -163,13 +165,14 @@ pub async fn verify(
     Path(name): Path<String>,
     _: NoIdempotencyKey,
 ) -> Result<ProgressStream, Problem> {
-    known(&app, &name).await?;
-    Ok(told(name, move |name, sender| {
+    check_exists(&app, &name).await?;
+    Ok(run_with_progress(name, move |name, sender| {
         Box::pin(async move {
             let done =
-                projections::verify(app.owner_source(), &name, report(&name, &sender)).await?;
+                projections::verify(app.owner_source(), &name, progress_reporter(&name, &sender))
+                    .await?;
             let differences = done.differences.iter().map(Difference::to_string).collect();
-            let over = over(&name, done.position);
+            let over = done_progress(&name, done.position);
             Ok(Progress { rows: Some(done.rows), differences, ..over })
         })
     }))
@@ -181,7 +184,7 @@ async fn projection_names(app: &App) -> Result<Vec<&'static str>, Problem> {
     Ok(all.iter().map(|status| status.name).collect())
 }
 
-async fn known(app: &App, name: &str) -> Result<(), Problem> {
+async fn check_exists(app: &App, name: &str) -> Result<(), Problem> {
     let all = projection_names(app).await?;
     if all.contains(&name) { Ok(()) } else { Err(unknown_projection(name, &all)) }
 }
@@ -195,7 +198,7 @@ type ProgressSender = mpsc::UnboundedSender<Progress>;
 type ProgressStream = Sse<KeepAliveStream<BoxStream<'static, Result<Event, Infallible>>>>;
 
 /// Runs the work in a separate task, so that a client that disconnects does not interrupt a swap.
-fn told(
+fn run_with_progress(
     name: String,
     work: impl FnOnce(String, ProgressSender) -> BoxFuture<'static, Result<Progress, RebuildError>>,
 ) -> ProgressStream {
@@ -205,7 +208,7 @@ fn told(
         let last = running.await.unwrap_or_else(|error| {
             tracing::warn!(projection = name, error = %error, "Operation on a projection failed");
             let (state, detail) = ("failed".into(), Some(error.to_string()));
-            Progress { state, detail, ..over(&name, 0) }
+            Progress { state, detail, ..done_progress(&name, 0) }
         });
         // The client may have disconnected; the work is complete anyway.
         let _ = sender.send(last);
@@ -220,7 +223,7 @@ fn told(
 }
 
 /// Reports progress at most once per percent.
-fn report(
+fn progress_reporter(
     name: &str,
     sender: &ProgressSender,
 ) -> impl FnMut(projections::Progress) + Send + 'static {
@@ -234,12 +237,12 @@ fn report(
         let hundredth = (state, events.saturating_mul(100) / total.max(1));
         if last.replace(hundredth) != Some(hundredth) {
             let state = state.into();
-            let _ = sender.send(Progress { state, events, total, ..over(&name, 0) });
+            let _ = sender.send(Progress { state, events, total, ..done_progress(&name, 0) });
         }
     }
 }
 
-fn over(name: &str, position: u64) -> Progress {
+fn done_progress(name: &str, position: u64) -> Progress {
     Progress {
         projection: name.into(),
         state: "done".into(),

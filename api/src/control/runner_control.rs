@@ -4,7 +4,7 @@ use axum::{Json, extract::State};
 use domain::ids::RunnerId;
 use schemas::control::{ChangeResult, ReasonBody};
 
-use super::change_request::{ChangeRequest, done, optional};
+use super::change_request::{ChangeRequest, change_result, optional_reason};
 use crate::{
     extract::{self, Path},
     problem::ApiResult,
@@ -26,9 +26,9 @@ macro_rules! runner_verbs {
             ChangeRequest { call, .. }: ChangeRequest,
             extract::Json(body): extract::Json<ReasonBody>,
         ) -> ApiResult<ChangeResult> {
-            let reason = optional(body.reason)?;
+            let reason = optional_reason(body.reason)?;
             let applied = runners::order(&app, &call, runner, RunnerControl::$order, reason).await?;
-            Ok(Json(done(&applied)))
+            Ok(Json(change_result(&applied)))
         }
     )*};
 }

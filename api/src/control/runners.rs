@@ -12,7 +12,7 @@ use schemas::control::{
 };
 
 use super::{
-    change_request::{ChangeRequest, done, optional},
+    change_request::{ChangeRequest, change_result, optional_reason},
     lookup::Lookup,
     pagination::PageRequest,
     show,
@@ -102,6 +102,6 @@ pub async fn revoke_enrolment(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
 ) -> ApiResult<ChangeResult> {
-    let reason = optional(body.reason)?.unwrap_or_default();
-    Ok(Json(done(&enrolments::revoke(&app, &call, token, reason).await?)))
+    let reason = optional_reason(body.reason)?.unwrap_or_default();
+    Ok(Json(change_result(&enrolments::revoke(&app, &call, token, reason).await?)))
 }

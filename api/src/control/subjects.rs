@@ -7,7 +7,7 @@ use domain::{
 use event_log::{StreamId, encryption::shred};
 use schemas::control::{ChangeResult, ReasonBody, subjects::Subject};
 
-use super::change_request::{ChangeRequest, done, required};
+use super::change_request::{ChangeRequest, change_result, required_reason};
 use crate::{
     auth::names,
     extract::{self, Path},
@@ -68,6 +68,6 @@ pub async fn shred(
     ChangeRequest { call, .. }: ChangeRequest,
     extract::Json(body): extract::Json<ReasonBody>,
 ) -> ApiResult<ChangeResult> {
-    let reason = required(&body.reason.unwrap_or_default())?;
-    Ok(Json(done(&subjects::shred(&app, &call, subject, reason).await?)))
+    let reason = required_reason(&body.reason.unwrap_or_default())?;
+    Ok(Json(change_result(&subjects::shred(&app, &call, subject, reason).await?)))
 }

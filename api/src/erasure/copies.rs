@@ -141,13 +141,15 @@ impl Copies {
         let stream = (event.stream.aggregate_type.as_str(), id.as_str());
         let known = self.install_of(id);
         match &*event.event_type {
-            "run.requested" | "runner.enrolled" => self.add_stream(stream, told(event).install),
+            "run.requested" | "runner.enrolled" => {
+                self.add_stream(stream, plain_fields(event).install)
+            }
             "enrolment.issued" => {
-                let purpose = told(event).purpose;
+                let purpose = plain_fields(event).purpose;
                 self.add_stream(stream, purpose.and_then(|purpose| purpose.install));
             }
             "job.queued" => {
-                let fields = told(event);
+                let fields = plain_fields(event);
                 let of_step = |origin: Origin| match origin {
                     Origin::Step { install, .. } => Some(install),
                     Origin::Build { .. } => None,
@@ -160,11 +162,11 @@ impl Copies {
             }
             "job.claimed" => {
                 if let Some(named) = known.and_then(|install| self.installs.get_mut(&install)) {
-                    named.executions.extend(told(event).execution);
+                    named.executions.extend(plain_fields(event).execution);
                 }
             }
             "job.plan_produced" => {
-                let summary = told(event).plan.and_then(|plan| plan.summary);
+                let summary = plain_fields(event).plan.and_then(|plan| plan.summary);
                 let Some(summary) = summary.map(|summary| summary.bytes()) else { return };
                 match known.and_then(|install| self.installs.get_mut(&install)) {
                     Some(named) => drop(named.summaries.insert(summary)),
@@ -202,6 +204,6 @@ struct Plan {
     summary: Option<Digest>,
 }
 
-fn told(event: &StoredEvent) -> PlainFields {
+fn plain_fields(event: &StoredEvent) -> PlainFields {
     serde_json::from_str(&event.payload).unwrap_or_default()
 }

@@ -19,7 +19,7 @@ pub struct Gap {
 }
 
 /// Places a chunk of `length` bytes at offset `start` in a stream with `have` stored bytes.
-pub fn place(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
+pub fn place_chunk(have: u64, start: u64, length: usize) -> Result<Placement, Gap> {
     if start > have {
         return Err(Gap { have });
     }
@@ -35,22 +35,22 @@ mod tests {
 
     #[test]
     fn a_chunk_that_starts_where_the_stream_ends_is_new() {
-        assert_eq!(place(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
+        assert_eq!(place_chunk(10, 10, 5), Ok(Placement { overlap: 10..10, known: 0 }));
     }
 
     #[test]
     fn a_chunk_after_the_end_leaves_a_gap() {
-        assert_eq!(place(10, 11, 5), Err(Gap { have: 10 }));
+        assert_eq!(place_chunk(10, 11, 5), Err(Gap { have: 10 }));
     }
 
     #[test]
     fn a_chunk_that_was_sent_before_has_nothing_new() {
-        assert_eq!(place(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
+        assert_eq!(place_chunk(10, 2, 5), Ok(Placement { overlap: 2..7, known: 5 }));
     }
 
     #[test]
     fn a_chunk_over_the_end_has_both() {
-        assert_eq!(place(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
+        assert_eq!(place_chunk(10, 8, 5), Ok(Placement { overlap: 8..10, known: 2 }));
     }
 
     /// Generates chunks of one text in any order and size, some with a changed byte.
@@ -66,7 +66,7 @@ mod tests {
             for (start, length, spoiled) in chunks {
                 let mut chunk = written[start..(start + length).min(64)].to_vec();
                 let before = stored.clone();
-                match place(stored.len() as u64, start as u64, chunk.len()) {
+                match place_chunk(stored.len() as u64, start as u64, chunk.len()) {
                     Err(gap) => prop_assert_eq!(gap.have as usize, stored.len()),
                     Ok(placement) => {
                         let (from, to) = (placement.overlap.start, placement.overlap.end);

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use super::{
     CHUNK_MAX_BYTES, STREAM_MAX_BYTES,
     committer::{self, Chunk},
-    place::{Gap, place},
+    place::{Gap, place_chunk},
 };
 
 /// Maximum number of streams that are read concurrently to find their end.
@@ -113,8 +113,8 @@ impl LogStore {
         let stream = self.stream(execution);
         let mut slot = stream.tip.lock().await;
         let tip = self.tip(execution, &stream, &mut slot).await?;
-        let placement =
-            place(tip.have, start, bytes.len()).map_err(|Gap { have }| LogError::Gap { have })?;
+        let placement = place_chunk(tip.have, start, bytes.len())
+            .map_err(|Gap { have }| LogError::Gap { have })?;
         if placement.known > 0 {
             let stored = self.read(execution, placement.overlap).await?;
             if stored != bytes[..placement.known] {

@@ -49,7 +49,7 @@ pub async fn work(
         state: None,
     };
     let origin = Origin::Build { app: order.app, component: order.component, build };
-    manifest::keep(app, &manifest, origin).await
+    manifest::store(app, &manifest, origin).await
 }
 
 /// Repository of a component's artifacts below `/v2/`.

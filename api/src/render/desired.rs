@@ -51,7 +51,7 @@ pub fn trigger(kind: RunKind) -> Option<TriggerKind> {
 }
 
 /// Returns the desired state of a config version for the values of an install.
-pub fn wanted(
+pub fn desired_state(
     config: &Config,
     published: &Published,
     given: InstallValues<'_>,

@@ -31,7 +31,7 @@ pub fn timeouts(class: JobClass, deadline_ms: u64) -> Timeouts {
 }
 
 /// Stores a manifest and returns the work to queue.
-pub async fn keep(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
+pub async fn store(app: &App, manifest: &Manifest, origin: Origin) -> Result<Work, Problem> {
     let payload = proof::canonical::json(manifest).map_err(Problem::internal)?;
     let subject = match origin {
         Origin::Build { build, .. } => build.to_string(),

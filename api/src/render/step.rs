@@ -37,7 +37,7 @@ mod module;
 pub type RenderResult = Result<Work, String>;
 
 /// Renders the job that plans a step, or that runs the script of an action.
-pub async fn first(
+pub async fn render_first_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -54,7 +54,7 @@ pub async fn first(
 }
 
 /// Renders the job that applies exactly the approved plan.
-pub async fn apply(
+pub async fn render_apply_job(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -115,8 +115,9 @@ impl StepContext {
         let bundle = &published(&app_state, version)?.bundle;
         let config = app.configs.get(&app.pool, bundle).await?;
         let inputs = passed(&config, &install.inputs)?;
-        let nuon = state::nuon((app_id, &app_state), (install_id, &install), &config, &inputs);
-        let present = brought_by(&install, step).is_some();
+        let nuon =
+            state::template_state((app_id, &app_state), (install_id, &install), &config, &inputs);
+        let present = deployed_version(&install, step).is_some();
         let state = known_state(&install, step);
         Ok(StepContext {
             run,
@@ -163,7 +164,7 @@ impl StepContext {
             state: self.state.clone(),
         };
         let origin = Origin::Step { install: self.install, run: self.run, step: step.spec.step };
-        Ok(Ok(manifest::keep(app, &manifest, origin).await?))
+        Ok(Ok(manifest::store(app, &manifest, origin).await?))
     }
 
     fn parts(&self, step: &Step) -> Result<ManifestParts, String> {
@@ -272,7 +273,7 @@ fn check_script(step: &ActionStep) -> Result<(), String> {
 
 /// Returns a message if no plugin can deploy the step's component, although its config is
 /// published.
-pub async fn lacks_plugin(
+pub async fn missing_plugin(
     app: &App,
     unit: &mut UnitOfWork,
     run: RunId,
@@ -305,14 +306,14 @@ pub async fn version(unit: &mut UnitOfWork, run: RunId, step: &Step) -> Result<u
 /// target. A later version may lack the component or its inputs.
 fn config_version(request: &Request, install: &Install, step: &Step) -> u32 {
     match step.spec.operation {
-        Operation::Destroy => brought_by(install, step).unwrap_or(request.config_version),
+        Operation::Destroy => deployed_version(install, step).unwrap_or(request.config_version),
         Operation::Apply | Operation::Execute => request.config_version,
     }
 }
 
 /// Config version that last deployed the step's target, even incompletely. `None` if the install
 /// does not have the target.
-fn brought_by(install: &Install, step: &Step) -> Option<u32> {
+fn deployed_version(install: &Install, step: &Step) -> Option<u32> {
     match &step.spec.target {
         Target::Sandbox { .. } => install.sandbox.as_ref().map(|has| has.config_version),
         Target::Component { name, .. } => install.components.get(name).map(|c| c.config_version),

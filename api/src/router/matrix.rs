@@ -61,7 +61,7 @@ async fn callers(started: &Started) -> Vec<(&'static str, String)> {
 }
 
 /// Path with a value for each variable.
-fn filled(path: &str) -> String {
+fn path_with_ids(path: &str) -> String {
     let ids = [
         ("{app}", "app_"),
         ("{build}", "bld_"),
@@ -95,7 +95,7 @@ async fn matrix(started: &Started, base: &str, routes: Vec<(String, String)>) ->
         let mut row = String::new();
         for (name, token) in &callers {
             let method: Method = verb.parse().unwrap();
-            let mut ask = started.http.request(method, format!("{base}{}", filled(&path)));
+            let mut ask = started.http.request(method, format!("{base}{}", path_with_ids(&path)));
             if !token.is_empty() {
                 ask = ask.bearer_auth(token);
             }

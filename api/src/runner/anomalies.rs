@@ -56,5 +56,5 @@ pub async fn record_divergence(
         let note = JobCommand::RecordDivergence { execution, offset_bytes };
         Box::pin(unit.handle::<Job>(job, note))
     });
-    recorded.await.map(drop).map_err(caller::again)
+    recorded.await.map(drop).map_err(caller::retryable)
 }

@@ -34,8 +34,8 @@ pub async fn put(
     request: Request,
 ) -> Result<StatusCode, Problem> {
     caller::allow(&app, &runner, CallKind::Report)?;
-    let execution = execution::named(request.headers())?;
-    execution::at_work(&app, &runner, execution).await?;
+    let execution = execution::execution_header(request.headers())?;
+    execution::check_running(&app, &runner, execution).await?;
     let named = format!("sha256:{}", sha256.trim_start_matches("sha256:"));
     let named: Digest =
         named.parse().map_err(|error| Problem::new(Code::BadRequest, format!("{error}")))?;

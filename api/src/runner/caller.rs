@@ -18,7 +18,7 @@ use crate::{
 
 /// Returns true if the runner may run the job: builds on build runners, steps on runners of their
 /// install.
-pub fn may_have(runner: &RunnerCaller, job: &Job) -> bool {
+pub fn may_run(runner: &RunnerCaller, job: &Job) -> bool {
     job.work.as_ref().is_some_and(|work| match work.origin {
         Origin::Build { .. } => runner.mode == RunnerMode::Build,
         Origin::Step { install, .. } => runner.install == Some(install),
@@ -33,7 +33,7 @@ pub fn call(runner: &RunnerCaller, route: &'static str) -> Call {
 
 /// Converts a conflict into a problem that the runner retries. Runners treat most other problems as
 /// final.
-pub fn again(problem: Problem) -> Problem {
+pub fn retryable(problem: Problem) -> Problem {
     if problem.code == Code::Conflict {
         Problem::new(Code::Busy, problem.detail).retry_after(1)
     } else {
@@ -54,7 +54,7 @@ pub fn allow(app: &App, runner: &RunnerCaller, calls: CallKind) -> Result<(), Pr
 
 /// Loads the runner into the dispatcher. Each server process needs this query once per runner.
 /// Afterwards, the tail of the log keeps the entry current.
-pub async fn meet(app: &App, id: RunnerId) -> Result<(), Problem> {
+pub async fn ensure_loaded(app: &App, id: RunnerId) -> Result<(), Problem> {
     if app.dispatch.state().runners.get(id).is_some() {
         return Ok(());
     }

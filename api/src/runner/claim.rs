@@ -51,7 +51,7 @@ pub async fn claim(
         taken => taken?,
     };
     let seen = ask.checkpoint.as_deref();
-    grant::answer(&app, job, (&held, position), manifest?, seen).await.map(Json)
+    grant::claim_response(&app, job, (&held, position), manifest?, seen).await.map(Json)
 }
 
 /// Checks that the session is the runner's newest and that this server owns it. Returns the epoch.
@@ -95,13 +95,13 @@ async fn commit_claim(
         Call { sessions: vec![guard], ..caller::call(&runner, "/runner/v1/jobs/{job}/claim") };
     let done = app.engine.transact(&call, move |unit| {
         let ask = ask.clone();
-        Box::pin(async move { taken(unit, &runner, job, &ask, execution).await })
+        Box::pin(async move { claim_job(unit, &runner, job, &ask, execution).await })
     });
-    let done = done.await.map_err(caller::again)?;
+    let done = done.await.map_err(caller::retryable)?;
     Ok((done.value, done.position))
 }
 
-async fn taken(
+async fn claim_job(
     unit: &mut UnitOfWork,
     runner: &RunnerCaller,
     job: JobId,
@@ -121,7 +121,7 @@ async fn taken(
     let again = loaded
         .execution()
         .is_some_and(|held| (held.session, &held.claim_id) == (ask.session_id, &ask.claim_id));
-    if !caller::may_have(runner, loaded) || !(works || again) {
+    if !caller::may_run(runner, loaded) || !(works || again) {
         return Err(Problem::new(
             Code::NotOffered,
             "claim rejected: the job was not offered to this runner; poll for offers",

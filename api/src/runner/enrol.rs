@@ -60,7 +60,7 @@ async fn redeem(app: &App, ask: &Enrol) -> Result<(RunnerId, Option<InstallId>),
         let (ask, app) = (ask.clone(), owned.clone());
         Box::pin(async move { redeem_token(&app, unit, token, new, &ask).await })
     });
-    Ok(done.await.map_err(caller::again)?.value)
+    Ok(done.await.map_err(caller::retryable)?.value)
 }
 
 async fn redeem_token(

@@ -35,7 +35,7 @@ const DISPATCH_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Builds the response to a claim. It contains all data with which the runner can verify the claim
 /// and start.
-pub async fn answer(
+pub async fn claim_response(
     app: &App,
     job: JobId,
     (held, position): (&Execution, u64),
@@ -45,7 +45,7 @@ pub async fn answer(
     // The dispatcher receives the claim at the same time and usually has it in memory a moment
     // later.
     let _late = timeout(DISPATCH_TIMEOUT, app.dispatch.has_taken(position)).await;
-    let claimed = claimed(app, job, held).await?;
+    let claimed = claim_event(app, job, held).await?;
     let head = head(app, claimed.position).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let (now, deadline) = (app.now(), held.deadline);
@@ -89,7 +89,7 @@ async fn head(app: &App, position: u64) -> Result<Checkpoint, Problem> {
 }
 
 /// Stored `job.claimed` event of this execution.
-async fn claimed(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
+async fn claim_event(app: &App, job: JobId, held: &Execution) -> Result<StoredEvent, Problem> {
     if let Some(claimed) = app.dispatch.claim(job, held.id) {
         return Ok(claimed);
     }
@@ -131,7 +131,7 @@ async fn grant(
 
 /// Digest of the grant of this execution, computed from current data.
 pub async fn digest(app: &App, job: JobId, held: &Execution) -> Result<Digest, Problem> {
-    let claimed = claimed(app, job, held).await?;
+    let claimed = claim_event(app, job, held).await?;
     let fence = Fence { epoch: app.engine.log().epoch(), position: claimed.position };
     let payload = payload(app, job, held, fence, &claimed).await?;
     blob::digest(&payload).map_err(Problem::internal)

@@ -38,12 +38,12 @@ pub async fn append(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Log)?;
-    let execution = execution::named(&headers)?;
-    let allowed = execution::may_log(&app, &runner, job, execution).await;
+    let execution = execution::execution_header(&headers)?;
+    let allowed = execution::check_may_log(&app, &runner, job, execution).await;
     anomalies::record_forgery(&app, &runner, (job, execution), allowed).await?;
     let (start, bytes) = chunk(&headers, body.map_err(too_long)?)?;
     let touched = app.dispatch.touch_execution(runner.id, job, execution);
-    reconnect::settle(&app, &runner, touched, None).await;
+    reconnect::record_contact(&app, &runner, touched, None).await;
     let have = match app.logs.append(execution, start, bytes).await {
         Err(LogError::Divergence) => {
             anomalies::record_divergence(&app, &runner, (job, execution), start).await?;

@@ -10,7 +10,7 @@ use crate::{dispatch::Touched, extract::RunnerCaller, problem::Problem, state::A
 
 /// Records reattached jobs and a reconnected runner. If the database is unavailable, the runner's
 /// call succeeds anyway and the next call retries.
-pub async fn settle(app: &App, runner: &RunnerCaller, touched: Touched, why: Option<&str>) {
+pub async fn record_contact(app: &App, runner: &RunnerCaller, touched: Touched, why: Option<&str>) {
     if touched == Touched::default() {
         return;
     }
@@ -37,7 +37,7 @@ async fn append_transitions(
         recorded.await?;
     }
     if touched.reconnected {
-        returned(app, runner).await?;
+        record_reconnect(app, runner).await?;
     }
     if let Some(off) = touched.disabled_changed {
         let (id, side) = (runner.id, Side::Customer);
@@ -56,7 +56,7 @@ async fn append_transitions(
 }
 
 /// Records that the runner reconnected, if it was recorded as disconnected.
-pub async fn returned(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
+pub async fn record_reconnect(app: &App, runner: &RunnerCaller) -> Result<(), Problem> {
     let disconnected = app
         .dispatch
         .state()

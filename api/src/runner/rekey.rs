@@ -34,7 +34,7 @@ pub async fn rekey(
         let rekey = RunnerCommand::Rekey { identity_key: new.clone() };
         Box::pin(unit.handle::<Runner>(runner.id, rekey))
     });
-    if recorded.await.map_err(caller::again)?.value > 0 {
+    if recorded.await.map_err(caller::retryable)?.value > 0 {
         tracing::info!(runner.id = %runner.id, "Replaced the identity key of the runner");
     }
     Ok(Json(Rekeyed { runner: runner.id, identity_key, server_time }))

@@ -70,11 +70,11 @@ pub async fn open(
     if let Some(Extension(connection)) = connection {
         connection.authenticate();
     }
-    caller::meet(&app, signer.id).await?;
+    caller::ensure_loaded(&app, signer.id).await?;
     let (id, row) = (opening.session, write_row(&app, &opening).await?);
     let (generation, (mode, install)) = (row.generation, signer.scope());
     let runner = RunnerCaller { id: signer.id, mode, install, generation };
-    let flapping = seat(&app, &runner, &opening, &row, &ask);
+    let flapping = add_to_dispatcher(&app, &runner, &opening, &row, &ask);
     if let Some(head) = &ask.journal_head {
         journal_heads::told(&app, signer.id, head).await;
     }
@@ -107,13 +107,13 @@ pub async fn close(
     if app.dispatch.session_of(runner.id).is_none() {
         adopt(&app, &runner, session, runner.generation, 0).await?;
     }
-    stopped(&app, &runner, session).await?;
+    record_stop(&app, &runner, session).await?;
     app.dispatch.close(runner.id, session);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Records that a runner stopped, unless it has opened another session meanwhile.
-async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result<(), Problem> {
+async fn record_stop(app: &App, runner: &RunnerCaller, session: SessionId) -> Result<(), Problem> {
     let Some(guard) = app.dispatch.guard(runner.id, session) else { return Ok(()) };
     let call = Call { sessions: vec![guard], ..caller::call(runner, "/runner/v1/sessions") };
     let (id, last_contact_at) = (runner.id, app.now());
@@ -121,7 +121,7 @@ async fn stopped(app: &App, runner: &RunnerCaller, session: SessionId) -> Result
         let stop = RunnerCommand::Disconnect { last_contact_at, stopped: true };
         Box::pin(unit.handle::<aggregate::Runner>(id, stop))
     });
-    recorded.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::retryable)
 }
 
 /// Writes the session row. The newest session wins, regardless of the server of the previous one.
@@ -173,7 +173,7 @@ async fn write_row(app: &App, opening: &SessionAssertion) -> Result<SessionRow, 
 
 /// Adds the session to the dispatcher. Returns the number of recent suspicious openings if there
 /// were too many.
-fn seat(
+fn add_to_dispatcher(
     app: &App,
     runner: &RunnerCaller,
     opening: &SessionAssertion,
@@ -217,7 +217,7 @@ async fn record_opening(
     runner: &RunnerCaller,
     flapping: Option<u32>,
 ) -> Result<(), Problem> {
-    reconnect::returned(app, runner).await?;
+    reconnect::record_reconnect(app, runner).await?;
     let Some(sessions) = flapping else { return Ok(()) };
     tracing::warn!(runner.id = %runner.id, sessions, "Runner opened many sessions in 10 minutes; two agents may share its key");
     let (call, id) = (caller::call(runner, "/runner/v1/sessions"), runner.id);
@@ -225,7 +225,7 @@ async fn record_opening(
         let alert = RunnerCommand::SuspectClone { sessions };
         Box::pin(unit.handle::<aggregate::Runner>(id, alert))
     });
-    recorded.await.map(|_| ()).map_err(caller::again)
+    recorded.await.map(|_| ()).map_err(caller::retryable)
 }
 
 /// Takes over a session that another server opened, or that this server opened before a restart.
@@ -238,7 +238,7 @@ pub async fn adopt(
     generation: u64,
     slots: u32,
 ) -> Result<(), Problem> {
-    caller::meet(app, runner.id).await?;
+    caller::ensure_loaded(app, runner.id).await?;
     let row = sqlx::query(
         "update runner_session set server = $4, server_epoch = server_epoch + 1 \
          where runner = $1 and session = $2 and generation = $3 returning server_epoch",

@@ -24,8 +24,8 @@ use proof::{
 };
 use schemas::control::bundles::{BundleQuery, OtherEntries};
 
-use self::asked::{found, last, named, rest, since};
-use super::broken;
+use self::asked::{entries_from, last_position, parse_stream, position_of_event, prior_checkpoint};
+use super::aborted;
 use crate::{
     extract::{Caller, Query},
     problem::{Code, Problem},
@@ -57,8 +57,8 @@ pub async fn bundle(
         yield Bytes::from(text.head(&made.bundle)?);
         let mut after = 0;
         loop {
-            who.recheck(&app).map_err(broken)?;
-            let (page, last) = made.events(&app, after).await.map_err(broken)?;
+            who.recheck(&app).map_err(aborted)?;
+            let (page, last) = made.events(&app, after).await.map_err(aborted)?;
             for event in page {
                 yield Bytes::from(text.event(&event)?);
             }
@@ -69,8 +69,8 @@ pub async fn bundle(
             yield Bytes::from(text.others(*from, edge)?);
             let mut position = from - 1;
             while position < head {
-                who.recheck(&app).map_err(broken)?;
-                let (entries, last) = made.entries(&app, position).await.map_err(broken)?;
+                who.recheck(&app).map_err(aborted)?;
+                let (entries, last) = made.entries(&app, position).await.map_err(aborted)?;
                 position = last;
                 let mut page = String::new();
                 for entry in entries {
@@ -126,7 +126,7 @@ impl BundleWriter {
         let log = app.log();
         let head = log.head();
         let since = match &which.prior_checkpoint {
-            Some(note) => Some(since(app, note, &head).await?),
+            Some(note) => Some(prior_checkpoint(app, note, &head).await?),
             None => None,
         };
         if which.hashes_only == Some(true) && collect::is_annotated(which) {
@@ -149,7 +149,7 @@ impl BundleWriter {
                 BundleWriter::event(app, which, position, head.size).await?
             }
             (None, None, None, Some(event)) => {
-                let position = found(app, event).await?;
+                let position = position_of_event(app, event).await?;
                 BundleWriter::event(app, which, position, head.size).await?
             }
             _ => {
@@ -183,12 +183,12 @@ impl BundleWriter {
     }
 
     async fn stream(app: &App, which: &BundleQuery, stream: &str, size: u64) -> Selected {
-        let stream = named(app, stream).await?;
-        let last = last(app, &stream, size).await?;
+        let stream = parse_stream(app, stream).await?;
+        let last = last_position(app, &stream, size).await?;
         let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
-            OtherEntries::After => Some(rest(app, last + 1, size).await?),
-            OtherEntries::All => Some(rest(app, 1, size).await?),
+            OtherEntries::After => Some(entries_from(app, last + 1, size).await?),
+            OtherEntries::All => Some(entries_from(app, 1, size).await?),
         };
         let annotations = match collect::is_annotated(which) {
             true => collect::of_stream(app, which, &stream, size).await?,
@@ -204,7 +204,7 @@ impl BundleWriter {
         install: &str,
         size: u64,
     ) -> Selected {
-        let install = named(app, &format!("{}/{install}", Install::NAME)).await?;
+        let install = parse_stream(app, &format!("{}/{install}", Install::NAME)).await?;
         let own = install.to_string();
         let found = collect::history(app, (which, who), install, size).await?;
         // The other entries start after the earliest last event of a stream, to prove that every
@@ -215,8 +215,8 @@ impl BundleWriter {
         let from = (earliest + 1).max((size + 1).saturating_sub(MAX_OTHERS)).min(last + 1);
         let others = match which.other_entries.unwrap_or_default() {
             OtherEntries::None => None,
-            OtherEntries::After => Some(rest(app, from, size).await?),
-            OtherEntries::All => Some(rest(app, 1, size).await?),
+            OtherEntries::After => Some(entries_from(app, from, size).await?),
+            OtherEntries::All => Some(entries_from(app, 1, size).await?),
         };
         let streams = found.streams.keys().filter_map(|name| name.split_once('/'));
         let streams = streams.map(|(kind, id)| StreamId::new(kind, id)).collect();

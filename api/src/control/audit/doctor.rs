@@ -88,7 +88,9 @@ pub async fn examine(
 
 /// Describes job results without a runner's signature. They are not findings, because older runners
 /// sign nothing.
-fn unsigned(ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts) -> Option<String> {
+fn unsigned_results(
+    ReportCounts { unsigned, first_unsigned, .. }: &ReportCounts,
+) -> Option<String> {
     first_unsigned.map(|first| {
         format!(
             "{unsigned} results of jobs have no runner's signature, the first at position {first}, so only the server attests them"
@@ -168,7 +170,7 @@ impl Doctor {
         let findings = match verified.await.map_err(Problem::internal)? {
             Ok(verified) => {
                 self.total = verified.size;
-                detail = unsigned(&verified.reported.tally);
+                detail = unsigned_results(&verified.reported.tally);
                 verified.reported.wrong.iter().map(ToString::to_string).collect()
             }
             Err(VerifyError::Differs(difference)) => vec![difference.to_string()],
@@ -299,9 +301,9 @@ mod tests {
 
     #[test]
     fn unsigned_results_are_reported_but_are_no_finding() {
-        assert_eq!(unsigned(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
+        assert_eq!(unsigned_results(&ReportCounts { signed: 3, ..ReportCounts::default() }), None);
         let tally = ReportCounts { signed: 3, unsigned: 2, first_unsigned: Some(7) };
-        let text = unsigned(&tally).unwrap();
+        let text = unsigned_results(&tally).unwrap();
         assert!(
             text.contains("2 results of jobs have no runner's signature, the first at position 7"),
             "{text}"

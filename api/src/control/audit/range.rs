@@ -18,7 +18,7 @@ use schemas::control::{
     bundles::RangeQuery,
 };
 
-use super::{EXPORT_PAGE, broken, records};
+use super::{EXPORT_PAGE, aborted, records};
 use crate::{
     extract::{Caller, Query},
     problem::{Code, Problem},
@@ -48,8 +48,8 @@ pub async fn range(
         yield Bytes::from(first);
         let mut after = selection.after;
         while after < selection.until {
-            who.recheck(&app).map_err(broken)?;
-            let (page, searched) = selection.next(&app, after, EXPORT_PAGE).await.map_err(broken)?;
+            who.recheck(&app).map_err(aborted)?;
+            let (page, searched) = selection.next(&app, after, EXPORT_PAGE).await.map_err(aborted)?;
             let mut text = Vec::new();
             for event in &page {
                 serde_json::to_writer(&mut text, event)?;

@@ -91,7 +91,7 @@ impl EventSelection {
         }
         let (aggregate_type, aggregate_id) = match query.stream.as_deref() {
             Some(stream) if stream.contains('/') => {
-                let stream = states::stream(app, stream).await?;
+                let stream = states::parse_stream(app, stream).await?;
                 if app.log().version(&stream).await? == 0 {
                     return Err(Problem::not_found(format!("the stream {stream}")));
                 }
@@ -180,7 +180,7 @@ impl EventSelection {
 }
 
 /// Adds the current names of actors. For pages only: exports must stay identical over time.
-pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub async fn add_actor_names(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let principals: HashSet<PrincipalId> =
         records.iter().filter_map(|record| record.actor.parse().ok()).collect();
     let names = names::get(&app.pool, principals).await?;
@@ -192,7 +192,7 @@ pub async fn named(app: &App, records: &mut [EventRecord]) -> Result<(), Problem
 
 /// Adds decrypted payloads, upcast to the current version. For pages only: exports must stay
 /// identical over time.
-pub async fn opened(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
+pub async fn add_readable_payloads(app: &App, records: &mut [EventRecord]) -> Result<(), Problem> {
     let mut connection = app.pool.acquire().await?;
     let payloads = records.iter().map(|record| record.payload.get());
     let keys = app.log().key_ring().decryption_keys(&mut connection, payloads).await?;

@@ -19,7 +19,12 @@ use crate::{
 ///
 /// # Errors
 /// 409 if the response contained more than the events. The problem names the position.
-pub async fn answer(app: &App, route: &str, first: u64, last: u64) -> Result<Value, Problem> {
+pub async fn recover_response(
+    app: &App,
+    route: &str,
+    first: u64,
+    last: u64,
+) -> Result<Value, Problem> {
     let count = u32::try_from((last + 1).saturating_sub(first)).unwrap_or(u32::MAX);
     let events = match count {
         0 => vec![],

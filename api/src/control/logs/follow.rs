@@ -66,7 +66,7 @@ pub async fn follow(
             }
             // Checks for finalization before it reads the length. Records that arrived before the
             // finalization are then sent before the end.
-            let finalized = sealed(&app, job, execution).await;
+            let finalized = is_finalized(&app, job, execution).await;
             let Ok(length) = app.logs.length(execution).await else { break };
             while at < length {
                 let read = app.logs.read(execution, at..length.min(at + CHUNK)).await;
@@ -122,7 +122,7 @@ impl Drop for TailGuard {
 }
 
 /// Returns true if the log is finalized, so that no bytes can follow.
-async fn sealed(app: &App, job: JobId, execution: ExecutionId) -> bool {
+async fn is_finalized(app: &App, job: JobId, execution: ExecutionId) -> bool {
     let loaded = app.engine.load::<Job>(job).await;
     loaded.is_ok_and(|job| job.logs.iter().any(|log| log.execution == execution))
 }

@@ -10,7 +10,7 @@ use projections::{AsOfQuery, RebuildError, as_of::AsOfRow};
 use schemas::control::projections::{ProjectionRow, RowsProgress, RowsQuery};
 use tokio::time::Instant;
 
-use super::known;
+use super::check_exists;
 use crate::{
     control::audit,
     extract::{Caller, Path, Query},
@@ -41,7 +41,7 @@ pub async fn rows(
     Query(which): Query<RowsQuery>,
     who: Caller,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
-    known(&app, &name).await?;
+    check_exists(&app, &name).await?;
     if which.key.as_ref().is_some_and(|key| key.len() > MAX_KEY_BYTES) {
         return Err(Problem::new(Code::BadRequest, "key is longer than 200 bytes; shorten it"));
     }
@@ -50,8 +50,8 @@ pub async fn rows(
         let detail = "too many as-of queries are in progress on this server; try again later";
         Problem::new(Code::Busy, detail).retry_after(5)
     })?;
-    let position = audit::position(&app, which.position, which.time).await?;
-    let recorded_at = audit::point(&app, position).await?.recorded_at;
+    let position = audit::resolve_position(&app, which.position, which.time).await?;
+    let recorded_at = audit::point_at(&app, position).await?.recorded_at;
     let mut query =
         AsOfQuery::begin(app.log(), &name, position, which.key).await.map_err(to_problem)?;
     let message = move |state: &str| RowsProgress {

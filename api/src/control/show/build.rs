@@ -3,7 +3,7 @@ use domain::build::State;
 use projections::views::{builds, waiting};
 use schemas::control::builds::{Artifact, Build};
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
 /// Converts a build, with the condition that its job waits for.
@@ -50,7 +50,7 @@ pub async fn build(lookup: &mut Lookup<'_>, row: &builds::Row) -> Result<Build, 
             });
         }
         State::Failed { reason, detail } => {
-            (build.reason, build.detail) = (Some(word(reason)), Some(detail.clone()));
+            (build.reason, build.detail) = (Some(variant_name(reason)), Some(detail.clone()));
         }
     }
     Ok(build)

@@ -7,7 +7,7 @@ use schemas::control::history::{
     ComponentChange, DeployedVersion, EventSummary, Intervention, JobActivity, RunActivity,
 };
 
-use super::word;
+use super::variant_name;
 
 /// Converter that knows the names of the principals.
 pub struct HistoryConverter<'a> {
@@ -24,7 +24,7 @@ impl HistoryConverter<'_> {
             run: run.run,
             requested_by: by.to_string(),
             requested_by_name: self.name(by),
-            kind: request.as_ref().map(|request| word(&request.kind)).unwrap_or_default(),
+            kind: request.as_ref().map(|request| variant_name(&request.kind)).unwrap_or_default(),
             config_version: request.as_ref().map(|request| request.config_version),
             reason: request.and_then(|request| request.reason),
             requested_at: run.requested_at,

@@ -101,17 +101,17 @@ pub async fn install(
 }
 
 /// Settings of the install's config version that this release parses but ignores.
-pub async fn not_acted_on(
+pub async fn ignored_settings_of(
     lookup: &mut Lookup<'_>,
     row: &installs::Row,
 ) -> Result<Vec<Diagnostic>, Problem> {
     let Some(app_id) = row.state.app else { return Ok(vec![]) };
     let config = lookup.config(app_id, row.state.config_version).await?;
-    Ok(unacted(&config))
+    Ok(ignored_settings(&config))
 }
 
 /// Settings of a config version that this release parses but ignores.
-pub fn unacted(config: &configs::Config) -> Vec<Diagnostic> {
+pub fn ignored_settings(config: &configs::Config) -> Vec<Diagnostic> {
     let warnings = config.warnings.iter().filter(|warning| warning.is_about_something_unacted());
     warnings.map(diagnostic).collect()
 }

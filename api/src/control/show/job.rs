@@ -5,7 +5,7 @@ use schemas::control::{
     jobs::{Attempt, FinalizedLog, Job, Resolution, SignedResult},
 };
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
 /// Converts a job with its purpose and the condition that it waits for.
@@ -13,8 +13,8 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
     let cancel = row.cancel.as_ref().filter(|_| row.ended_at.is_none());
     let mut job = Job {
         id: row.job,
-        kind: word(&row.work.kind),
-        class: word(&row.work.class),
+        kind: variant_name(&row.work.kind),
+        class: variant_name(&row.work.class),
         state: row.state.as_str().into(),
         cancelling: cancel.is_some(),
         manifest: row.work.manifest.clone(),
@@ -25,7 +25,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
         name: None,
         attempts: Vec::new(),
         waiting: None,
-        reason: row.failure.as_ref().map(|failure| word(&failure.reason)),
+        reason: row.failure.as_ref().map(|failure| variant_name(&failure.reason)),
         detail: row.failure.as_ref().map(|failure| failure.detail.clone()),
         resolution: None,
         queued_at: row.queued_at,
@@ -55,7 +55,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
         job.name = step.map(|step| waiting::name(&step.spec.target).to_owned());
     }
     if row.ended_at.is_none() {
-        job.waiting = awaited(lookup, row).await?.map(waiting);
+        job.waiting = waiting_for(lookup, row).await?.map(waiting);
         if job.waiting.is_none() && lookup.is_suspect(row.job) {
             job.waiting = Some(missing_contact(row));
         }
@@ -68,7 +68,7 @@ pub async fn job(lookup: &mut Lookup<'_>, row: &jobs::Row) -> Result<Job, sqlx::
 pub fn resolution(lookup: &Lookup<'_>, resolved: &jobs::ResolutionRecord) -> Resolution {
     Resolution {
         execution: resolved.execution,
-        resolution: word(&resolved.resolution),
+        resolution: variant_name(&resolved.resolution),
         by: resolved.by.to_string(),
         by_name: lookup.name(&resolved.by),
         reason: resolved.reason.clone(),
@@ -88,7 +88,7 @@ fn missing_contact(row: &jobs::Row) -> Waiting {
     }
 }
 
-async fn awaited(
+async fn waiting_for(
     lookup: &mut Lookup<'_>,
     row: &jobs::Row,
 ) -> Result<Option<waiting::Waiting>, sqlx::Error> {

@@ -11,7 +11,7 @@ use projections::views::{
 };
 use schemas::control::runs::{Decision, Plan, Run, RunSummary, Step};
 
-use super::{waiting, word};
+use super::{variant_name, waiting};
 use crate::control::lookup::Lookup;
 
 /// Converts a run of a list. Returns `None` for a run without a request.
@@ -25,7 +25,7 @@ pub async fn summary(
         id: row.run,
         install: request.install,
         install_name: install.map(|install| install.state.name.clone()).unwrap_or_default(),
-        kind: word(&request.kind),
+        kind: variant_name(&request.kind),
         action: action(row).filter(|_| request.kind == RunKind::Action),
         state: row.state_name().into(),
         requested_by: request.by.to_string(),
@@ -50,7 +50,7 @@ pub async fn run(
     let install = lookup.install(head.install).await?;
     let jobs = lookup.jobs_of(row.run).await?;
     let waits = match &install {
-        Some(install) => waits(lookup, row, (install, &jobs)).await?,
+        Some(install) => waiting_by_step(lookup, row, (install, &jobs)).await?,
         None => HashMap::new(),
     };
     let resolved = jobs.values().filter_map(|job| Some(&job.resolution.as_ref()?.by));
@@ -89,7 +89,7 @@ pub async fn run(
 }
 
 /// Returns the condition that each step waits for.
-async fn waits(
+async fn waiting_by_step(
     lookup: &mut Lookup<'_>,
     row: &runs::Row,
     (install, jobs): (&installs::Row, &BTreeMap<JobId, jobs::Row>),
@@ -153,7 +153,7 @@ fn reason(step: &StepOf) -> Option<String> {
         StepState::Failed { reason, detail } => {
             Some(format!("{}: {detail}", reason.text(step.spec.operation)))
         }
-        StepState::Skipped { reason } => Some(word(reason)),
+        StepState::Skipped { reason } => Some(variant_name(reason)),
         StepState::Waiting
         | StepState::Planning { .. }
         | StepState::AwaitingApproval { .. }

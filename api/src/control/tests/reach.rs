@@ -34,7 +34,8 @@ pub(super) async fn brought(started: &Started, id: InstallId) {
         stack: &install.stack_outputs(),
         toggles: &install.toggles,
     };
-    let desired_state = desired::wanted(&config, &version, given, TriggerKind::Manual).unwrap();
+    let desired_state =
+        desired::desired_state(&config, &version, given, TriggerKind::Manual).unwrap();
     let call = Call::of(Meta::new(Actor::System, Ulid::new().to_string()));
     let done = app.engine.transact(&call, move |unit| {
         let desired_state = desired_state.clone();

@@ -77,7 +77,7 @@ fn planned(desired: &DesiredState, present: &ActualState) -> BTreeSet<String> {
 }
 
 /// Returns `true` if a text of the module contains one of these paths.
-fn holds(module: &Module, written: &[String]) -> bool {
+fn module_contains(module: &Module, written: &[String]) -> bool {
     texts_contain(&module.texts, written)
 }
 
@@ -101,10 +101,12 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
         reached.extend(config.app.sandbox.iter().map(|_| SANDBOX.to_string()));
         return reached;
     }
-    let moves = config.app.sandbox.as_ref().is_some_and(|s| holds(&s.module, &written));
+    let moves = config.app.sandbox.as_ref().is_some_and(|s| module_contains(&s.module, &written));
     reached.extend(moves.then(|| SANDBOX.to_string()));
     for component in &config.app.components {
-        if holds(&component.module, &written) || (moves && holds(&component.module, &sandbox)) {
+        if module_contains(&component.module, &written)
+            || (moves && module_contains(&component.module, &sandbox))
+        {
             reached.insert(component.name.clone());
         }
     }
@@ -113,7 +115,8 @@ fn affected_by_text_search(config: &Config, input: &str) -> BTreeSet<String> {
         for component in &config.app.components {
             let outputs = |name: &String| {
                 let written = [format!(".nuon.components.{name}.outputs")];
-                component.dependencies.contains(name) || holds(&component.module, &written)
+                component.dependencies.contains(name)
+                    || module_contains(&component.module, &written)
             };
             if reached.iter().any(outputs) {
                 reached.insert(component.name.clone());
@@ -156,7 +159,7 @@ fn changed_input_plans_its_readers_and_dependents_in_real_apps() {
         let inputs: BTreeMap<String, String> = names.map(|name| (name, "before".into())).collect();
         let desired = |inputs: &BTreeMap<String, String>| {
             let given = InstallValues { inputs, stack: &Outputs::new(), toggles: &Toggles::new() };
-            super::wanted(&config, &published, given, TriggerKind::Manual).unwrap()
+            super::desired_state(&config, &published, given, TriggerKind::Manual).unwrap()
         };
         let present = deployed(&desired(&inputs));
         assert_eq!(planned(&desired(&inputs), &present), BTreeSet::new(), "{}", top.display());

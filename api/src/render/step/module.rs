@@ -24,7 +24,7 @@ impl StepContext {
             module.var_files.iter().map(|text| self.text(text)).collect::<Result<_, _>>()?;
         let mut inputs = json!({
             "component": name,
-            "operation": word(operation),
+            "operation": operation_text(operation),
             "vars": vars,
             "var_files": var_files,
         });
@@ -117,7 +117,7 @@ impl StepContext {
     }
 }
 
-fn word(operation: Operation) -> &'static str {
+fn operation_text(operation: Operation) -> &'static str {
     match operation {
         Operation::Apply => "apply",
         Operation::Destroy => "destroy",

@@ -81,7 +81,7 @@ fn destroy_uses_the_config_that_deployed_the_component() {
 }
 
 /// Context of an install whose app has these files.
-fn scene(files: &[(&str, &str)]) -> StepContext {
+fn context(files: &[(&str, &str)]) -> StepContext {
     let mut tree = app_config::Tree::default();
     for (path, text) in files {
         let file = app_config::File { bytes: text.as_bytes().to_vec(), executable: false };
@@ -120,7 +120,7 @@ fn plugin_gets_its_rendered_settings_and_terraform_gets_none() {
                 dependencies = []\n[vars]\nx = \"1\"\n[retention]\ndays = 3\nkeep = [\"a\", \"b\"]\n";
     let (metadata, source) = ("version = \"v2\"\n", "hello");
     let of = |component: &str, pins: &str| {
-        let scene = scene(&[
+        let scene = context(&[
             ("app/metadata.toml", metadata),
             ("app/components/api.toml", component),
             ("source/api/main.tf", source),
@@ -143,7 +143,7 @@ fn script_environment_has_install_and_app_ids() {
     let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
     let runner =
         "runner_type = \"local\"\n[env_vars]\nNUON_APP_ID = \"another\"\nREGION = \"eu\"\n";
-    let scene = scene(&[
+    let scene = context(&[
         ("app/metadata.toml", "version = \"v2\"\n"),
         ("app/runner.toml", runner),
         ("app/actions/seed.toml", action),
@@ -173,7 +173,7 @@ fn component_role_depends_on_the_operation() {
         let permissions =
             |kind: &str| format!("type = \"{kind}\"\nname = \"{kind}\"\ndescription = \"d\"\n");
         let (maintenance, deprovision) = (permissions("maintenance"), permissions("deprovision"));
-        let scene = scene(&[
+        let scene = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/components/api.toml", &component),
             ("app/permissions/maintenance.toml", &maintenance),
@@ -209,7 +209,7 @@ fn role_rules_apply_to_components_sandbox_and_actions() {
     let role = |own: &str, name: &str, operation| {
         let component = format!("name = \"api\"\ntype = \"terraform_module\"\n{own}{module}");
         let action = "name = \"seed\"\n[[steps]]\nname = \"s\"\ninline_contents = \"true\"\n";
-        let scene = scene(&[
+        let scene = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/operation_roles.toml", &rules),
             ("app/sandbox.toml", module),
@@ -243,7 +243,7 @@ fn component_sets_its_deadline() {
             "name = \"api\"\ntype = \"terraform_module\"\nterraform_version = \"1.11.4\"\n{own}\
              [public_repo]\nrepo = \".\"\ndirectory = \".\"\n"
         );
-        let scene = scene(&[
+        let scene = context(&[
             ("app/metadata.toml", "version = \"v2\"\n"),
             ("app/components/api.toml", &component),
             ("source/api/main.tf", "#"),

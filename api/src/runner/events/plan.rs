@@ -71,15 +71,15 @@ async fn check_signature(
     plan: &PlanReport,
 ) -> Result<(), Problem> {
     let of = (job, execution);
-    if is_signed(&keys::known(app, runner).await?, of, plan) {
+    if is_signed(&keys::cached_keys(app, runner).await?, of, plan) {
         return Ok(());
     }
-    let current = keys::of_the_log(app, runner).await?;
+    let current = keys::logged_keys(app, runner).await?;
     if is_signed(&current, of, plan) {
         return Ok(());
     }
     if is_signed_by(&current.former, &plan_statement(of, plan), &plan.signature) {
-        return Err(keys::is_former(runner, "plan"));
+        return Err(keys::former_key_problem(runner, "plan"));
     }
     Err(invalid("signature is not by this runner's identity key; sign the plan with that key"))
 }

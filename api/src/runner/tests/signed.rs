@@ -219,7 +219,7 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     let runner = extract::RunnerCaller { id: agent.id, mode, install, generation: 1 };
     // then it is rejected, signed or not
     for signed in [Some(result), None] {
-        let response = events::hear(&world.app, &runner, job, (&ask, signed), None).await;
+        let response = events::apply_report(&world.app, &runner, job, (&ask, signed), None).await;
         assert_eq!(response.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
     }
     assert_eq!(world.story(job).await, before);

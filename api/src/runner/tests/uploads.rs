@@ -132,7 +132,7 @@ mod pentest {
     }
 
     /// Holds the lock of a runner's counters, like a stalled upload.
-    async fn standing_still(
+    async fn stalled_upload(
         pool: &PgPool,
         runner: &str,
     ) -> sqlx::Transaction<'static, sqlx::Postgres> {
@@ -145,7 +145,7 @@ mod pentest {
     #[tokio::test]
     async fn an_upload_does_not_wait_for_another_one_of_its_runner() {
         let (world, agent, _, execution) = at_work().await;
-        let other = standing_still(&world.app.pool, &agent.id.to_string()).await;
+        let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
         let refused = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
         refused.refused(429, "rate_limited");
