@@ -18,7 +18,7 @@ use schemas::control::{audit::DoctorProgress, bundles::RangeQuery};
 use serde_json::json;
 
 use super::{
-    reactions::{enrolled, run_of, until},
+    reactions::{enroll, run_of, wait_for},
     with_install,
 };
 use crate::{
@@ -32,10 +32,10 @@ use crate::{
     state::App,
 };
 
-fn quiet(_: String) {}
+fn no_progress(_: String) {}
 
 /// Queries with fixed positions.
-fn questions(install: InstallId) -> Vec<String> {
+fn queries_of(install: InstallId) -> Vec<String> {
     let at = |path: &str| format!("/v1/{path}");
     vec![
         at("audit/events?limit=200"),
@@ -90,15 +90,16 @@ async fn responses_are_identical_when_events_exist_only_in_archives() {
     while crate::background::dead_letters::progress(&app.pool).await.unwrap().position < 600 {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    let queries = questions(acme.id);
+    let queries = queries_of(acme.id);
     let before = responses(&started, &queries).await;
     let directory = app.log().archives().directory().unwrap().to_path_buf();
     // When the first two partitions are archived and dropped while the server runs.
-    let made = archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
+    let made = archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
     let ranges: Vec<_> = made.archives.iter().map(|one| (one.first, one.last)).collect();
     assert_eq!(ranges, [(1, 256), (257, 512)]);
     assert!(made.next.unwrap().contains("positions 513 to 768 are not closed"));
-    let dropped = archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    let dropped =
+        archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     assert_eq!(dropped, ranges);
     let after = responses(&started, &queries).await;
     for ((query, before), after) in queries.iter().zip(&before).zip(&after) {
@@ -190,8 +191,8 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
     let gamma = owner.create_install(&super::new_install("gamma")).await.unwrap().id;
-    archives::create(&app.pool, app.log().archives(), None, &quiet).await.unwrap();
-    archives::discard(&app.pool, app.log().archives(), 512, &quiet).await.unwrap();
+    archives::create(&app.pool, app.log().archives(), None, &no_progress).await.unwrap();
+    archives::discard(&app.pool, app.log().archives(), 512, &no_progress).await.unwrap();
     // And a dead letter in the archive.
     let dead = "insert into log_dead_letter (position, reason, attempts, created_at) values (400, 'x', 1, now())";
     sqlx::query(dead).execute(&app.pool).await.unwrap();
@@ -204,14 +205,14 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let server = Server::start(options(data.path(), &database)).await.unwrap();
     let started = Started { server, data, http, database };
     let app = started.app().clone();
-    enrolled(&app, beta).await;
-    enrolled(&app, gamma).await;
+    enroll(&app, beta).await;
+    enroll(&app, gamma).await;
     // Then the install that needs no archive has its run. The event of the other install is a
     // second dead letter.
     run_of(&app, gamma).await;
     let dead_letters =
         async |app: &App| dead_letters::progress(&app.pool).await.unwrap().dead_letters;
-    until(async || (dead_letters(&app).await == 2).then_some(())).await;
+    wait_for(async || (dead_letters(&app).await == 2).then_some(())).await;
     let reasons = "select string_agg(reason, ' ') from log_dead_letter";
     let reasons: String = sqlx::query_scalar(reasons).fetch_one(&app.pool).await.unwrap();
     assert_eq!(reasons.matches("are only in the archive").count(), 2, "{reasons}");
@@ -223,6 +224,6 @@ async fn missing_archive_causes_dead_letters_and_other_policies_continue() {
     let started = Started { server, data, http, database };
     let app = started.app().clone();
     run_of(&app, beta).await;
-    until(async || (dead_letters(&app).await == 0).then_some(())).await;
+    wait_for(async || (dead_letters(&app).await == 0).then_some(())).await;
     started.server.stop().await;
 }

@@ -14,7 +14,7 @@ use schemas::control::{
     installs::UpdateInstall,
 };
 
-use super::{refused, with_install};
+use super::{rejection, with_install};
 
 fn stream(name: &str) -> BundleQuery {
     BundleQuery { stream: Some(name.into()), ..Default::default() }
@@ -95,7 +95,7 @@ async fn bundle_proves_a_complete_stream_and_an_append_only_log() {
 async fn unprovable_request_is_rejected_with_a_reason() {
     let (_started, owner, _) = with_install().await;
     let head = owner.checkpoint().await.unwrap();
-    let ask = async |which: BundleQuery| refused(owner.bundle(&which).await.map(drop));
+    let ask = async |which: BundleQuery| rejection(owner.bundle(&which).await.map(drop));
     let at = |position| BundleQuery { position: Some(position), ..BundleQuery::default() };
     assert_eq!(ask(BundleQuery::default()).await.0, 400);
     assert_eq!(ask(BundleQuery { position: Some(1), ..stream("install/acme") }).await.0, 400);
@@ -107,7 +107,7 @@ async fn unprovable_request_is_rejected_with_a_reason() {
     let since = |note: &str| BundleQuery { prior_checkpoint: Some(note.into()), ..at(1) };
     assert_eq!(ask(since("no checkpoint")).await.0, 422);
     assert_eq!(ask(since(&head.note.replace("epoch 1", "epoch 2"))).await.0, 422);
-    let ask = async |which: RangeQuery| refused(owner.range(&which).await.map(drop));
+    let ask = async |which: RangeQuery| rejection(owner.range(&which).await.map(drop));
     let part = |from, to| RangeQuery { from: Some(from), to: Some(to), ..RangeQuery::default() };
     assert_eq!(ask(part(0, 1)).await.0, 404);
     assert_eq!(ask(part(3, 2)).await.0, 404);

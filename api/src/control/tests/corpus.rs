@@ -10,7 +10,7 @@ use cli::client::ClientError;
 use schemas::control::installs::CreateInstall;
 use serde_json::Value;
 
-use super::{new_install, owner, packed, refused};
+use super::{new_install, owner, rejection, request_body};
 use crate::server::testing::Started;
 
 /// Directory of the corpus. Without it, the test is skipped, or fails in CI.
@@ -77,7 +77,7 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let mut taken = 0;
     for (app, facts) in &facts {
         let (of, bundle) = bundle(&corpus, app);
-        let bytes = packed(&bundle);
+        let bytes = request_body(&bundle);
         let first = owner.sync(app, bytes.clone(), false).await;
         let first = first.unwrap_or_else(|error| panic!("{app}: {error}"));
         assert_eq!((first.version, first.unchanged), (1, false), "{app}");
@@ -129,8 +129,8 @@ async fn every_corpus_app_syncs_once_and_matches_inspect() {
     let path = "app/components/other.toml";
     broken.insert(path, File { bytes: typo, executable: false }).unwrap();
     for app in [of, "of-nobody"] {
-        assert_eq!(refused(owner.sync(app, packed(&broken), false).await).0, 422);
+        assert_eq!(rejection(owner.sync(app, request_body(&broken), false).await).0, 422);
     }
     assert_eq!(owner.app(of).await.unwrap().version, 1);
-    assert_eq!(refused(owner.app("of-nobody").await).0, 404);
+    assert_eq!(rejection(owner.app("of-nobody").await).0, 404);
 }

@@ -3,7 +3,7 @@ use reqwest::StatusCode;
 use schemas::control::installs::EnrolmentIssued;
 use serde_json::{Value, json};
 
-use super::{owner, reactions::until, with_install};
+use super::{owner, reactions::wait_for, with_install};
 use crate::server::testing::Started;
 
 async fn send(started: &Started, path: &str, key: &str, body: &Value) -> (StatusCode, Value) {
@@ -67,7 +67,7 @@ async fn lost_response_is_recovered_from_the_log() {
         ("k3", enrolment, &json!({})),
     ] {
         let (_, mut first) = send(&started, &path, key, body).await;
-        kept(&started, key).await;
+        wait_until_stored(&started, key).await;
         sqlx::query(forget).execute(&started.app().pool).await.unwrap();
         let (status, again) = send(&started, &path, key, body).await;
         assert_eq!(status, 200, "{again}");
@@ -79,7 +79,7 @@ async fn lost_response_is_recovered_from_the_log() {
         }
     }
     let (_, first) = patch("k4").await;
-    kept(&started, "k4").await;
+    wait_until_stored(&started, "k4").await;
     sqlx::query(forget).execute(&started.app().pool).await.unwrap();
     assert_eq!(patch("k4").await.1, first);
     assert_eq!(first["id"], json!(made.id));
@@ -98,13 +98,13 @@ async fn disconnect_does_not_separate_change_and_response() {
         assert_eq!((status.as_u16(), &again["name"]), (200, &json!(name)), "{again}");
     }
     for wait in 0..12 {
-        kept(&started, &format!("k{wait}")).await;
+        wait_until_stored(&started, &format!("k{wait}")).await;
     }
 }
 
 /// Waits until the response is stored.
-async fn kept(started: &Started, key: &str) {
-    until(async || {
+async fn wait_until_stored(started: &Started, key: &str) {
+    wait_for(async || {
         let stored = "select response is not null from log_command where idempotency_key = $1";
         let stored = sqlx::query_scalar::<_, bool>(stored).bind(key).fetch_one(&started.app().pool);
         stored.await.unwrap().then_some(())

@@ -11,7 +11,7 @@ use schemas::control::{
 };
 use tracing::{Event, Metadata, Subscriber, field::Visit, span};
 
-use super::{new_install, refused, with_install};
+use super::{new_install, rejection, with_install};
 
 /// Counts the statements of this thread that read projections or the log.
 #[derive(Clone, Default)]
@@ -81,7 +81,7 @@ fn rejected_with<T: std::fmt::Debug>(
 ) -> (u16, String) {
     let message = answer.as_ref().err().map(ToString::to_string).unwrap_or_default();
     assert!(message.contains(detail), "{message:?} does not contain {detail:?}");
-    refused(answer)
+    rejection(answer)
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ use schemas::control::{
 };
 use ulid::Ulid;
 
-use super::{client, refused, with_install};
+use super::{client, rejection, with_install};
 use crate::{auth::names, execute::Call, server::testing::Started};
 
 fn digest(n: u8) -> Digest {
@@ -135,16 +135,16 @@ async fn principals_have_names_in_responses_but_not_in_the_log() {
     assert_eq!(by().await.as_deref(), Some("Ann Kim"));
     assert!(owner.name_principal(ann, &name(None)).await.unwrap().changed);
     assert_eq!(by().await, None);
-    assert_eq!(refused(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
+    assert_eq!(rejection(as_ann.name_principal(ann, &name(Some("x"))).await).0, 403);
     let unknown = PrincipalId(Ulid::new());
-    assert_eq!(refused(owner.name_principal(unknown, &name(Some("x"))).await).0, 404);
+    assert_eq!(rejection(owner.name_principal(unknown, &name(Some("x"))).await).0, 404);
     // The name of a principal that was never created can be removed.
     names::set(&started.app().pool, unknown, "Bo", started.app().now()).await.unwrap();
     assert!(owner.name_principal(unknown, &name(None)).await.unwrap().changed);
-    assert_eq!(refused(owner.name_principal(unknown, &name(None)).await).0, 404);
+    assert_eq!(rejection(owner.name_principal(unknown, &name(None)).await).0, 404);
     let actor =
         CreateToken { name: Some("policy:x".into()), role: Role::Owner, expires_in_s: None };
-    assert_eq!(refused(owner.create_token(&actor).await), (422, "invalid".into()));
+    assert_eq!(rejection(owner.create_token(&actor).await), (422, "invalid".into()));
 }
 
 #[tokio::test]
@@ -156,7 +156,7 @@ async fn denial_applies_to_one_plan_digest_only() {
     let deny = |n| DenyRun { step, digest: digest(n), reason: "destroys the bucket".into() };
     let message = owner.deny(run, &deny(9)).await.unwrap_err().to_string();
     assert!(message.contains(&digest(1).to_string()), "no digest of the current plan: {message}");
-    assert_eq!(refused(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
+    assert_eq!(rejection(owner.deny(run, &deny(9)).await), (409, "approval_stale".into()));
     let waits = owner.run(run).await.unwrap();
     assert_eq!(waits.dag[0].state, "waiting_for_approval", "{waits:?}");
     assert_eq!(started.app().log().position(), position, "something was written");

@@ -13,7 +13,7 @@ use event_log::Meta;
 use schemas::control::apps::{DiffQuery, Impact};
 use ulid::Ulid;
 
-use super::{bundle, bundle_of, bundle_with, new_install, owner, refused};
+use super::{bundle, bundle_of, bundle_with, new_install, owner, rejection};
 use crate::{
     configs::{passed, published},
     execute::Call,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Records the desired state of the install's version as its actual state.
-pub(super) async fn brought(started: &Started, id: InstallId) {
+pub(super) async fn deploy_desired_state(started: &Started, id: InstallId) {
     let app = started.app();
     let install = app.engine.load::<Install>(id).await.unwrap();
     let of = app.engine.load::<AppState>(install.app.unwrap()).await.unwrap();
@@ -95,7 +95,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     owner.sync("shop", bundle("1"), false).await.unwrap();
     let acme = owner.create_install(&new_install("acme")).await.unwrap();
     owner.create_install(&new_install("beta")).await.unwrap();
-    brought(&started, acme.id).await;
+    deploy_desired_state(&started, acme.id).await;
     let would = async |bytes| owner.sync_against("shop", bytes, None).await.unwrap();
 
     // The same bundle has no impact. A new source of `base` affects it and its dependent `shop`.
@@ -127,7 +127,7 @@ async fn dry_run_reports_the_plan_of_each_install_and_changes_nothing() {
     let first = owner.sync_against("shop", bundle("2"), Some(1)).await.unwrap();
     assert_eq!((first.diff.from, first.diff.changes.len()), (Some(1), 1));
     assert_eq!(first.diff.impact, newest.diff.impact);
-    assert_eq!(refused(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
+    assert_eq!(rejection(owner.sync_against("shop", bundle("2"), Some(9)).await).0, 404);
     let which = DiffQuery { from: Some(1), ..DiffQuery::default() };
     assert_eq!(owner.diff("shop", &which).await.unwrap().impact, first.diff.impact);
 }

@@ -15,8 +15,11 @@ use schemas::control::{
 use serde_json::{Value, json};
 
 use super::{
-    reactions::{built, digest, enrolled, first, plan_is_made, run_of, until, worked},
-    refused, with_install,
+    reactions::{
+        complete_build, complete_job, complete_plan, digest, enroll, run_of, wait_for,
+        wait_for_step,
+    },
+    rejection, with_install,
 };
 
 fn between(stream: &str, from: u64, to: Option<u64>) -> StreamDiffQuery {
@@ -53,23 +56,27 @@ async fn diff_lists_changes_with_requester_approver_and_jobs() {
     let named = RenamePrincipal { name: Some("Ann Lee".into()) };
     owner.name_principal(me.principal, &named).await.unwrap();
     // Given a run whose plan was approved and applied.
-    enrolled(app, acme.id).await;
+    enroll(app, acme.id).await;
     let run = run_of(app, acme.id).await;
-    built(&started).await;
+    complete_build(&started).await;
     let since = acme.position;
-    plan_is_made(app, run).await;
-    first(app, run, |state| matches!(state, StepState::AwaitingApproval { .. }).then_some(()))
-        .await;
+    complete_plan(app, run).await;
+    wait_for_step(app, run, |state| {
+        matches!(state, StepState::AwaitingApproval { .. }).then_some(())
+    })
+    .await;
     let step = owner.run(run).await.unwrap().dag[0].id;
     let approval = ApproveRun { step, digest: digest(2), reason: "read it".into() };
     let approved = owner.approve(run, &approval).await.unwrap().position;
-    let job = first(app, run, |state| {
+    let job = wait_for_step(app, run, |state| {
         let StepState::Applying { job, .. } = state else { return None };
         Some(*job)
     });
     let job = job.await;
-    worked(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() }).await;
-    first(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(())).await;
+    complete_job(app, job, Report::Outputs { outputs: [("id".to_owned(), json!("net-1"))].into() })
+        .await;
+    wait_for_step(app, run, |state| matches!(state, StepState::Succeeded { .. }).then_some(()))
+        .await;
     // When the install is compared with its state at creation.
     let diff = owner.between(&between("install/acme", since, None)).await.unwrap();
     assert_eq!((diff.stream, diff.name.as_deref()), (format!("install/{}", acme.id), Some("acme")));
@@ -124,7 +131,7 @@ async fn diff_of_another_aggregate_lists_its_events() {
 #[tokio::test]
 async fn invalid_diff_request_is_rejected() {
     let (_started, owner, made) = with_install().await;
-    let ask = async |query: StreamDiffQuery| refused(owner.between(&query).await);
+    let ask = async |query: StreamDiffQuery| rejection(owner.between(&query).await);
     let since_when =
         StreamDiffQuery { stream: "install/acme".into(), ..StreamDiffQuery::default() };
     assert_eq!(ask(since_when).await, (400, "bad_request".into()));
@@ -142,12 +149,12 @@ async fn apps_and_installs_are_found_by_name_others_by_id() {
     for named in ["install/acme", "app/shop"] {
         assert!(!owner.events(&of(named)).await.unwrap().items.is_empty(), "{named}");
     }
-    assert_eq!(refused(owner.events(&of("install/nobody")).await).0, 404);
+    assert_eq!(rejection(owner.events(&of("install/nobody")).await).0, 404);
     let message = owner.events(&of("run/acme")).await.unwrap_err().to_string();
     assert!(message.contains("pass the id: only installs and apps"), "{message}");
     let at =
         AsOfQuery { stream: "job/acme".into(), position: None, time: None, min_position: None };
-    assert_eq!(refused(owner.as_of(&at).await).0, 400);
+    assert_eq!(rejection(owner.as_of(&at).await).0, 400);
 }
 
 #[tokio::test]
@@ -171,11 +178,11 @@ async fn projection_rows_are_returned_as_of_a_position() {
     let (_, apps) = rows_as_of(&owner, "apps", &at(None, None)).await;
     assert_eq!(apps.len(), 1);
     let nothing = owner.projection_rows("cats", &RowsQuery::default()).await.map(drop);
-    assert_eq!(refused(nothing), (404, "not_found".into()));
+    assert_eq!(rejection(nothing), (404, "not_found".into()));
     let early = owner.projection_rows("apps", &at(Some(1_000_000), None)).await.map(drop);
-    assert_eq!(refused(early).0, 404);
+    assert_eq!(rejection(early).0, 404);
     let long = owner.projection_rows("apps", &at(None, Some("x".repeat(201)))).await.map(drop);
-    assert_eq!(refused(long).0, 400);
+    assert_eq!(rejection(long).0, 400);
 }
 
 #[tokio::test]
@@ -202,9 +209,9 @@ async fn as_of_rebuild_creates_a_separate_table() {
     assert_eq!((as_of_table("installs"), as_of_table("apps")), (vec![made.position], vec![]));
     assert!(owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
     assert!(!owner.drop_as_of_table("installs", made.position).await.unwrap().changed);
-    assert_eq!(refused(table("all", &how).await).0, 400);
+    assert_eq!(rejection(table("all", &how).await).0, 400);
     let many = RebuildQuery { parallel: Some(2), ..how };
-    assert_eq!(refused(table("installs", &many).await).0, 400);
+    assert_eq!(rejection(table("installs", &many).await).0, 400);
 }
 
 #[tokio::test]
@@ -214,7 +221,7 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let all = app.as_of_permits.available_permits();
     let taken = app.as_of_permits.clone().try_acquire_many_owned(2).unwrap();
     let response = owner.projection_rows("apps", &RowsQuery::default()).await.map(drop);
-    assert_eq!(refused(response), (503, "busy".into()));
+    assert_eq!(rejection(response), (503, "busy".into()));
     drop(taken);
     // Given a query that waits for the log.
     let mut lock = app.pool.begin().await.unwrap();
@@ -225,9 +232,9 @@ async fn as_of_queries_are_limited_and_a_disconnect_frees_a_permit() {
     let looking = tokio::spawn(async move {
         let _ = owner.projection_rows("apps", &RowsQuery::default()).await;
     });
-    until(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
+    wait_for(async || (app.as_of_permits.available_permits() < all).then_some(())).await;
     // When its client disconnects, another query can start without waiting for the log.
     looking.abort();
-    until(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
+    wait_for(async || (app.as_of_permits.available_permits() == all).then_some(())).await;
     tokio::time::timeout(Duration::from_secs(5), lock.rollback()).await.unwrap().unwrap();
 }

@@ -95,7 +95,7 @@ async fn each_job_has_one_winner_despite_aborted_calls() {
     }
     for job in jobs {
         assert_eq!(
-            world.story(job).await,
+            world.event_types(job).await,
             ["queued", "claimed", "started", "succeeded", "log_finalized"]
         );
     }

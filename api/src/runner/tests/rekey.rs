@@ -68,9 +68,9 @@ async fn new_key_replaces_the_former_one() {
     // then the former key gets no token and opens no session, but the new one does
     let token = json!({"assertion": world.assertion(agent.id, &former)});
     let path = "/runner/v1/token";
-    world.call(Method::POST, path, "", &token).await.refused(401, "assertion_invalid");
+    world.call(Method::POST, path, "", &token).await.rejected(401, "assertion_invalid");
     let opening = world.opening(&agent, SessionId(Ulid::new()), ("boot", "j"));
-    world.open_with(&opening, json!([])).await.refused(401, "assertion_invalid");
+    world.open_with(&opening, json!([])).await.rejected(401, "assertion_invalid");
     agent.key = new.clone();
     world.token(agent.id, &agent.key).await;
     // and later grants name the new key
@@ -89,7 +89,7 @@ async fn rekey_requires_assertions_by_both_keys() {
     let (new, thief) = (key(), key());
     let assertion = claims(&world, &agent, &new);
     let refused = async |body: Value| {
-        rekey(&world, &body).await.refused(401, "assertion_invalid");
+        rekey(&world, &body).await.rejected(401, "assertion_invalid");
     };
     refused(ask(&assertion, &thief, &new)).await;
     refused(ask(&assertion, &agent.key, &thief)).await;
@@ -106,7 +106,7 @@ async fn rekey_requires_assertions_by_both_keys() {
         exp: assertion.iat - 3540,
         ..assertion.clone()
     };
-    rekey(&world, &ask(&old, &agent.key, &new)).await.refused(401, "clock_skew");
+    rekey(&world, &ask(&old, &agent.key, &new)).await.rejected(401, "clock_skew");
     // An assertion of one runner is not valid for another.
     let (another, _) = world.agent().await;
     refused(ask(&RekeyAssertion { sub: another.id, ..assertion.clone() }, &agent.key, &new)).await;
@@ -122,9 +122,9 @@ async fn replayed_rekey_does_not_restore_a_former_key() {
     let to_second = ask(&claims(&world, &agent, &second), &first, &second);
     rekey(&world, &to_second).await.ok();
     rekey(&world, &ask(&claims(&world, &agent, &third), &second, &third)).await.ok();
-    rekey(&world, &to_second).await.refused(401, "assertion_invalid");
+    rekey(&world, &to_second).await.rejected(401, "assertion_invalid");
     let back = ask(&claims(&world, &agent, &first), &third, &first);
-    rekey(&world, &back).await.refused(409, "rejected");
+    rekey(&world, &back).await.rejected(409, "rejected");
     world.token(agent.id, &third).await;
 }
 
@@ -172,5 +172,5 @@ async fn a_revoked_runner_gets_no_new_key() {
         .await;
     let new = key();
     let body = ask(&claims(&world, &agent, &new), &agent.key, &new);
-    rekey(&world, &body).await.refused(403, "runner_revoked");
+    rekey(&world, &body).await.rejected(403, "runner_revoked");
 }

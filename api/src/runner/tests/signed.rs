@@ -99,7 +99,7 @@ async fn statement_is_stored_with_the_result() {
 async fn false_statement_is_rejected_and_recorded() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
-    let before = world.story(job).await;
+    let before = world.event_types(job).await;
     let with = |field: &str, value: Value| {
         let mut other = statement.clone();
         other[field] = value;
@@ -127,10 +127,10 @@ async fn false_statement_is_rejected_and_recorded() {
     ];
     for (at, envelope) in wrong.iter().enumerate() {
         let response = world.report(&agent, job, &execution, 3, final_report(envelope)).await;
-        let problem = response.refused(422, "statement_invalid");
+        let problem = response.rejected(422, "statement_invalid");
         assert!(problem["detail"].as_str().unwrap().contains("statement"), "{at}: {problem}");
     }
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.event_types(job).await, before);
     // A server records forgeries at most once in ten minutes, with their number.
     assert_eq!(forgeries(&world, &agent).await, 1);
     let right = final_report(&signed(&statement, &agent.key));
@@ -155,17 +155,17 @@ async fn replaced_key_is_no_forgery_at_any_server() {
     // this server
     let world = World::new().await;
     let (mut agent, job, execution, statement) = at_work(&world).await;
-    let there = world.beside().await;
+    let there = world.second_server().await;
     there.app.engine.load::<Runner>(agent.id).await.unwrap();
     let former = final_report(&signed(&statement, &agent.key));
     agent.key = rekeyed(&world, &agent).await;
     // when a final report is signed with the former key, then it must be signed again
     for _ in 0..3 {
         let response = world.report(&agent, job, &execution, 3, former.clone()).await;
-        assert_eq!(response.refused(409, "rejected")["signed_by"], "former_key");
+        assert_eq!(response.rejected(409, "rejected")["signed_by"], "former_key");
     }
     // and the other server, which has not seen the new key, rejects the report, too
-    there.report(&agent, job, &execution, 3, former).await.refused(409, "rejected");
+    there.report(&agent, job, &execution, 3, former).await.rejected(409, "rejected");
     // and the other server accepts a report with the new key
     let body = final_report(&signed(&statement, &agent.key));
     there.report(&agent, job, &execution, 3, body).await.ok();
@@ -186,7 +186,7 @@ async fn result_with_an_invalid_statement_is_accepted_without_it() {
     let mut body = final_report(&signed(&statement, &agent.key));
     for _ in 0..3 {
         let response = world.report(&agent, job, &execution, 3, body.clone()).await;
-        response.refused(422, "statement_invalid");
+        response.rejected(422, "statement_invalid");
     }
     // when it repeats the report without a statement, then the result is accepted
     body.as_object_mut().unwrap().remove("end");
@@ -202,7 +202,7 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
     let world = World::new().await;
     let (agent, job, execution, statement) = at_work(&world).await;
     revoke(&world, agent.id).await;
-    let before = world.story(job).await;
+    let before = world.event_types(job).await;
     let envelope = signed(&statement, &agent.key);
     let result = SignedResult {
         statement: String::from_utf8(proof::canonical::json(&statement).unwrap()).unwrap(),
@@ -222,7 +222,7 @@ async fn report_admitted_before_a_revocation_is_rejected_after_it() {
         let response = events::apply_report(&world.app, &runner, job, (&ask, signed), None).await;
         assert_eq!(response.err().map(|problem| problem.code), Some(Code::RunnerRevoked));
     }
-    assert_eq!(world.story(job).await, before);
+    assert_eq!(world.event_types(job).await, before);
 }
 
 fn head(agent: &Agent, journal: &str, entries: u64, key: &SigningKey) -> Value {
