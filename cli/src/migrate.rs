@@ -50,7 +50,8 @@ impl Migrate {
         };
         let ran = api::server::prepare(Source::new(&pool, &archives, &keys)).await?;
         let today = api::clock::system_clock()().date_naive();
-        let days = api::logs::days::make(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
+        let days =
+            api::logs::days::create_missing(&pool, today, api::logs::days::MIGRATE_AHEAD).await?;
         let ranges =
             partitions::create_missing(&pool, self.partition_events, partitions::FAR_AHEAD).await?;
         if let Some(epoch) = self.raise_epoch {

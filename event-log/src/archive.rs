@@ -7,13 +7,10 @@
 //!   manifest.json         range, digests, frames, and the signed checkpoint that the events lead to
 //! ```
 //!
-//! While the rows still exist, the archive is created and verified twice: first the rows,
-//! then the files that were read back must lead to a published checkpoint. Only then is the
-//! archive recorded in `log_archive`. Dropping the rows is a separate step, which verifies
-//! both again.
-use std::{io, path::Path};
-
-use crate::LogError;
+//! Stead creates an archive while its rows still exist, and verifies it twice against a published
+//! checkpoint: first the rows, then the files that it read back. Only then does Stead record the
+//! archive in `log_archive`. Dropping the rows is a separate step, which verifies rows and files
+//! again.
 
 mod catalog;
 mod check;
@@ -45,7 +42,7 @@ pub enum ArchiveError {
         /// Reason, with the required action.
         why: String,
     },
-    /// The files are corrupt, or they are not those of an archive.
+    /// A file of the archive is corrupt, or the directory is not an archive.
     #[error(
         "the archive {path} is corrupt: {why}; keep it for analysis and restore it from a backup"
     )]
@@ -54,7 +51,7 @@ pub enum ArchiveError {
         path: String,
         why: String,
     },
-    /// Another version of the program wrote the archive.
+    /// The archive has a format that this program cannot read.
     #[error(
         "cannot read the archive {path}: its format is {found}, this program reads {FORMAT}; read it with the version \
          that wrote it"
@@ -70,7 +67,7 @@ pub enum ArchiveError {
     Signer {
         /// Directory of the archive.
         path: String,
-        /// Reason, with the key that signed it.
+        /// Reason, with the key that signed the archive.
         why: String,
     },
     /// The rows do not match the published checkpoint.
@@ -89,19 +86,21 @@ pub enum ArchiveError {
         /// First position of the requested range.
         first: u64,
     },
-    /// Readers held the table for too long.
+    /// Readers held locks on the table for longer than the lock timeout.
     #[error(
         "cannot drop positions {first} to {last}: readers hold the table; nothing was dropped, try again later"
     )]
     Busy { first: u64, last: u64 },
-    /// Another role owns the tables.
-    #[error("cannot change the tables: only their owner may do that; set DATABASE_OWNER_URL ({0})")]
+    /// The connected role does not own the tables.
+    #[error(
+        "cannot change the tables: the database role is not their owner: {0}; set DATABASE_OWNER_URL"
+    )]
     NotOwner(sqlx::Error),
     /// The log cannot be read.
     #[error(transparent)]
     Log(LogError),
     /// A file cannot be read or written.
-    #[error("{path}: {reason}")]
+    #[error("cannot read or write {path}: {reason}")]
     Io {
         /// File or directory.
         path: String,

@@ -44,7 +44,7 @@ impl Cache {
         Cache { capacity: capacity.div_ceil(4).max(1), known: Mutex::default() }
     }
 
-    /// Returns a state and its version.
+    /// Returns a state with its version, and moves it to the half for requested states.
     pub(crate) fn get<S: Send + Sync + 'static>(&self, stream: &StreamId) -> Option<(Arc<S>, u64)> {
         let mut known = self.known();
         let entry = match known.asked_for.young.get(stream) {
@@ -64,8 +64,8 @@ impl Cache {
         self.known().era
     }
 
-    /// Stores a state, unless a newer one is cached. Also discards it if the cache was cleared
-    /// since the read began: the state may contain erased data.
+    /// Stores a state, unless a newer state is cached. Discards the state if the cache was cleared
+    /// after the read began, because the state may contain erased data.
     pub(crate) fn put<S: Send + Sync + 'static>(
         &self,
         stream: StreamId,
@@ -88,13 +88,12 @@ impl Cache {
         self.known().find(stream).map_or(0, |known| known.version)
     }
 
-    /// Removes all states, because the log has another history.
+    /// Removes all states and increments the clear count.
     pub(crate) fn clear(&self) {
         let mut known = self.known();
         *known = CacheState { era: known.era + 1, ..CacheState::default() };
     }
 
-    /// Removes a state.
     pub(crate) fn remove(&self, stream: &StreamId) {
         self.known().take(stream);
     }
@@ -154,7 +153,7 @@ mod tests {
             kept(&cache, id);
         }
         assert_eq!(*cache.get::<String>(&stream("a")).unwrap().0, "a");
-        // Two generations of never requested states are kept.
+        // Of the states that were never requested, the cache keeps the two newest generations.
         for id in 0..100 {
             kept(&cache, &id.to_string());
         }

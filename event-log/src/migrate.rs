@@ -39,10 +39,10 @@ fn files() -> Vec<File> {
     MIGRATIONS.to_vec()
 }
 
-/// Number of attempts if another program creates the same tables concurrently.
+/// Maximum number of attempts if another program creates the same tables concurrently.
 const TRIES: u32 = 5;
 
-/// Database role of servers, and its grants. It can neither change nor delete an event.
+/// Database role of servers. It can neither change nor delete an event.
 pub const APPLICATION_ROLE: &str = "stead_app";
 const GRANTS: &str = "
     grant usage on schema stead to stead_app;
@@ -59,15 +59,15 @@ const GRANTS: &str = "
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
     /// A database operation failed, or the database rejected a migration.
-    #[error("migration failed: {0}")]
+    #[error("cannot migrate the database: {0}")]
     Database(#[from] sqlx::Error),
     /// A migration file was changed after it ran.
     #[error(
-        "migration {0} has changed since it ran on this database; start the version of Stead that ran it"
+        "cannot migrate the database: migration {0} has changed since it ran; start the version of Stead that ran it"
     )]
     Changed(String),
     /// A newer program migrated the database.
-    #[error("the database was migrated by a newer Stead (migration {0}); start that version")]
+    #[error("cannot migrate the database: a newer Stead ran migration {0}; start that version")]
     Unknown(String),
     /// The log was written by a pre-release version.
     #[error(transparent)]
@@ -107,13 +107,14 @@ pub(crate) async fn check_format_is(
     }
 }
 
-/// Format of the log of this database. None: there is no log.
+/// Returns the format of the log, or `None` if the database has no log.
 async fn found_format(connection: &mut PgConnection) -> Result<Option<i32>, sqlx::Error> {
     let exists = sqlx::query_scalar("select to_regclass('log_head') is not null");
     if !exists.fetch_one(&mut *connection).await? {
         return Ok(None);
     }
-    // Before the first release the column was called `layout`: as JSON, a missing column is null and no error.
+    // Before the first release the column was called `layout`. The query converts the row to JSON,
+    // where a missing column is null instead of an error.
     let format = "select coalesce(head->>'format', head->>'layout')::integer \
                   from (select to_jsonb(h) as head from log_head h) as row";
     sqlx::query_scalar(format).fetch_optional(connection).await
@@ -184,7 +185,8 @@ pub async fn has_application_role(connection: impl PgExecutor<'_>) -> Result<boo
 /// Creates the schema and the migration table, and locks the table until the transaction ends.
 async fn prepare(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let schema = sqlx::query("select 1 from pg_namespace where nspname = $1").bind(SCHEMA);
-    // Checked first: `create … if not exists` needs the create privilege even if the schema exists.
+    // The check is necessary because `create … if not exists` needs the create privilege even if
+    // the schema exists.
     if schema.fetch_optional(&mut *connection).await?.is_none() {
         let create = format!("create schema if not exists {SCHEMA}");
         sqlx::raw_sql(&create).execute(&mut *connection).await?;

@@ -38,7 +38,8 @@ pub(crate) async fn fetch_through(
     Ok(fold(&nodes, &found)?)
 }
 
-/// Stored hashes of each node: its own, or those of its descendants.
+/// Returns the stored hashes of each node: its own hash, or the hashes of its descendants on the
+/// next stored level.
 async fn found(
     connection: &mut PgConnection,
     nodes: &[Node],

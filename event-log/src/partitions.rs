@@ -13,8 +13,8 @@ use crate::{
 
 /// Default number of positions in a partition.
 pub const SIZE: u64 = 10_240_000;
-/// Partitions have whole blocks of the tree, because an append needs the leaves of an unfinished
-/// block as rows.
+/// Number of positions in a block of the tree. Partitions consist of whole blocks, because an
+/// append needs the leaves of an unfinished block as rows.
 pub const BLOCK: u64 = 256;
 /// Number of empty partitions that a server with table privileges keeps ahead of the head.
 pub const AHEAD: u64 = 1;
@@ -30,15 +30,12 @@ const SILENCE_MS: u32 = 5_000;
 /// A range of positions with its own table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
-    /// Name of the table.
     pub table: String,
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
 }
 
-/// Returns the partitions in order.
+/// Returns the partitions in order, without the default partition.
 ///
 /// # Errors
 /// If a database operation fails.
@@ -131,8 +128,8 @@ async fn missing(
         let last = (end + size).max(number(rest).next_multiple_of(BLOCK));
         return Ok(Some(Missing { first, last, takes_rest: true }));
     }
-    let wanted = head.saturating_add(ahead.saturating_mul(size));
-    Ok((end <= wanted).then_some(Missing { first, last: end + size, takes_rest: false }))
+    let last_needed = head.saturating_add(ahead.saturating_mul(size));
+    Ok((end <= last_needed).then_some(Missing { first, last: end + size, takes_rest: false }))
 }
 
 /// Last position that has, or had, a partition.
@@ -168,8 +165,8 @@ async fn one(connection: &mut PgConnection, missing: Missing) -> Result<Partitio
     Ok(Partition { table, first, last })
 }
 
-/// Restricts the database role of servers: it may read partitions, but write only to the whole
-/// table, where it may not change a row.
+/// Restricts the database role of servers. The role may read partitions. It may insert rows only
+/// through the parent table, and may not change or delete a row.
 pub(crate) async fn keep_from_application(
     connection: &mut PgConnection,
 ) -> Result<(), sqlx::Error> {

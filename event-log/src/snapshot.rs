@@ -18,9 +18,10 @@ use crate::{
 
 /// Number of a stream's events between two snapshots.
 pub(crate) const EVERY: u32 = 200;
-/// Size of the digest at the start.
+/// Size in bytes of the digest at the start of a snapshot.
 const DIGEST: usize = 32;
-/// Encoding of a state: bincode behind its digest. Snapshots with another one are ignored.
+/// Version of the encoding: a digest, then the state in bincode. Snapshots of another version are
+/// ignored.
 const CODEC: i16 = 3;
 /// Maximum size of a snapshot and of the decoded state. A larger state is computed from its events.
 const MOST_BYTES: usize = 64 * 1024 * 1024;
@@ -28,14 +29,12 @@ const MOST_BYTES: usize = 64 * 1024 * 1024;
 /// state even if the fields are the same.
 const MADE_BY: &str = env!("DOMAIN_SHA256");
 
-/// Hash of the code that computes a state of this kind.
+/// Returns a hash that identifies the aggregate type and the code that computes its state.
 fn schema_hash<D: Decider>() -> proof::Hash {
     proof::sha256(format!("stead/snapshot/v1\n{}\n{MADE_BY}", D::NAME).as_bytes())
 }
 
-/// Encodes a state, after a digest over its stream, version and bytes. The digest is
-/// necessary because bincode decodes almost any bytes: a flipped bit would be a wrong value
-/// without an error.
+/// Encodes a state with a preceding digest over its stream, version and bytes. The digest is necessary because bincode decodes almost any bytes: a flipped bit would result in a wrong value instead of an error.
 ///
 /// # Errors
 /// [`EncodeError`]; also if the state is too large.
@@ -60,8 +59,8 @@ pub fn encode<D: Decider>(
 /// [`DecodeError`].
 pub fn decode<D: Decider>(stream: &StreamId, version: u64, bytes: &[u8]) -> Result<D, DecodeError> {
     let other = DecodeError::Other("the digest does not match this stream and version");
-    let Some((kept, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
-    if kept != digest::<D>(stream, version, state) {
+    let Some((stored, state)) = bytes.split_at_checked(DIGEST) else { return Err(other) };
+    if stored != digest::<D>(stream, version, state) {
         return Err(other);
     }
     let (read, length) = bincode::decode_from_slice(state, standard().with_limit::<MOST_BYTES>())?;
@@ -83,9 +82,9 @@ fn digest<D: Decider>(stream: &StreamId, version: u64, state: &[u8]) -> proof::H
     hasher.finalize().into()
 }
 
-/// Reads a state that is not newer than its stream, with its version. Returns none while copies are
-/// being erased. Afterwards it ignores snapshots of earlier reads, because they may contain erased
-/// data.
+/// Reads a state that is not newer than its stream, with its version. Returns `None` while copies
+/// of a shredded subject's data are being erased. Later, it ignores snapshots from before the
+/// erasure, because they may contain erased data.
 pub(crate) async fn read<D: Decider>(
     executor: impl PgExecutor<'_>,
     stream: &StreamId,
@@ -136,8 +135,8 @@ impl EventLog {
 async fn keep<D: Decider>(pool: &PgPool, loaded: &Loaded<D>) -> Result<(), sqlx::Error> {
     let state = encode(&loaded.stream, loaded.version, &*loaded.state)
         .map_err(|error| sqlx::Error::Encode(error.into()))?;
-    // A state that was read before a key was deleted must not be stored after the erasure of its
-    // copies.
+    // A state that was read before a key was deleted may contain erased data, so it must not be
+    // stored after the erasure.
     sqlx::query(
         "insert into log_snapshot (aggregate_type, aggregate_id, sequence, codec, schema_hash, state, \
            read_position) \

@@ -21,7 +21,6 @@ const LEAVES: usize = 1_024;
 /// Maximum number of other nodes in the cache.
 const NODES: usize = 65_536;
 
-/// Tree nodes that need no query.
 #[derive(Default)]
 pub(crate) struct TreeCache(Mutex<CachedNodes>);
 
@@ -51,12 +50,13 @@ impl TreeCache {
         }
     }
 
-    /// Clears the cache, because the log has another history.
+    /// Clears the cache, because the log may have another history.
     pub(crate) fn forget(&self) {
         *self.known() = CachedNodes::default();
     }
 
-    /// Returns the cached hashes of these nodes, in order.
+    /// Returns the hashes of these nodes, in order. `None` for a node that is neither cached nor
+    /// computable from cached leaves.
     pub(crate) fn find(&self, nodes: &[Node]) -> Vec<Option<Hash>> {
         let mut known = self.known();
         nodes.iter().map(|node| known.find(*node)).collect()

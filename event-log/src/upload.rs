@@ -35,18 +35,17 @@ pub enum NotStored {
     Busy,
 }
 
-/// Condition that the data of execution `$2` was not erased.
+/// SQL condition: the data of execution `$2` was not erased.
 const NOT_ERASED: &str = "not exists (select from erased_execution where execution = $2)";
 
-/// An execution and its runner, which uploads.
+/// Execution that an upload belongs to, and its runner.
 #[derive(Debug, Clone, Copy)]
 pub struct Uploader<'u> {
     pub execution: &'u str,
     pub runner: &'u str,
 }
 
-/// Stores an upload. Storing the same bytes again changes nothing, unless they are missing.
-/// Returns the reason if it was not stored.
+/// Stores an upload. Storing the same bytes again changes nothing, unless an erasure deleted them. Returns the reason if the upload was not stored.
 ///
 /// # Errors
 /// [`BlobError`].
@@ -85,7 +84,8 @@ async fn put_in(
         Room::Left { bytes, limit } if charge(size) > bytes => {
             return Ok(Err(NotStored::Exceeds(limit)));
         }
-        // An erasure that did not see the upload deleted its blob.
+        // The upload was moved to a blob, and an erasure that did not see the upload deleted that
+        // blob.
         Room::Missing => {
             let again = "update blob_upload set bytes = $3, created_at = $4, runner = $5, size = $6 \
                  where digest = $1 and execution = $2 and bytes is null";
@@ -150,7 +150,7 @@ pub async fn keep(
     execution: &str,
     named: &Digest,
 ) -> Result<bool, BlobError> {
-    // The row is locked first. The collector then waits for it, or has deleted it already.
+    // Locks the row first: the collector waits for the lock, or has deleted the row already.
     let moved = format!(
         "with upload as ( \
            select digest, bytes from blob_upload where execution = $2 and digest = $1 and bytes is not null \

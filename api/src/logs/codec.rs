@@ -11,7 +11,6 @@ use super::CHUNK_MAX_BYTES;
 pub enum Coding {
     /// Uncompressed.
     Identity,
-    /// Zstandard.
     Zstd,
     /// Gzip (RFC 1952).
     Gzip,
@@ -29,8 +28,8 @@ impl Coding {
     }
 }
 
-/// Decompresses a chunk. Returns `None` if it exceeds the size limit. Never decompresses more than
-/// that.
+/// Decompresses a chunk. Returns `None` if the result exceeds [`CHUNK_MAX_BYTES`]. Stops at the
+/// first byte beyond the limit.
 pub fn decode(coding: Coding, body: Bytes) -> io::Result<Option<Bytes>> {
     let bytes = match coding {
         Coding::Identity => body,

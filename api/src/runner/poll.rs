@@ -23,7 +23,8 @@ use crate::{
 /// Query parameters of a poll.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 pub struct PollQuery {
-    /// Seconds to wait for directives; the server may wait less.
+    /// Seconds to wait for directives. The server may wait less. Default: the server's long-poll
+    /// timeout.
     wait: Option<u64>,
 }
 
@@ -39,10 +40,10 @@ pub async fn poll(
     extract::Json(ask): extract::Json<Poll>,
 ) -> Result<Response, Problem> {
     caller::allow(&app, &runner, CallKind::Poll)?;
-    let touched = touch(&app, &runner, &ask).await?;
-    reconnect::settle(&app, &runner, touched, ask.disabled.as_deref()).await;
+    let touched = record_poll(&app, &runner, &ask).await?;
+    reconnect::record_contact(&app, &runner, touched, ask.disabled.as_deref()).await;
     let wait = query.wait.map_or(app.dispatch.timing().long_poll, Duration::from_secs);
-    let parked = park(app, runner.id, ask, wait);
+    let parked = wait_for_directives(app, runner.id, ask, wait);
     Ok(match aside {
         Some(Extension(aside)) => aside.put(Box::pin(parked)),
         None => parked.await,
@@ -50,7 +51,7 @@ pub async fn poll(
 }
 
 /// Waits for directives. No other data of the request stays in memory meanwhile.
-async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
+async fn wait_for_directives(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response {
     match app.dispatch.park(runner, &ask, wait).await {
         Ok(Polled::Empty) => StatusCode::NO_CONTENT.into_response(),
         Ok(Polled::Directives { directives, leases, delay_ms }) => {
@@ -62,7 +63,7 @@ async fn park(app: App, runner: RunnerId, ask: Poll, wait: Duration) -> Response
 }
 
 /// Records the contact. A session that this server does not know is looked up in the database once.
-async fn touch(app: &App, runner: &RunnerCaller, ask: &Poll) -> Result<Touched, Problem> {
+async fn record_poll(app: &App, runner: &RunnerCaller, ask: &Poll) -> Result<Touched, Problem> {
     match app.dispatch.touch(runner.id, ask) {
         Err(SessionError::Unknown) => {
             let running = u32::try_from(ask.running.len()).unwrap_or(u32::MAX);

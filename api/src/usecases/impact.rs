@@ -120,7 +120,7 @@ fn plans(config: &Config, published: &Published, install: &Install) -> Result<Pl
     }
     let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
     let after = TriggerKind::PostDeployAllComponents;
-    let wanted = desired::wanted(config, published, given, after)?;
+    let wanted = desired::desired_state(config, published, given, after)?;
     let fresh = || StepId(ulid::Ulid::new());
     let steps = plan::plan_deploy(&wanted, &install.actual_state(), &Scope::Changed, fresh)?;
     Ok(Ok(steps.iter().filter_map(planned_operation).collect()))

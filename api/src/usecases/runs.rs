@@ -187,7 +187,7 @@ async fn plan_steps(
         return Err(Problem::new(Code::Rejected, problem));
     }
     let given = desired::InstallValues { inputs: &inputs, stack: &stack, toggles };
-    let wanted = desired::wanted(&config, published, given, after)?;
+    let wanted = desired::desired_state(&config, published, given, after)?;
     let scope = toggles::scope(&config, toggles, wish.scope.clone())?;
     let steps = plan::plan_deploy(&wanted, &present, &scope, fresh)?;
     stack::suffices(&config, install, &steps)?;

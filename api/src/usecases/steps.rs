@@ -125,7 +125,7 @@ async fn start(
     step: &Step,
 ) -> Result<(), Problem> {
     let id = step.spec.step;
-    if let Some(detail) = render::step::lacks_plugin(app, unit, run, step).await? {
+    if let Some(detail) = render::step::missing_plugin(app, unit, run, step).await? {
         return fail(unit, run, id, StepFailure::RenderFailed, detail).await;
     }
     let artifact = match artifact_of(unit, &step.spec.target).await? {
@@ -149,7 +149,9 @@ async fn start(
         }
     }
     let job = JobId(ulid::Ulid::new());
-    match as_step_failure(render::step::first(app, unit, run, step, job, artifact).await)? {
+    match as_step_failure(
+        render::step::render_first_job(app, unit, run, step, job, artifact).await,
+    )? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartStep { step: id, job }).await?;
@@ -174,7 +176,9 @@ async fn apply(
         ArtifactState::NotNeeded | ArtifactState::Pending(_) | ArtifactState::Failed(_) => None,
     };
     let job = JobId(ulid::Ulid::new());
-    match as_step_failure(render::step::apply(app, unit, run, step, job, artifact, plan).await)? {
+    match as_step_failure(
+        render::step::render_apply_job(app, unit, run, step, job, artifact, plan).await,
+    )? {
         Ok(work) => {
             unit.create::<Job>(job, JobCommand::Queue(work)).await?;
             unit.handle::<Run>(run, RunCommand::StartApply { step: id, job }).await?;

@@ -14,7 +14,7 @@ use crate::{
     configs::Config,
     execute::UnitOfWork,
     problem::Problem,
-    render::toggles::{Toggles, broken, disabled},
+    render::toggles::{Toggles, disabled, unmet_dependencies},
 };
 
 /// Records the components that an install enables or disables.
@@ -60,7 +60,7 @@ fn field(message: String) -> FieldProblem {
 
 /// Message about enabled components that require disabled ones.
 pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
-    let broken: Vec<String> = broken(config, toggles)
+    let broken: Vec<String> = unmet_dependencies(config, toggles)
         .into_iter()
         .map(|(name, missing)| format!("{name} requires {}", listed(missing)))
         .collect();

@@ -18,7 +18,7 @@ use crate::{
 
 /// Maximum number of cached frames: enough for a page, and for a stream that is read page by page.
 const FRAMES: usize = 8;
-/// Maximum age of the cache. A verification must read the files as they are now.
+/// Maximum age of a cache entry, so that a verification reads the current files.
 const KEEP: Duration = Duration::from_secs(5);
 
 /// Column for statements that read rows: the last position that only archives have. It shows which
@@ -29,9 +29,7 @@ pub const FLOOR: &str =
 /// An archive as the database lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchiveRecord {
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
     /// SHA-256 of the manifest.
     pub manifest_sha256: Hash,
@@ -42,7 +40,6 @@ pub struct ArchiveRecord {
 }
 
 impl ArchiveRecord {
-    /// Directory of the archive.
     pub fn directory(&self, archives: &Path) -> PathBuf {
         directory(archives, self.first, self.last)
     }
@@ -104,13 +101,13 @@ pub struct Archives(Arc<ArchiveCatalog>);
 #[derive(Debug, Default)]
 struct ArchiveCatalog {
     directory: Option<PathBuf>,
-    /// Open archives by last position.
+    /// Open archives by last position, with the time at which they were opened.
     open: Mutex<HashMap<u64, (Instant, Arc<Store>)>>,
     frames: Mutex<VecDeque<CachedFrame>>,
 }
 
 impl Archives {
-    /// The archives in a directory.
+    /// Creates a catalog of the archives in a directory.
     pub fn at(directory: impl Into<PathBuf>) -> Archives {
         Archives(Arc::new(ArchiveCatalog {
             directory: Some(directory.into()),
@@ -118,7 +115,7 @@ impl Archives {
         }))
     }
 
-    /// Directory of the archives, if one was named.
+    /// Directory of the archives, if one is set.
     pub fn directory(&self) -> Option<&Path> {
         self.0.directory.as_deref()
     }
@@ -144,8 +141,9 @@ impl Archives {
                 let number = store.manifest.frame_of(position);
                 let number = number.ok_or_else(|| unlisted(&store, &listed, position))?;
                 let frame = self.frame(&store, &listed, number).await?;
-                let wanted = frame.iter().filter(|event| (position..=to).contains(&event.position));
-                found.extend(wanted.take(limit - found.len()).cloned());
+                let selected =
+                    frame.iter().filter(|event| (position..=to).contains(&event.position));
+                found.extend(selected.take(limit - found.len()).cloned());
                 position = frame.last().map_or(to, |event| event.position).saturating_add(1);
             }
         }
@@ -208,11 +206,11 @@ impl Archives {
 }
 
 impl Archives {
-    /// Returns a frame from the cache.
+    /// Returns a frame from the cache, after the removal of expired entries.
     fn kept(&self, key: (u64, usize)) -> Option<Events> {
-        let mut kept = lock(&self.0.frames);
-        kept.retain(|(_, read, _)| read.elapsed() < KEEP);
-        kept.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
+        let mut frames = lock(&self.0.frames);
+        frames.retain(|(_, read, _)| read.elapsed() < KEEP);
+        frames.iter().find(|(at, ..)| *at == key).map(|(.., known)| known.clone())
     }
 }
 

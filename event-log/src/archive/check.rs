@@ -14,11 +14,10 @@ use super::{
     store::{Store, measure},
 };
 
-/// Reads all files and verifies digests, frames, event hashes, the chain and the index, and
-/// that they lead to the signed checkpoint. Returns the manifest and the verified range.
+/// Reads all files and verifies digests, frames, event hashes, the chain and the index. Verifies that the events lead to the signed checkpoint. Returns the manifest and the verified range.
 ///
 /// # Errors
-/// [`ArchiveError::Corrupt`] with the error and its location.
+/// [`ArchiveError::Corrupt`] with the error and its location, or [`ArchiveError::Signer`].
 pub fn check(
     directory: &Path,
     keys: &[TrustedKey],

@@ -1,5 +1,5 @@
-//! Drops the rows of an archived range. This cannot be undone, so rows and files are verified again
-//! first.
+//! Drops the rows of an archived range. Dropping rows cannot be undone, so rows and files are
+//! verified again first.
 use std::{path::Path, time::Duration};
 
 use proof::key::TrustedKey;
@@ -54,9 +54,9 @@ pub async fn discard(
         return Err(ArchiveError::Order { first: of.first });
     }
     drop(connection);
-    let sealed = range_proof(pool, archives, &of, readers).await?;
+    let proof = range_proof(pool, archives, &of, readers).await?;
     verify(pool, archives, &listed).await?;
-    prove_rows(pool, &of, &sealed, |_| Ok(())).await?;
+    prove_rows(pool, &of, &proof, |_| Ok(())).await?;
     for _ in 0..TRIES {
         let mut tx = pool.begin().await?;
         match once(&mut tx, &of).await {
@@ -96,14 +96,14 @@ pub async fn verify(
 async fn once(connection: &mut PgConnection, of: &Partition) -> Result<(), sqlx::Error> {
     // The lock waits for readers that have read the end of the archives and still read rows.
     let table = &of.table;
-    let gone = format!(
+    let drop = format!(
         "set local lock_timeout = '{LOCK_MS}ms'; \
          set local idle_in_transaction_session_timeout = '{SILENCE_MS}ms'; \
          lock table log_event in access exclusive mode; \
          lock table log_archive in access exclusive mode; \
          alter table log_event detach partition {table}; drop table {table}"
     );
-    connection.execute(&*gone).await?;
+    connection.execute(&*drop).await?;
     sqlx::query("update log_archive set dropped_at = $2 where last_position = $1")
         .bind(bigint(of.last))
         .bind(Clock::system().now())
@@ -117,7 +117,7 @@ async fn listed(connection: &mut PgConnection, last: u64) -> Result<ArchiveRecor
     found.ok_or(ArchiveError::Unknown(last))
 }
 
-/// Returns true if another transaction holds a lock, or if a deadlock ended this one.
+/// Returns true if another transaction holds a lock, or if a deadlock ended this transaction.
 fn is_locked(error: &sqlx::Error) -> bool {
     let code = error.as_database_error().and_then(|error| error.code());
     code.is_some_and(|code| matches!(&*code, "55P03" | "40P01"))

@@ -20,10 +20,9 @@ use super::{
 };
 use crate::{StoredEvent, partitions::Partition};
 
-/// Compression level.
+/// Zstandard compression level.
 const LEVEL: i32 = 6;
 
-/// An unfinished archive.
 pub(super) struct Draft {
     pub path: PathBuf,
     above: PathBuf,
@@ -59,7 +58,7 @@ impl Draft {
         &mut self,
         pool: &PgPool,
         of: &Partition,
-        sealed: &RangeProof,
+        expected: &RangeProof,
         frame: u32,
         progress: &mut (dyn FnMut(Step) + Send),
     ) -> Result<(), ArchiveError> {
@@ -74,7 +73,7 @@ impl Draft {
             first: None,
             last: None,
         };
-        prove_rows(pool, of, sealed, |event| {
+        prove_rows(pool, of, expected, |event| {
             writing.take(event)?;
             let count = event.position - writing.begun() + 1;
             if count == u64::from(frame.max(1)) || event.position == of.last {
@@ -96,15 +95,15 @@ impl Draft {
             .collect::<Result<_, _>>()?;
         let manifest = Manifest {
             format: FORMAT.into(),
-            log_id: sealed.log_id.clone(),
+            log_id: expected.log_id.clone(),
             first_position: of.first,
             last_position: of.last,
             events: of.last - of.first + 1,
             first_recorded_at: first.recorded_at,
             last_recorded_at: last.recorded_at,
-            chain_before: sealed.proof.chain,
+            chain_before: expected.proof.chain,
             chain: proof::bundle::Base64(last.chain),
-            proof: sealed.proof.clone(),
+            proof: expected.proof.clone(),
             files,
             frames,
         };

@@ -7,7 +7,7 @@ use std::{fs::File, io, os::unix::fs::FileExt as _};
 
 use crate::StreamId;
 
-/// Size of an entry: stream, frame and first sequence.
+/// Size in bytes of an entry: stream, frame and first sequence.
 const ENTRY: usize = 16 + 4 + 8;
 
 /// Truncated hash of a stream.

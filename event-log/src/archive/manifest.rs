@@ -1,4 +1,3 @@
-//! Manifest of an archive.
 use std::{
     fs::File,
     io::Read as _,
@@ -19,10 +18,11 @@ pub const EVENTS: &str = "events.ndjson.zst";
 pub const INDEX: &str = "streams.index";
 /// File with the manifest.
 pub const MANIFEST: &str = "manifest.json";
-/// Maximum size of a manifest. The manifest of ten million events has a hundredth of it.
+/// Maximum size of a manifest in bytes. A manifest of ten million events has about a hundredth of
+/// this size.
 const LONGEST: u64 = 256 << 20;
 
-/// Content of an archive.
+/// Manifest of an archive: its range, digests, frames and proof.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -65,11 +65,9 @@ pub struct Measured {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Frame {
-    /// First position.
     pub first: u64,
-    /// Last position.
     pub last: u64,
-    /// Offset in the file.
+    /// Offset of the frame in the events file, in bytes.
     pub offset: u64,
     /// Compressed size in bytes.
     pub bytes: u64,
@@ -106,7 +104,7 @@ impl Manifest {
         Ok((read, hash))
     }
 
-    /// Checks that the frames cover the range without gaps.
+    /// Checks that the frames, the proof and the files match the range.
     fn fits(&self) -> Result<(), &'static str> {
         let (mut next, mut offset) = (self.first_position, 0_u64);
         for frame in &self.frames {
@@ -117,16 +115,17 @@ impl Manifest {
             offset = offset.saturating_add(frame.bytes);
         }
         let count = self.last_position.saturating_sub(self.first_position).saturating_add(1);
-        let said = (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
+        let same_range =
+            (self.proof.from, self.proof.to) == (self.first_position, self.last_position);
         if self.first_position == 0 || next != self.last_position.saturating_add(1) {
             return Err("its frames do not cover its range");
         }
-        if !said || self.events != count || self.chain_before != self.proof.chain {
+        if !same_range || self.events != count || self.chain_before != self.proof.chain {
             return Err("its proof covers another range");
         }
         let names: Vec<&str> = self.files.iter().map(|file| &*file.name).collect();
         if names != [EVENTS, INDEX] || self.files.first().is_none_or(|file| file.bytes != offset) {
-            return Err("its files are not those of an archive");
+            return Err("its list of files does not match the archive format");
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{StoredEvent, StreamId};
 
-/// Maximum size of a frame, many times that of 1,024 events of the largest size.
+/// Maximum size of a frame in bytes, many times the size of 1,024 events of the largest size.
 const LONGEST: u64 = 1 << 30;
 
 /// An open archive.
@@ -56,7 +56,7 @@ impl Store {
         let mut packed = vec![0; usize::try_from(*bytes).unwrap_or(0)];
         self.events.read_exact_at(&mut packed, *offset).map_err(at(&path))?;
         if hex::encode(proof::sha256(&packed)) != frame.sha256 {
-            return Err(wrong("its bytes are not those that were written".into()));
+            return Err(wrong("its digest does not match the manifest".into()));
         }
         let capacity = usize::try_from(*raw_bytes).unwrap_or(0);
         let lines =

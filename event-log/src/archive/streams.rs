@@ -8,9 +8,7 @@ use super::{ArchiveRecord, Archives, catalog::unreadable, list, store::Store};
 use crate::{LogError, StoredEvent, StreamId, stored::number};
 
 impl Archives {
-    /// Returns the events of a stream after a sequence and up to a position that only archives
-    /// have, in order, at most `limit`. An event that is missing between them and the first row
-    /// of the database is an error.
+    /// Returns the events of a stream after a sequence and up to a position that only archives have, in order, at most `limit`. If an event between the returned events and the first row of the database is missing, that is an error.
     ///
     /// # Errors
     /// [`LogError::Archived`].
@@ -41,7 +39,8 @@ impl Archives {
                     if event.stream != *stream || event.sequence < next {
                         continue;
                     }
-                    // Checked first: the missing event may be at or before the requested position.
+                    // This check comes first, because the missing event may be at or before the
+                    // requested position.
                     if event.sequence != next {
                         return Err(gap(&store, &listed, stream, next));
                     }

@@ -49,14 +49,13 @@ impl KeyCache {
         }
     }
 
-    /// Caches a key in place of any other.
+    /// Caches the state of a subject's key, and replaces an earlier one.
     pub(super) fn put(&self, subject: String, key: Key) {
         let mut generations = self.lock();
         generations.old.remove(&subject);
         generations.put(subject, key);
     }
 
-    /// Removes all keys.
     pub(super) fn clear(&self) {
         *self.lock() = Generations::default();
     }

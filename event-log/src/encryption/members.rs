@@ -1,4 +1,4 @@
-//! Members of a JSON object in their order. A member that is not replaced stays byte for byte.
+//! Members of a JSON object in their order. A member that is not replaced keeps its exact bytes.
 use std::fmt;
 
 use serde::{
@@ -48,10 +48,10 @@ pub(super) type Instead<'a> = &'a mut dyn FnMut(&str, &RawValue) -> Option<Box<R
 pub(super) fn replaced(
     value: &RawValue,
     at: &str,
-    wanted: &dyn Fn(&str) -> Way,
+    classify: &dyn Fn(&str) -> Way,
     instead: Instead<'_>,
 ) -> Result<Option<Box<RawValue>>, serde_json::Error> {
-    match wanted(at) {
+    match classify(at) {
         Way::Past => return Ok(None),
         Way::Here => return Ok(instead(at, value)),
         Way::Through => {}
@@ -61,7 +61,7 @@ pub(super) fn replaced(
     let mut changed = false;
     for (name, value) in &mut members.0 {
         let at = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
-        if let Some(new) = replaced(value, &at, wanted, &mut *instead)? {
+        if let Some(new) = replaced(value, &at, classify, &mut *instead)? {
             *value = new;
             changed = true;
         }

@@ -8,10 +8,10 @@ use sqlx::{PgConnection, PgPool, Row as _};
 use super::Uploader;
 use crate::blob::BlobError;
 
-/// Minimum charge of an upload, because a row costs more than its bytes.
+/// Minimum charge of an upload in bytes, because a row costs more than its bytes.
 const LEAST: u64 = 4096;
 
-/// Lock of a runner's counters.
+/// SQL expression: key of the advisory lock on a runner's counters.
 const LOCK: &str = "hashtextextended('blob_upload ' || $1, 0)";
 
 /// Maximum number of bytes that may be uploaded. Each upload counts at least 4 KiB.
@@ -106,20 +106,20 @@ pub(super) async fn room_of(
 }
 
 /// Locks the counters of a runner until the transaction ends. Returns false if another transaction
-/// holds them.
+/// holds the lock.
 pub(super) async fn try_lock(tx: &mut PgConnection, runner: &str) -> Result<bool, sqlx::Error> {
     let lock = format!("select pg_try_advisory_xact_lock({LOCK})");
     sqlx::query_scalar(&lock).bind(runner).fetch_one(tx).await
 }
 
-/// Locks the counters of a runner, and waits for another transaction that holds them.
+/// Locks the counters of a runner, and waits for another transaction that holds the lock.
 pub(super) async fn lock(tx: &mut PgConnection, runner: &str) -> Result<(), sqlx::Error> {
     let lock = format!("select pg_advisory_xact_lock({LOCK})");
     sqlx::query(&lock).bind(runner).execute(tx).await?;
     Ok(())
 }
 
-/// Counts an upload that was stored.
+/// Adds a stored upload to the counters of its runner and its execution.
 pub(super) async fn add(
     tx: &mut PgConnection,
     by: Uploader<'_>,

@@ -24,7 +24,7 @@ pub(super) struct LogSummary {
     pub position: u64,
     pub chain: Hash,
     pub edge: Edge,
-    /// Time and batch of the last event.
+    /// Time in microseconds and commit number of the last event.
     pub last: Option<(i64, i64)>,
     /// Streams, with their first and last event.
     pub streams: HashMap<StreamId, Seen>,
@@ -75,7 +75,7 @@ impl LogSummary {
         Ok(())
     }
 
-    /// Compares the nodes that the segments completed together with the stored ones.
+    /// Compares the nodes above the segments with the stored nodes.
     pub async fn compare_nodes(&mut self, pool: &PgPool) -> Result<(), VerifyError> {
         let nodes = std::mem::take(&mut self.nodes);
         let rows = sqlx::query(
@@ -125,11 +125,11 @@ impl LogSummary {
                 let since = number(row.try_get(4)?);
                 let differs = |position| Err(differs(position, &stream).into());
                 match self.streams.remove(&stream) {
-                    // A concurrent append may have written this event after the verified end. The
-                    // database must have it by now.
+                    // The stream's last event may be from a concurrent append after the verified
+                    // end. That event must be in the database by now.
                     seen if position > end => {
-                        let told = seen.map_or(position, |seen| seen.last.1);
-                        later.push(stream, version, position, told);
+                        let reported = seen.map_or(position, |seen| seen.last.1);
+                        later.push(stream, version, position, reported);
                     }
                     // Reads of the stream skip events before its recorded beginning.
                     Some(Seen { first, .. }) if self.whole && first.1 < since => {
@@ -166,12 +166,12 @@ struct GrownStreams {
 }
 
 impl GrownStreams {
-    fn push(&mut self, stream: StreamId, version: u64, position: u64, told: u64) {
+    fn push(&mut self, stream: StreamId, version: u64, position: u64, reported: u64) {
         self.kind.push(stream.aggregate_type);
         self.id.push(stream.aggregate_id);
         self.version.push(bigint(version));
         self.position.push(bigint(position));
-        self.told.push(bigint(told));
+        self.told.push(bigint(reported));
     }
 
     /// Checks that each stream has an event with this position and sequence, since both are written

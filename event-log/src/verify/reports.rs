@@ -7,7 +7,7 @@ use super::{Difference, VerifyError};
 
 /// Number of signatures that one task checks.
 const BATCH: usize = 256;
-/// Maximum number of waiting tasks.
+/// Maximum number of signature tasks that run concurrently.
 const TASKS: usize = 16;
 /// Maximum number of findings in the result.
 const TOLD: usize = 100;
@@ -40,7 +40,7 @@ impl ReportVerifier {
     pub async fn take(&mut self, facts: Vec<(u64, ReportEvent)>) -> Result<(), VerifyError> {
         for (position, fact) in facts {
             match self.reports.take(position, fact) {
-                Ok(asked) => self.waiting.extend(asked),
+                Ok(signatures) => self.waiting.extend(signatures),
                 Err(wrong) => self.found(wrong),
             }
             if self.waiting.len() >= BATCH {

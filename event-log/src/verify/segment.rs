@@ -41,7 +41,7 @@ pub(super) struct Range {
 pub(super) struct Segment {
     /// Last link of the chain.
     pub chain: Hash,
-    /// Time and batch of the first and of the last event.
+    /// Time in microseconds and commit number of the first and of the last event.
     pub times: Option<((i64, i64), (i64, i64))>,
     /// Streams, with sequence and position of their first and last event.
     pub streams: Vec<(StreamId, Seen)>,
@@ -102,8 +102,8 @@ async fn once(
             begun.push(fixed(leaf, range.after, "leaf")?);
         }
         if begun.is_empty() {
-            let gone = (range.block, range.after);
-            let archived = source.archives.events(connection, gone, u32::MAX).await?;
+            let archived_range = (range.block, range.after);
+            let archived = source.archives.events(connection, archived_range, u32::MAX).await?;
             begun.extend(archived.iter().map(|event| event.leaf));
         }
     }
@@ -341,7 +341,7 @@ impl<'r> Raw<'r> {
     }
 }
 
-/// Postgres counts microseconds from the year 2000.
+/// Start of the times of Postgres, the year 2000, in microseconds of Unix time.
 const POSTGRES_EPOCH_US: i64 = 946_684_800_000_000;
 
 fn array<const N: usize>(bytes: &[u8], position: u64) -> Result<[u8; N], LogError> {

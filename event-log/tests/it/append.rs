@@ -1,4 +1,3 @@
-//! Tests of appends and rejected commits.
 use crate::support;
 
 use std::time::Duration;
@@ -117,9 +116,9 @@ async fn a_repeated_command_gets_the_first_answer() {
     assert_eq!(response.unwrap()["key"], "k");
     let other = log.append(keyed("k", 2, commit("b", 0, 1))).await;
     assert!(matches!(other, Err(AppendError::KeyMismatch)));
-    let mut somebody = keyed("k", 2, commit("b", 0, 1));
-    somebody.key.as_mut().unwrap().principal = "prn_2".into();
-    log.append(somebody).await.unwrap();
+    let mut other_principal = keyed("k", 2, commit("b", 0, 1));
+    other_principal.key.as_mut().unwrap().principal = "prn_2".into();
+    log.append(other_principal).await.unwrap();
     // Two concurrent commits with the same key: one is written, the other gets its result.
     let (one, two) = tokio::join!(
         log.append(keyed("same", 1, commit("c", 0, 1))),
@@ -181,7 +180,8 @@ async fn a_commit_of_a_moved_or_lost_consumer_is_rejected() {
     let mut only = with("b", 0, held.owner_epoch);
     only.writes.clear();
     log.append(only).await.unwrap();
-    // The consumer has not moved, and its last event is the one that was caused before it moved.
+    // A guarded commit does not move the consumer. After the consumer has moved, a guard on its
+    // earlier position fails.
     assert_eq!(consumer::position(&database.pool, name).await.unwrap(), Some(0));
     assert!(consumer::advance(&database.pool, &held, 9).await.unwrap());
     let refused = log.append(with("b", 0, held.owner_epoch)).await;
@@ -294,7 +294,8 @@ async fn pentest_a_large_commit_is_served_while_small_ones_keep_the_queue_full()
     small.shutdown().await;
 }
 
-/// Each batch has one commit of a stream. The others wait in the queue, whose size is limited.
+/// A batch can write only one commit of the stream. The other commits wait in the queue, whose size
+/// is limited.
 #[tokio::test]
 async fn a_queue_that_grows_faster_than_it_is_written_is_full_at_some_time() {
     let database = database().await;
@@ -376,7 +377,7 @@ async fn the_application_may_not_change_or_remove_an_event() {
         "update log_event set payload = '{}'",
         "delete from log_event",
         "truncate log_event",
-        // The role also cannot change the event's partition, or attach another one.
+        // The role also cannot change events through a partition, or attach another partition.
         "update log_event_1 set payload = '{}'",
         "delete from log_event_default",
         "update log_archive set dropped_at = now()",

@@ -47,7 +47,7 @@ async fn one_fault(arm: impl Fn(&Proxy)) {
     let database = database().await;
     let proxy = Proxy::before(&database.url);
     let log = behind(&proxy, &database).await;
-    // After these, the statement is prepared at the server, so a batch takes one exchange.
+    // After these batches, the database has prepared the statement, so a batch takes one exchange.
     for name in ["-warm1", "-warm2"] {
         let (a, b, stale) = three(&log, name).await;
         assert!(a.is_ok() && b.is_ok() && stale.is_err());
@@ -108,8 +108,8 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
     let (appended, ()) = tokio::join!(hasty.append(commit("a", 0, 1)), release);
     assert_eq!(appended.unwrap().first, 1);
 
-    // Longer than Postgres takes to detect a deadlock, after which it ends the transaction that has
-    // waited longest.
+    // The query timeout of this server is longer than Postgres takes to detect a deadlock and to
+    // end one of the transactions.
     let patient = server(&database).await;
     patient.append(commit("a", 1, 1)).await.unwrap();
     let mut tx = database.pool.begin().await.unwrap();
@@ -129,8 +129,8 @@ async fn a_lock_that_is_not_given_and_a_deadlock_are_tried_again() {
 }
 
 /// A delayed request counts if it arrives before the fencing counter is incremented. The appender
-/// must then find that it was committed. A request that arrives after the increment must write
-/// nothing, even if it arrives before the batch is sent again.
+/// must then find that the batch was committed. A request that arrives after the increment must
+/// write nothing, even if it arrives before the batch is sent again.
 #[tokio::test]
 async fn a_request_that_comes_late_counts_before_the_turn_and_never_after() {
     const ROUNDS: u64 = 24;
@@ -167,7 +167,7 @@ async fn a_batch_without_events_is_settled_too() {
     }
 }
 
-/// Two servers and many callers, while a task terminates the servers' connections all the time.
+/// Two servers and many callers, while a task terminates the servers' connections continuously.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_breaks_the_log_is_dense_and_every_answer_true() {
     const CALLERS: u64 = 12;

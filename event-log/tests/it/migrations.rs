@@ -16,7 +16,7 @@ async fn tables_of_a_newer_program_are_left_as_they_are_and_it_is_said_what_to_s
     assert!(matches!(&error, MigrateError::Unknown(name) if name == "9999_later"), "{error}");
     assert_eq!(
         error.to_string(),
-        "the database was migrated by a newer Stead (migration 9999_later); start that version"
+        "cannot migrate the database: a newer Stead ran migration 9999_later; start that version"
     );
 }
 

@@ -69,9 +69,9 @@ async fn what_is_hashed_and_kept_is_sealed_and_what_is_read_is_not() {
     let mut tail = log.tail();
     let install = InstallId(Ulid::new());
     create(&log, install).await;
-    let heard = tail.recv().await.unwrap();
+    let received = tail.recv().await.unwrap();
     let read = log.read(0, 10).await.unwrap();
-    assert_eq!(*heard, *read, "the tail and a read return the same payload");
+    assert_eq!(*received, *read, "the tail and a read return the same payload");
     assert!(
         !read[0].payload.contains("Ada") && read[0].payload.contains(r#""city":"[encrypted]""#)
     );
@@ -106,10 +106,10 @@ async fn two_servers_that_meet_a_subject_at_once_use_one_key() {
     one.unwrap();
     two.unwrap();
     for log in logs {
-        let said = log.read(0, 10).await.unwrap();
+        let read = log.read(0, 10).await.unwrap();
         assert!(
-            said.iter().all(|event| !event.words().unwrap().contains("[encrypted]")),
-            "{said:?}"
+            read.iter().all(|event| !event.words().unwrap().contains("[encrypted]")),
+            "{read:?}"
         );
     }
 }

@@ -46,7 +46,7 @@ async fn a_server_with_a_stale_head_reads_it_and_writes() {
     let mut tail = two.tail();
     assert_eq!(two.position(), 0);
     assert_eq!(two.append(commit("b", 0, 1)).await.unwrap().first, 6);
-    // The server receives the other's events in order.
+    // The second server receives the events of the first one in order.
     let others = tail.recv().await.unwrap();
     assert_eq!(others.iter().map(|event| event.position).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert_eq!(tail.recv().await.unwrap()[0].position, 6);
@@ -127,7 +127,7 @@ async fn states_of_a_lost_history_are_dropped() {
          delete from log_head; insert into log_head select * from saved_head; \
          update log_head set epoch = epoch + 1";
     run(&database, restore).await;
-    // Another server appends one event more than the first has seen.
+    // Another server appends one event more than the first server has read.
     let two = alone(&database).await;
     for _ in 0..3 {
         handle(&two, CounterCommand::Add(100)).await.unwrap();
@@ -165,8 +165,8 @@ async fn what_the_head_says_can_be_proved_at_once() {
     writer.await.unwrap();
 }
 
-/// The order in which a rebuild takes its locks: tables, then the head, then a raised fencing
-/// counter.
+/// The order in which a rebuild takes its locks: tables, then the head. Then it increments the
+/// fencing counter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rebuild_locks_under_load_lose_no_acknowledgement() {
     let database = database().await;

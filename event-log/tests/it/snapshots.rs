@@ -129,8 +129,8 @@ async fn a_snapshot_that_cannot_be_right_is_as_good_as_none() {
         }
         let row = sqlx::query("select sequence, codec, state from log_snapshot");
         let row = row.fetch_one(&database.pool).await.unwrap();
-        let kept = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
-        assert_eq!(kept, (205, 3, right.clone()), "{spoil}");
+        let stored = (row.get::<i64, _>(0), row.get::<i16, _>(1), row.get::<Vec<u8>, _>(2));
+        assert_eq!(stored, (205, 3, right.clone()), "{spoil}");
     }
 }
 
@@ -195,15 +195,15 @@ fn no_aggregate_loses_anything_in_a_snapshot() {
             state
         };
         let stream = StreamId::of::<D>("x");
-        let said = |state: &D| serde_json::to_value(state).unwrap();
+        let json = |state: &D| serde_json::to_value(state).unwrap();
         for start in 0..count {
             let whole = fold(D::default(), &all[start..]);
             for middle in start..all.len() {
-                let kept = fold(D::default(), &all[start..middle]);
-                let bytes = snapshot::encode(&stream, middle as u64, &kept).unwrap();
+                let restored = fold(D::default(), &all[start..middle]);
+                let bytes = snapshot::encode(&stream, middle as u64, &restored).unwrap();
                 let read = snapshot::decode(&stream, middle as u64, &bytes).unwrap();
                 let again = fold(read, &all[middle..]);
-                assert_eq!(said(&again), said(&whole), "{} {start} {middle}", D::NAME);
+                assert_eq!(json(&again), json(&whole), "{} {start} {middle}", D::NAME);
             }
         }
     }

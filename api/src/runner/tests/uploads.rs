@@ -60,7 +60,7 @@ mod pentest {
         let (mut agent, install) = world.agent().await;
         world.open(&mut agent, "j", json!([])).await;
         let job = world.queue(install, JobKind::Plan, JobClass::Pure).await;
-        let execution = world.running(&agent, job).await;
+        let execution = world.start_job(&agent, job).await;
         (world, agent, job, execution)
     }
 
@@ -72,7 +72,7 @@ mod pentest {
             send(&world, &agent, &execution, blob(number)).await.ok();
         }
         let refused =
-            send(&world, &agent, &execution, blob(4)).await.refused(413, "upload_quota_exceeded");
+            send(&world, &agent, &execution, blob(4)).await.rejected(413, "upload_quota_exceeded");
         assert_eq!(
             (&refused["limit"], &refused["limit_bytes"]),
             (&json!("execution"), &json!(32 << 20))
@@ -132,7 +132,7 @@ mod pentest {
     }
 
     /// Holds the lock of a runner's counters, like a stalled upload.
-    async fn standing_still(
+    async fn stalled_upload(
         pool: &PgPool,
         runner: &str,
     ) -> sqlx::Transaction<'static, sqlx::Postgres> {
@@ -145,10 +145,10 @@ mod pentest {
     #[tokio::test]
     async fn an_upload_does_not_wait_for_another_one_of_its_runner() {
         let (world, agent, _, execution) = at_work().await;
-        let other = standing_still(&world.app.pool, &agent.id.to_string()).await;
+        let other = stalled_upload(&world.app.pool, &agent.id.to_string()).await;
         let sent = send(&world, &agent, &execution, vec![1; 10]);
         let refused = tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap();
-        refused.refused(429, "rate_limited");
+        refused.rejected(429, "rate_limited");
         assert_eq!(refused.headers["retry-after"], "1");
         other.rollback().await.unwrap();
         send(&world, &agent, &execution, vec![1; 10]).await.ok();
@@ -176,8 +176,8 @@ mod pentest {
                 request = request.header("content-length", length);
             }
             let body = Body::from_stream(parts.take(1 << 20));
-            let said = world.send(request.body(body).unwrap()).await;
-            said.refused(413, "upload_quota_exceeded");
+            let response = world.send(request.body(body).unwrap()).await;
+            response.rejected(413, "upload_quota_exceeded");
             let read = read.load(Ordering::Relaxed);
             assert!(read <= most_read, "{length:?}: read {read} bytes");
         }
@@ -299,13 +299,13 @@ mod pentest {
             let digest = put(&pool, &execution, &[round]).await.unwrap();
             let clock = Clock::system();
             let (late, keeping) = (days_from_now(2), execution.clone());
-            let (kept, collected) = tokio::join!(
+            let (stored, collected) = tokio::join!(
                 upload::keep(&pool, &clock, &keeping, &digest),
                 upload::collect(&pool, &late),
             );
             collected.unwrap();
             let is_there = blob::get(&pool, &digest).await.unwrap().is_some();
-            assert_eq!(kept.unwrap(), is_there);
+            assert_eq!(stored.unwrap(), is_there);
         }
     }
 
@@ -318,14 +318,14 @@ mod pentest {
         let plan = super::super::work::plan(&world, &agent, (job, &execution), summary).await;
         let refused = world.report(&agent, job, &execution, 2, plan.clone()).await;
         assert!(
-            refused.refused(422, "invalid")["detail"]
+            refused.rejected(422, "invalid")["detail"]
                 .as_str()
                 .unwrap()
                 .contains("PUT /runner/v1/blobs/")
         );
         send(&world, &agent, &execution, summary.to_vec()).await.ok();
         world.report(&agent, job, &execution, 2, plan).await.ok();
-        assert!(world.story(job).await.contains(&"plan_produced".to_string()));
+        assert!(world.event_types(job).await.contains(&"plan_produced".to_string()));
         assert_eq!(upload::waiting(&world.app.pool).await.unwrap(), 0);
     }
 }

@@ -30,13 +30,13 @@ fn sealed(keys: &Keys) -> Option<(String, String)> {
 #[test]
 fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
     let both = keys(&[("ins_1", Some(1)), ("prn_1", Some(2))]);
-    let (stored, said) = sealed(&both).unwrap();
-    assert_eq!(said, PAYLOAD);
-    for word in ["Ada", "Bo said", "\"x\""] {
-        assert!(!stored.contains(word), "{stored}");
+    let (stored, readable) = sealed(&both).unwrap();
+    assert_eq!(readable, PAYLOAD);
+    for text in ["Ada", "Bo said", "\"x\""] {
+        assert!(!stored.contains(text), "{stored}");
     }
-    let kept = r#"{"type":"inputs_changed","set":{"b/~":"[encrypted]","a":"[encrypted]"},"unset":["c"],"by":"prn_1","reason":"[encrypted]","encrypted":[{"subjects":["ins_1"],"paths":["/set/b~1~0","/set/a"],"ciphertext":""#;
-    assert!(stored.starts_with(kept), "{stored}");
+    let expected = r#"{"type":"inputs_changed","set":{"b/~":"[encrypted]","a":"[encrypted]"},"unset":["c"],"by":"prn_1","reason":"[encrypted]","encrypted":[{"subjects":["ins_1"],"paths":["/set/b~1~0","/set/a"],"ciphertext":""#;
+    assert!(stored.starts_with(expected), "{stored}");
     assert_eq!(open(&stored, WHICH, &both), Ok(Some(PAYLOAD.into())));
 }
 
@@ -44,17 +44,17 @@ fn what_is_sealed_is_read_as_it_was_byte_for_byte() {
 fn data_of_two_subjects_is_erased_with_either_key() {
     let (stored, _) = sealed(&keys(&[("ins_1", Some(1)), ("prn_1", Some(2))])).unwrap();
     let read = |keys: &Keys| open(&stored, WHICH, keys).unwrap().unwrap();
-    let said = read(&keys(&[("ins_1", Some(1)), ("prn_1", None)]));
-    assert_eq!(said, PAYLOAD.replace(r#"Bo said \"go\""#, ERASED));
-    let said = read(&keys(&[("ins_1", None), ("prn_1", Some(2))]));
+    let readable = read(&keys(&[("ins_1", Some(1)), ("prn_1", None)]));
+    assert_eq!(readable, PAYLOAD.replace(r#"Bo said \"go\""#, ERASED));
+    let readable = read(&keys(&[("ins_1", None), ("prn_1", Some(2))]));
     let none = r#""set":{"b/~":"[erased]","a":"[erased]"},"unset":["c"],"by":"prn_1","reason":"[erased]"}"#;
-    assert!(said.ends_with(none), "{said}");
+    assert!(readable.ends_with(none), "{readable}");
 }
 
 #[test]
 fn nothing_is_sealed_under_a_key_that_is_gone() {
-    let (stored, said) = sealed(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
-    assert_eq!(stored, said);
+    let (stored, readable) = sealed(&keys(&[("ins_1", None), ("prn_1", Some(2))])).unwrap();
+    assert_eq!(stored, readable);
     assert!(!stored.contains("Ada") && !stored.contains("encrypted"), "{stored}");
 }
 
