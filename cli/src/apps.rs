@@ -37,14 +37,16 @@ Examples:
   stead apps sync ./shop --dry-run
   stead apps sync ./shop --source acme/modules=../modules --wait
   stead apps sync ./shop --plugin files=./target/release/stead-plugin-files
-Syncing an unchanged directory changes nothing.")]
+
+A sync of an unchanged directory publishes no version.")]
     Sync(Sync),
     /// Compare an app directory with a config version, or two config versions
     #[command(after_help = "\
 Examples:
-  stead apps diff ./shop                  the directory against the newest version
-  stead apps diff ./shop --against 3      the directory against version 3
+  stead apps diff ./shop                  the directory and the newest version
+  stead apps diff ./shop --against 3      the directory and version 3
   stead apps diff shop --from 1 --to 2    two published versions
+
 After the changes, the command prints the impact on each install.")]
     Diff {
         #[command(flatten)]
@@ -52,10 +54,10 @@ After the changes, the command prints the impact on each install.")]
         /// Config version to compare the directory with [default: the newest]
         #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
         against: Option<u32>,
-        /// Earlier config version; DIR is then the name of the app
+        /// Earlier config version; with --from or --to, DIR is the name of the app
         #[arg(long, value_name = "N")]
         from: Option<u32>,
-        /// Later config version; DIR is then the name of the app
+        /// Later config version; with --from or --to, DIR is the name of the app
         #[arg(long, value_name = "N")]
         to: Option<u32>,
     },
@@ -66,12 +68,12 @@ After the changes, the command prints the impact on each install.")]
     #[command(after_help = "\
 Examples:
   stead apps show shop
-  stead apps show shop --version 3                  the config of version 3
+  stead apps show shop --version 3    the config of version 3
   stead apps show shop --version 3 --output json")]
     Show {
         /// Name or id of the app
         app: String,
-        /// Config version
+        /// Config version to print, instead of the app and its newest version
         #[arg(long, value_name = "N")]
         version: Option<u32>,
     },
@@ -145,7 +147,8 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
 /// Version that a dry run compares with. `None`: the newest.
 struct BaseVersion(Option<u32>);
 
-/// Packs the directory and uploads it, to publish it or to compare it.
+/// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the
+/// directory.
 async fn send(
     desk: &CommandContext,
     source: &Source,
@@ -182,7 +185,7 @@ async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure>
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
         let all = match desk.client.builds(&query).await {
             Ok(page) => page.items,
-            // The builds continue after a server restart.
+            // The server may be restarting. The builds continue.
             Err(ClientError::Unreachable { .. }) => {
                 tokio::time::sleep(std::time::Duration::from_secs(1)).await;
                 continue;

@@ -27,9 +27,9 @@ pub(crate) enum Archive {
     /// Write every closed partition of the log to an archive; the server may run
     #[command(after_help = "\
 A partition is closed when the log continues after it, all projections and policies have processed it, and a published \
-checkpoint covers it. The rows and the written files are both verified against that checkpoint. No row is dropped.
+checkpoint covers it. The command verifies the rows and the written files against that checkpoint. It drops no row.
 
-Without DATABASE_OWNER_URL, uses the private Postgres of the data directory. Run this as the server's user.
+Run the command as the server's user. Without DATABASE_OWNER_URL, it uses the private Postgres of the data directory.
 
 Examples:
   stead archive create
@@ -41,17 +41,17 @@ Examples:
     List(ArchiveArgs),
     /// Verify archives: every byte and hash, up to the signed checkpoint
     #[command(after_help = "\
-Without a directory, verifies all archives that the database lists. With a directory, verifies that archive without a \
-database, with the keys of --key.
+Without a directory, the command verifies all archives that the database lists. With a directory, it verifies that \
+archive with the keys of --key, without a database.
 
 Examples:
   stead archive verify
   stead archive verify /mnt/tape/1-10240000 --key stead/01J…+5f0c…+AS…")]
     Verify(Verify),
-    /// Drop archived rows from the database; they are then read from the archives
+    /// Drop archived rows from the database; servers then read the events from the archives
     #[command(after_help = "\
-Verifies files and rows again first, from the oldest range on. Servers keep running. This cannot be undone: back up the \
-archives first.
+The command first verifies the files and the rows again, from the oldest range on. Servers can keep running. A drop \
+cannot be undone: back up the archives first.
 
 Example:
   stead archive drop --through 10240000")]
@@ -63,7 +63,7 @@ Example:
 pub(crate) struct ArchiveArgs {
     #[command(flatten)]
     place: DatabaseArgs,
-    /// Directory of the archives [default: archives in the data directory]
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }
@@ -97,7 +97,6 @@ pub(crate) struct Drop {
     through: u64,
 }
 
-/// Errors of the archive commands.
 #[derive(Debug, thiserror::Error)]
 enum ArchiveCommandError {
     #[error(transparent)]
@@ -111,8 +110,8 @@ enum ArchiveCommandError {
 impl From<ArchiveCommandError> for Failure {
     fn from(error: ArchiveCommandError) -> Failure {
         match &error {
-            // The data differs from what was published. The other errors concern the command or its
-            // environment.
+            // Corrupt archives, untrusted signers and differing rows are failed verifications. The
+            // other errors concern the command line or the environment.
             ArchiveCommandError::Archive(
                 ArchiveError::Corrupt { .. }
                 | ArchiveError::Signer { .. }
@@ -197,7 +196,7 @@ async fn verify(ask: Verify, screen: &Screen) -> Result<(), Failure> {
     screen.print_one(&read, |_| output::read(&read))
 }
 
-/// Verifies one archive without a database, with these trusted keys.
+/// Verifies one archive with the trusted keys, without a database.
 fn verify_directory(directory: &Path, keys: &[String]) -> Result<Vec<archives::Range>, Failure> {
     if keys.is_empty() {
         let said = "cannot verify the archive: no trusted key\n  try: --key with a checkpoint key of `stead keys list`";

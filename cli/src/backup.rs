@@ -21,11 +21,11 @@ pub(crate) enum Backup {
     /// Create a backup; the server may run
     #[command(after_help = "\
 A backup contains the database, the signing keys of the server, the artifacts and the first owner's token. A party that \
-has it can impersonate the server: protect it like the keys. Every file has mode 0600. The backup appears under its name \
-only when it is complete.
+has the backup can impersonate the server: protect the backup like the keys. Every file has mode 0600. The backup \
+appears under its name only when it is complete.
 
 Run the command as the server's user, or as root. Without DATABASE_OWNER_URL, it uses the private Postgres of the data \
-directory. If the name ends in .tar, the backup is one file. This needs twice the space.
+directory. If the name ends in .tar, the backup is one file, and its creation needs twice the space.
 
 Examples:
   stead backup create --out /backups/2026-11-21
@@ -33,20 +33,21 @@ Examples:
     Create(Create),
     /// Restore a backup into an empty directory and verify it
     #[command(after_help = "\
-Checks every byte against the backup's manifest first, and verifies the whole restored log against the checkpoint of \
-the backup. --against compares with a runner's checkpoint (<runner data>/checkpoint) and lists missing positions.
+The command first checks every byte against the manifest of the backup. Then it verifies the whole restored log against \
+the checkpoint of the backup. With --against, it also compares the log with a runner's checkpoint \
+(<runner data>/checkpoint), and lists missing positions.
 
-With DATABASE_OWNER_URL, restores into that database, which must be empty, and the rest into the directory.
+DATABASE_OWNER_URL selects another database, which must be empty. The other files go to the data directory.
 
-As root, restored files belong to the owner of the directory: create it for the user that runs the server.
+As root, create the directory for the user that runs the server: the restored files get the owner of the directory.
 
 Examples:
   stead backup restore --from /backups/2026-11-21 --data /var/lib/stead
   stead backup restore --from today.tar --data ./data --against checkpoint-of-acme")]
     Restore(restore::Restore),
-    /// Test a backup: restore it to a temporary place, verify it, print its recovery point, and delete it
+    /// Test a backup: restore a temporary copy, verify it, and print its recovery point
     #[command(after_help = "\
-Does not touch the server: starts a private Postgres in a temporary directory, and deletes both afterwards.
+The drill does not use the server. It starts a private Postgres in a temporary directory, and deletes both at its end.
 
 Examples:
   stead backup drill --from /backups/2026-11-21
@@ -61,7 +62,7 @@ pub(crate) struct Create {
     /// Path of the backup: a new directory, or a new file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
-    /// Directory of the archives [default: archives in the data directory]
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     archives: Option<PathBuf>,
 }

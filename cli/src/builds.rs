@@ -34,10 +34,10 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this app: name or id
+    /// Only builds of this app: name or id
     #[arg(long)]
     app: Option<String>,
-    /// Only in this state: requested, queued (includes running builds), succeeded, failed
+    /// Only builds in this state: requested, queued (includes running builds), succeeded, failed
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]

@@ -16,24 +16,21 @@ Exit codes:
   4  rejected: forbidden, or not possible in the current state
   5  the server is unreachable or cannot respond now
   130  interrupted with Ctrl-C
-With --output json or ndjson an error is one line of JSON on standard error: problem details with `exit_code`.";
+With --output json or ndjson, an error is one line of JSON on standard error: problem details with `exit_code`.";
 
-/// Failure of a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The operation failed.
+    /// The operation itself failed, for example a run or a verification.
     Outcome(String),
     /// The command line or its input is invalid.
     Usage(String),
-    /// The object does not exist.
     NotFound(String),
-    /// The server responded with a problem.
     Problem(Box<Problem>),
-    /// The server did not respond.
+    /// The server did not respond, or its response is unreadable.
     Unreachable(String),
     /// The user stopped the command.
     Interrupted(String),
-    /// The findings were printed already.
+    /// The input is invalid, and the command has already printed its findings.
     AlreadyPrinted,
     /// The reader of standard output closed it.
     BrokenPipe,
@@ -58,7 +55,7 @@ impl Failure {
         }
     }
 
-    /// Prints the failure and returns its exit code.
+    /// Prints the failure to standard error, and returns its exit code.
     pub(crate) fn report(&self, output: Output) -> ExitCode {
         let text = match output {
             Output::Table => self.text(),
@@ -70,7 +67,7 @@ impl Failure {
         ExitCode::from(self.code())
     }
 
-    /// Problem details, as the server sends them.
+    /// Failure as one line of problem details. Empty if there is nothing to print.
     pub(crate) fn json(&self) -> String {
         let (code, title, said) = match self {
             Failure::Problem(problem) => {
@@ -96,7 +93,7 @@ impl Failure {
         format!("{problem}\n")
     }
 
-    /// Text for the terminal.
+    /// Failure as text for a terminal. Empty if there is nothing to print.
     pub(crate) fn text(&self) -> String {
         match self {
             Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
@@ -142,7 +139,7 @@ pub(crate) fn finding_text(error: &FieldProblem) -> String {
     text
 }
 
-/// Remedy that follows from the code.
+/// Remedy for a problem code. `None` if the code has no general remedy.
 fn next(code: &str) -> Option<&'static str> {
     Some(match code {
         "token_missing"
@@ -150,7 +147,7 @@ fn next(code: &str) -> Option<&'static str> {
         | "token_expired"
         | "token_revoked"
         | "token_type_mismatch" => {
-            "`stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
+            "run `stead login --server URL --token-file FILE`, or set STEAD_TOKEN"
         }
         "forbidden" => "ask an owner to grant the role: `stead tokens grant-role`",
         "approval_stale" => "read the current plan: `stead runs show RUN --plans`",
@@ -158,7 +155,7 @@ fn next(code: &str) -> Option<&'static str> {
             "wait for that run or cancel it: `stead runs watch`, `stead runs cancel`"
         }
         "projection_lag" | "unavailable" | "busy" | "shutting_down" | "conflict" => {
-            "the same command again in a few seconds"
+            "run the same command again in a few seconds"
         }
         _ => return None,
     })
@@ -181,7 +178,7 @@ impl From<std::io::Error> for Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             Failure::BrokenPipe
         } else {
-            Failure::Usage(error.to_string())
+            Failure::Usage(format!("a file operation failed: {error}"))
         }
     }
 }
@@ -201,7 +198,7 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
             Failure::Usage(said.trim_start_matches("error: ").trim_end().into()).report(output)
         }
         (code, _) => {
-            // The reader may have closed the output.
+            // Ignores the error: the reader may have closed the output.
             let _ = error.print();
             ExitCode::from(u8::try_from(code).unwrap_or(2))
         }

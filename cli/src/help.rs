@@ -10,7 +10,6 @@ fn the_command_line_is_well_formed() {
     Stead::command().debug_assert();
 }
 
-/// Every command has a summary and an example with its full name.
 #[test]
 fn every_command_says_what_it_does_and_shows_an_example() {
     let mut root = Stead::command();

@@ -26,8 +26,8 @@ Examples:
   stead installs create shop acme --input domain=acme.example.com --input size=2
   stead installs create shop acme --inputs-file acme.toml --auto-approve
   stead installs create shop acme --stack-output region=eu-central-1 --stack-outputs-file acme.json
---input and --stack-output override the files. Stack outputs that the runner reports at enrolment
-override these.")]
+
+--input and --stack-output override the files. Stack outputs that the runner reports at enrolment override both.")]
     Create(Create),
     /// List installs
     #[command(after_help = "\
@@ -35,7 +35,7 @@ Examples:
   stead installs list
   stead installs list --app shop")]
     List {
-        /// Only of this app: name or id
+        /// Only installs of this app: name or id
         #[arg(long)]
         app: Option<String>,
         #[command(flatten)]
@@ -56,7 +56,7 @@ Examples:
     State {
         /// Name or id of the install
         install: String,
-        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time: RFC 3339, a date, `2h ago`, `tuesday`
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<crate::point_in_time::PointInTime>,
     },
@@ -76,7 +76,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stead installs upgrade acme --to 2 --wait
-  stead installs upgrade acme --to 2 --input region=eu-1 --wait    a new input of version 2")]
+  stead installs upgrade acme --to 2 --input region=eu-1 --wait    version 2 has a new input")]
     Upgrade(change::Move),
     /// Roll back to an earlier config version, after showing the changes
     #[command(after_help = "\
@@ -114,16 +114,17 @@ Examples:
     },
     /// Enable a component and deploy it
     #[command(after_help = "\
-Examples:
+Example:
   stead installs enable-component acme cache --reason 'load test' --wait
+
 The component must be toggleable in the app's config, and its dependencies must be enabled.")]
     EnableComponent(change::Toggle),
     /// Disable a component and tear it down
     #[command(after_help = "\
-Examples:
+Example:
   stead installs disable-component acme cache --reason 'too expensive' --wait
-The teardown needs an approval like any plan. A component with enabled dependents cannot be
-disabled.")]
+
+The teardown requires an approval like any plan. A component with enabled dependents cannot be disabled.")]
     DisableComponent(change::Toggle),
     /// Turn automatic approval of plans on or off
     #[command(
@@ -132,11 +133,12 @@ disabled.")]
     AutoApprove(change::AutoApprove),
     /// Accept a component's state that the runner refuses because it is older or of another lineage
     #[command(after_help = "\
-Example: the customer restored the runner's state from a backup, and it is the current state now
-  stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa --serial 3 \\
-    --reason 'backup of Monday, CHG-1204'
+Example: the customer restored the runner's state from a backup, and this state is correct
+  stead installs accept-state acme database --lineage 8907c070-aa91-8603-a355-2d2006a6c7aa \\
+    --serial 3 --reason 'backup of Monday, CHG-1204'
   stead runs retry acme
-Resources created after that state are not in it: the next plan creates them again.")]
+
+The next plan creates resources again that were created after the accepted state.")]
     AcceptState(accept_state::AcceptStateArgs),
     /// Create another enrolment token, for example after the first one expired or the runner was revoked
     #[command(after_help = "\

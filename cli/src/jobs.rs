@@ -24,7 +24,7 @@ Examples:
   stead jobs list
   stead jobs list --install acme --state outcome_unknown")]
     List(List),
-    /// Show a job with its attempts and the reason it waits
+    /// Show a job with its attempts, and the reason if it waits
     #[command(after_help = "Example:\n  stead jobs show job_01JD…")]
     Show {
         /// Id of the job
@@ -38,7 +38,7 @@ Examples:
   stead jobs logs bld_01JD…                 the log of a build
   stead jobs logs job_01JD… -o ndjson       records with number, time, stream, phase and line")]
     Logs(log::Logs),
-    /// Cancel a job; it is cancelled once its runner confirms
+    /// Cancel a job; its runner confirms the cancellation
     #[command(after_help = "Example:\n  stead jobs cancel job_01JD… --reason 'wrong input'")]
     Cancel {
         /// Id of the job
@@ -46,7 +46,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Shorten the grace period to 5 seconds
+        /// Shorten the grace period of the job to 5 seconds
         #[arg(long)]
         force: bool,
     },
@@ -64,7 +64,7 @@ Examples:
         /// Evidence for the decision, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Id of the execution [default: the one whose outcome is unknown]
+        /// Id of the execution [default: the newest of the job]
         #[arg(long)]
         execution: Option<ExecutionId>,
     },
@@ -76,19 +76,20 @@ pub(crate) enum Resolution {
     Succeeded,
     /// The work was not done
     Failed,
-    /// Run it again: it is safe to repeat
+    /// The job is safe to repeat: run it again
     Retry,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this install: name or id
+    /// Only jobs of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// Only of this run
+    /// Only jobs of this run
     #[arg(long)]
     run: Option<RunId>,
-    /// Only in this state: queued, claimed, running, disconnected, outcome_unknown, succeeded, failed, cancelled, lost
+    /// Only jobs in this state: queued, claimed, running, disconnected, outcome_unknown, succeeded,
+    /// failed, cancelled, lost
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -134,7 +135,7 @@ async fn find(desk: &CommandContext, named: &str) -> Result<JobId, Failure> {
         let build = desk.client.build(build).await?;
         return build.job.ok_or_else(|| {
             Failure::NotFound(format!(
-                "{} has no job yet\n  try: the same command again in a few seconds",
+                "{} has no job yet\n  try: run the same command again in a few seconds",
                 build.id
             ))
         });
@@ -145,7 +146,10 @@ async fn find(desk: &CommandContext, named: &str) -> Result<JobId, Failure> {
 fn newest(job: &Job) -> Result<ExecutionId, Failure> {
     let newest = job.attempts.last().map(|a| a.execution);
     newest.ok_or_else(|| {
-        Failure::NotFound(format!("cannot resolve {}: it was never started", job.id))
+        Failure::NotFound(format!(
+            "cannot resolve {0}: the job was never started\n  try: `stead jobs cancel {0} --reason …`",
+            job.id
+        ))
     })
 }
 

@@ -17,22 +17,23 @@ use crate::{
 pub(crate) enum Keys {
     /// List the current keys, and the replaced keys that are still trusted
     #[command(after_help = "\
-Checkpoint keys are shown as verifier keys for `stead audit check --key`, other keys as fingerprints. --output json \
-shows both.
+The command prints checkpoint keys as verifier keys for `stead audit check --key`, and other keys as fingerprints. \
+--output json prints both.
 
 Example:
   stead keys list --data /var/lib/stead")]
     List(DataDirArgs),
     /// Replace a key with a new one
     #[command(after_help = "\
-The replaced key stays trusted during the overlap; runners that call in that time get the new key. Run this as the \
-server's user. A running server loads the new key within seconds. If several servers share one database, copy the \
-`keys` directory to all of them.
+The replaced key stays trusted during the overlap. Runners that call the server in that time get the new key.
+
+Run the command as the server's user. A running server loads the new key within seconds. If several servers share one \
+database, copy the `keys` directory to all of them.
 
 Examples:
   stead keys rotate --use manifests
   stead keys rotate --use tokens --overlap 1d
-  stead keys rotate --use manifests --no-overlap      the key may have leaked")]
+  stead keys rotate --use manifests --no-overlap")]
     Rotate(Rotate),
 }
 
@@ -58,7 +59,6 @@ pub(crate) struct Rotate {
     no_overlap: bool,
 }
 
-/// Use of a signing key.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Use {
     /// Access tokens of runners and jobs
@@ -94,7 +94,9 @@ fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
     )]
     let now = chrono::Utc::now().trunc_subsecs(0);
     let overlap = if ask.no_overlap { 0 } else { ask.overlap };
-    let too_long = || Failure::Usage("cannot rotate the key: --overlap is too long".into());
+    let too_long = || {
+        Failure::Usage("cannot rotate the key: the overlap ends after the last valid time\n  try: a shorter --overlap".into())
+    };
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
     let usage = KeyUse::from(ask.usage);
@@ -117,8 +119,8 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
                 KeyUse::Other => "other",
             };
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
-            // A checkpoint key is used elsewhere, so it is shown in full. The others are only
-            // compared, by fingerprint.
+            // `stead audit check` requires the complete checkpoint key. Users only compare the
+            // other keys, by fingerprint.
             let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
             table.row([usage.into(), shown.clone(), since, until]);
         }

@@ -24,14 +24,15 @@ Examples:
   stead projections show installs --as-of 'tuesday'
   stead projections show jobs --key job_01JD… --as-of 1841
   stead projections show runs --as-of '2h ago' -o ndjson
-Computed from the log, not read from the projection's table. A key is the id of an aggregate.")]
+
+The server computes the rows from the log, not from the table of the projection. A key is the id of an aggregate.")]
     Show {
         /// Name of the projection
         name: String,
         /// Only the row with this key
         #[arg(long)]
         key: Option<String>,
-        /// Position or time: RFC 3339, a day, `2h ago`, `tuesday` [default: now]
+        /// Position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: now]
         #[arg(long, value_name = "TIME|POSITION")]
         as_of: Option<PointInTime>,
     },
@@ -39,9 +40,12 @@ Computed from the log, not read from the projection's table. A key is the id of 
     #[command(after_help = "\
 Examples:
   stead projections rebuild jobs
-  stead projections rebuild --all --parallel 4     reads the log once for all of them
+  stead projections rebuild --all --parallel 4     reads the log once for all projections
   stead projections rebuild jobs --as-of tuesday   into a separate table
-An interrupted rebuild continues where it stopped. --as-of creates the table projection_NAME_at_POSITION; it stays until dropped.")]
+
+To continue an interrupted rebuild, run the command again.
+
+--as-of creates the table projection_NAME_at_POSITION. `stead projections drop` drops this table.")]
     Rebuild {
         /// Name of the projection, or `all`
         #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -52,7 +56,8 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
         /// Number of workers that share the streams (1 to 16)
         #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
         parallel: u32,
-        /// Position or time to rebuild up to, in a separate table: RFC 3339, a day, `2h ago`, `tuesday`
+        /// Position or time to rebuild up to, in a separate table: RFC 3339, a date, `2h ago`,
+        /// `tuesday`
         #[arg(long, value_name = "TIME|POSITION", conflicts_with_all = ["all", "parallel"])]
         as_of: Option<PointInTime>,
     },
@@ -60,11 +65,12 @@ An interrupted rebuild continues where it stopped. --as-of creates the table pro
     #[command(after_help = "\
 Example:
   stead projections drop jobs --as-of 1841
+
 `stead projections list` shows the positions.")]
     Drop {
         /// Name of the projection
         name: String,
-        /// Position of the table
+        /// Position up to which the table was rebuilt
         #[arg(long, value_name = "POSITION")]
         as_of: u64,
     },
@@ -174,7 +180,7 @@ fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result
     Err(Failure::Outcome(format!("{verb} failed for {}", bad.join(", "))))
 }
 
-/// Shows the progress until it ends. Returns the last progress of each projection.
+/// Shows the progress until the work ends. Returns the last progress of each projection.
 async fn follow(
     desk: &CommandContext,
     name: &str,
@@ -197,7 +203,7 @@ async fn follow(
     bar.finish_and_clear();
     if ended.last().is_none_or(|last| last.projection != name) {
         return Err(Failure::Unreachable(format!(
-            "connection lost during work on {name}: tables that were not swapped are unchanged; run the command again"
+            "cannot finish the {verb} of {name}: the connection was lost, and only swapped tables have changed; run the command again"
         )));
     }
     for last in &ended {

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 
-/// Format of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
@@ -15,16 +14,15 @@ pub(crate) enum Output {
     Ndjson,
 }
 
-/// Settings of the output.
+/// Format, colors and verbosity of the output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
-    /// Format of the output.
     pub(crate) output: Output,
     color: bool,
     quiet: bool,
 }
 
-/// Meaning of a text, which determines its color.
+/// Meaning of a text, for the choice of its color.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Good,
@@ -37,7 +35,8 @@ pub(crate) enum Tone {
 }
 
 impl Screen {
-    /// Enables colors if standard output is a terminal, unless the user disabled them.
+    /// Enables colors if standard output is a terminal, unless `no_colour` or the variable
+    /// `NO_COLOR` disables them.
     pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
         let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let color = !no_colour && !objects && std::io::stdout().is_terminal();
@@ -88,12 +87,11 @@ impl Screen {
         self.quiet
     }
 
-    /// Returns `true` if the output is colored.
     pub(crate) fn has_color(&self) -> bool {
         self.color
     }
 
-    /// Returns whether the locale uses UTF-8.
+    /// Returns true if the locale uses UTF-8.
     pub(crate) fn has_unicode(&self) -> bool {
         let set = ["LC_ALL", "LC_CTYPE", "LANG"]
             .into_iter()
@@ -120,7 +118,8 @@ impl Screen {
         self.paint(tone(state), &state.replace('_', " "))
     }
 
-    /// Progress bar on standard error, if that is a terminal. `of` is its label.
+    /// Progress bar on standard error with the label `of`. Hidden with `--quiet`, or if standard
+    /// error is not a terminal.
     pub(crate) fn bar(&self, total: u64, of: &str) -> ProgressBar {
         let template = "{prefix} {wide_bar} {human_pos}/{human_len} {per_sec} {eta}";
         self.progress(ProgressBar::new(total), template, of)
@@ -169,7 +168,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table with this heading.
     pub(crate) fn new<const N: usize>(heading: [&str; N]) -> Self {
         Table { rows: vec![heading.map(str::to_owned).to_vec()] }
     }

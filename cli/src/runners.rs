@@ -27,7 +27,9 @@ pub(crate) enum Runners {
     #[command(after_help = "\
 Example:
   stead runners journal-head rnr_01JD… > head.json
-The customer checks with it that the end of the journal is complete: stead-runner journal verify --head head.json")]
+
+With this head, the customer verifies that the end of the journal is complete: \
+stead-runner journal verify --head head.json")]
     JournalHead {
         /// Id of the runner
         runner: RunnerId,
@@ -41,18 +43,18 @@ The customer checks with it that the end of the journal is complete: stead-runne
     /// Enable a runner
     #[command(after_help = "Example:\n  stead runners enable rnr_01JD…")]
     Enable(ControlArgs),
-    /// Drain a runner: its jobs finish, it accepts no new ones
+    /// Drain a runner: running jobs finish, and the runner accepts no new jobs
     #[command(after_help = "Example:\n  stead runners drain rnr_01JD… --reason 'host is replaced'")]
     Drain(ControlArgs),
     /// Resume a drained runner
     #[command(after_help = "Example:\n  stead runners resume rnr_01JD…")]
     Resume(ControlArgs),
-    /// Rotate the identity key of a runner; runners do this every 30 days
+    /// Rotate the identity key of a runner now; runners rotate their keys every 30 days
     #[command(
         after_help = "Example:\n  stead runners rekey rnr_01JD… --reason 'the host was copied'"
     )]
     Rekey(ControlArgs),
-    /// Revoke a runner permanently; its install then needs a new one
+    /// Revoke a runner permanently; its install then needs a new runner
     #[command(after_help = "Example:\n  stead runners revoke rnr_01JD… --reason 'host was lost'")]
     Revoke(ControlArgs),
     /// Create an enrolment token for a build runner
@@ -63,7 +65,7 @@ The customer checks with it that the end of the journal is complete: stead-runne
 Example:
   stead runners revoke-enrolment-token tok_01JD… --reason 'sent to the wrong person'")]
     RevokeEnrolmentToken {
-        /// Id of the token (not the token)
+        /// Id of the enrolment token, not its secret value
         token: TokenId,
         /// Reason, recorded in the log
         #[arg(long)]
@@ -119,7 +121,7 @@ async fn head(
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = kept.into_iter().find(wanted).ok_or_else(|| {
         Failure::NotFound(format!(
-            "{runner} has sent no such journal head: a runner sends one with each session and job"
+            "cannot find the journal head: {runner} has sent none of this journal; omit --journal, or wait for the next session of the runner"
         ))
     })?;
     // The customer's stead-runner reads this output as a file, so `--output` does not change its

@@ -29,7 +29,7 @@ Examples:
   stead runs list
   stead runs list --install acme --state waiting_for_approval")]
     List(List),
-    /// Show a run with its steps, their plans and the reasons they wait
+    /// Show a run with its steps, their plans, and the reasons of waiting steps
     #[command(after_help = "\
 Examples:
   stead runs show run_01JD…
@@ -42,7 +42,8 @@ Examples:
         #[arg(long)]
         plans: bool,
     },
-    /// Follow a run until it finishes; exit code 1 unless it succeeds. Waits for the first run of an install
+    /// Follow a run until it finishes; exit code 1 unless it succeeds. If an install has no run
+    /// yet, waits for the first one
     #[command(after_help = "\
 Examples:
   stead runs watch acme
@@ -54,13 +55,14 @@ Examples:
         #[arg(long)]
         until_approval: bool,
     },
-    /// Approve waiting plans: shows each and prompts, or takes --digest or --all
+    /// Approve waiting plans: shows each plan and prompts, unless --digest or --all selects the
+    /// plans
     #[command(after_help = "\
 Examples:
   stead runs approve acme --reason 'read it, looks right'       shows each plan and prompts
   stead runs approve acme --digest sha256:… --digest sha256:… --reason 'CHG-1204'
-  stead runs approve acme --all --reason 'a test account'       all waiting plans, without showing them
-  stead runs approve acme --follow --reason 'first install'     each plan in turn, until the run ends")]
+  stead runs approve acme --all --reason 'a test account'       without showing the plans
+  stead runs approve acme --follow --reason 'first install'     until the run ends")]
     Approve(decide::Approve),
     /// Deny waiting plans; dependent steps are skipped
     #[command(after_help = "\
@@ -68,7 +70,7 @@ Examples:
   stead runs deny acme --step network --reason 'destroys the bucket'    shows the plan and prompts
   stead runs deny acme --digest sha256:… --reason 'CHG-1204 was rejected'")]
     Deny(decide::DecideArgs),
-    /// Cancel a run: running jobs are cancelled, no further jobs start
+    /// Cancel a run and its running jobs; no further jobs start
     #[command(after_help = "Example:\n  stead runs cancel acme --reason 'wrong version'")]
     Cancel {
         /// Id of the run, or name of an install for its newest run
@@ -76,7 +78,7 @@ Examples:
         /// Reason, recorded in the log
         #[arg(long)]
         reason: String,
-        /// Shorten the grace period to 5 seconds
+        /// Shorten the grace period of running jobs to 5 seconds
         #[arg(long)]
         force: bool,
     },
@@ -96,10 +98,11 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only of this install: name or id
+    /// Only runs of this install: name or id
     #[arg(long)]
     install: Option<String>,
-    /// Only in this state: requested, running, waiting_for_approval, cancelling, succeeded, failed, cancelled, denied, expired
+    /// Only runs in this state: requested, running, waiting_for_approval, cancelling, succeeded,
+    /// failed, cancelled, denied, expired
     #[arg(long)]
     state: Option<String>,
     #[command(flatten)]
@@ -215,7 +218,7 @@ async fn show(desk: &CommandContext, named: &str, plans: bool) -> Result<(), Fai
     Ok(())
 }
 
-/// Outcome of the run. `None`: it is still running.
+/// Outcome of a finished run. `None` while the run is in progress.
 fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     match run.run.state.as_str() {
         "succeeded" => Some(Ok(())),
@@ -229,7 +232,7 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
             let id = run.run.id;
             let state = &run.run.state;
             Some(Err(Failure::Outcome(match names.is_empty() {
-                true => format!("{id} was {state}"),
+                true => format!("{id} did not succeed: its state is {state}"),
                 false => format!(
                     "{id} {state}: {}\n  try: `stead runs show {id}`, then `stead runs retry {id}`",
                     names.join(", ")
@@ -240,7 +243,7 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
     }
 }
 
-/// Prints the result of a command: its run, or the text `nothing` if it started none.
+/// Prints the result of a command: its run, or the text `nothing` without a run.
 pub(crate) async fn print_run_or_text(
     desk: &CommandContext,
     answer: &impl serde::Serialize,

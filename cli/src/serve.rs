@@ -46,7 +46,7 @@ pub(crate) struct Common {
     /// APIs that use the certificate
     #[arg(long, value_enum, default_value_t)]
     pub(crate) tls_for: TlsListeners,
-    /// Allow plain HTTP on other addresses than loopback: a proxy in front terminates TLS
+    /// Allow plain HTTP on addresses other than loopback; requires a proxy that terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
     /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP proxy, all
@@ -56,17 +56,17 @@ pub(crate) struct Common {
     /// Maximum size of one file of an artifact, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
     pub(crate) max_blob_bytes: u64,
-    /// Maximum upload of one execution for its reports, in bytes
+    /// Maximum number of bytes that one execution can upload for its reports
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().execution)]
     pub(crate) max_execution_upload: u64,
-    /// Maximum upload of one runner for its reports within 24 hours, in bytes
+    /// Maximum number of bytes that one runner can upload for its reports within 24 hours
     #[arg(long, value_name = "BYTES", default_value_t = Quota::default().runner)]
     pub(crate) max_runner_upload: u64,
-    /// Create another owner at this start, because no token of an owner is left; writes its token to
+    /// Create another owner at this start, if every owner token is lost; writes the new token to
     /// owner.token in the data directory
     #[arg(long)]
     pub(crate) recover_owner: bool,
-    /// Directory of the archives [default: archives in the data directory]
+    /// Directory of the archives [default: `archives` in the data directory]
     #[arg(long, env = "STEAD_ARCHIVES", value_name = "DIR")]
     pub(crate) archives: Option<PathBuf>,
     /// Positions per partition of the log, rounded up to blocks of 256
@@ -83,7 +83,6 @@ pub(crate) struct Common {
     pub(crate) log_format: LogFormat,
 }
 
-/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     /// Plain text
@@ -103,7 +102,6 @@ impl LogFormat {
     }
 }
 
-/// APIs that use TLS.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 pub(crate) enum TlsListeners {
     #[default]
@@ -132,7 +130,7 @@ pub(crate) struct Serve {
     pub(crate) connections: u32,
 }
 
-/// Serves until a stop signal.
+/// Runs the server until a stop signal.
 pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
     serve.common.start_log();
     finish(serve.serve(output).await, output)
@@ -160,17 +158,15 @@ impl Serve {
 /// Error for a server that ends because a background task failed.
 pub(crate) fn task_failed(task: &str) -> anyhow::Error {
     anyhow::anyhow!(
-        "the background task {task} failed: see the server log for the reason; start the server again"
+        "the server stopped: the background task {task} failed; see the server log for the reason, and start the server again"
     )
 }
 
 impl Common {
-    /// Returns the data directory: the option, or the default for this user.
     pub(crate) fn data(&self) -> anyhow::Result<PathBuf> {
         data_directory(self.data.as_ref())
     }
 
-    /// Options of the server.
     pub(crate) fn options(
         &self,
         data: PathBuf,
@@ -249,8 +245,8 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
     Ok(std::path::absolute(found)?)
 }
 
-/// Handlers of SIGTERM and SIGINT. They exist before the start begins, so that an interrupted start
-/// also cleans up.
+/// Handlers of SIGTERM and SIGINT. Install them before the server starts, so that an interrupted
+/// start also cleans up.
 pub(crate) struct StopSignals {
     term: Signal,
     int: Signal,

@@ -80,10 +80,8 @@ impl PageArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Credentials {
-    /// Address of the Control API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) server: Option<String>,
-    /// API token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<String>,
     /// PEM file of a private certificate authority.
@@ -91,16 +89,12 @@ pub(crate) struct Credentials {
     pub(crate) ca_file: Option<PathBuf>,
 }
 
-/// Client and output of a command.
 pub(crate) struct CommandContext {
-    /// Client of the server.
     pub(crate) client: Client,
-    /// Output of the command.
     pub(crate) screen: Screen,
 }
 
 impl Settings {
-    /// Returns the settings of the output.
     pub(crate) fn screen(&self) -> Screen {
         let output = match self.output {
             Format::Table => Output::Table,
@@ -110,10 +104,11 @@ impl Settings {
         Screen::new(output, self.no_color, self.quiet)
     }
 
-    /// Returns the context of a command that calls the server.
+    /// Context of a command that calls the server. Rejects SARIF, which these commands do not
+    /// support.
     pub(crate) fn context(&self) -> Result<CommandContext, Failure> {
         if self.output == Format::Sarif {
-            let said = "SARIF is the output of `stead apps validate` only\n  try: --output json";
+            let said = "cannot print SARIF: only `stead apps validate` supports this format\n  try: --output json";
             return Err(Failure::Usage(said.into()));
         }
         let people = self.output == Format::Table;
@@ -128,8 +123,8 @@ impl Settings {
         let same = named.is_none() || named == kept.server;
         let server = named.or_else(|| kept.server.clone()).ok_or_else(|| {
             Failure::Usage(
-                "no server address\n  try: `stead login --server URL --token-file FILE`, \
-                 `--server URL`, or STEAD_SERVER"
+                "cannot call the server: its address is not set\n  try: `stead login --server URL --token-file FILE`, \
+                     `--server URL`, or STEAD_SERVER"
                     .into(),
             )
         })?;
@@ -151,7 +146,8 @@ impl Credentials {
         let base = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
         let missing = || {
             Failure::Usage(
-                "cannot locate the credentials: neither HOME nor XDG_CONFIG_HOME is set".into(),
+                "cannot locate the credentials: neither HOME nor XDG_CONFIG_HOME is set; set HOME"
+                    .into(),
             )
         };
         Ok(base.ok_or_else(missing)?.join("stead/cli.toml"))
@@ -161,22 +157,27 @@ impl Credentials {
     pub(crate) fn read() -> Result<Self, Failure> {
         let Ok(path) = Credentials::path() else { return Ok(Credentials::default()) };
         match fs::read_to_string(&path) {
-            Ok(text) => toml::from_str(&text)
-                .map_err(|e| Failure::Usage(format!("{}: {e}", path.display()))),
+            Ok(text) => toml::from_str(&text).map_err(|e| {
+                Failure::Usage(format!("cannot read the credentials {}: {e}", path.display()))
+            }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Ok(Credentials::default())
             }
-            Err(error) => Err(Failure::Usage(format!("{}: {error}", path.display()))),
+            Err(error) => Err(Failure::Usage(format!(
+                "cannot read the credentials {}: {error}",
+                path.display()
+            ))),
         }
     }
 
-    /// Writes the credentials to a file that only this user can read.
+    /// Writes the credentials to a file that only this user can read. Returns its path.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
         let path = Credentials::path()?;
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent)?;
         }
-        let text = toml::to_string(self).map_err(|e| Failure::Usage(e.to_string()))?;
+        let text = toml::to_string(self)
+            .map_err(|e| Failure::Usage(format!("cannot encode the credentials: {e}")))?;
         // The rename replaces a file with wider permissions, so that no other user can read the
         // token.
         let fresh = path.with_extension("toml.new");
@@ -196,9 +197,10 @@ pub(crate) fn read_token(file: &Path) -> Result<String, Failure> {
     })?;
     match text.lines().next().map(str::trim) {
         Some(token) if !token.is_empty() => Ok(token.into()),
-        Some(_) | None => {
-            Err(Failure::Usage(format!("the token file {} is empty", file.display())))
-        }
+        Some(_) | None => Err(Failure::Usage(format!(
+            "cannot use the token file {}: it is empty",
+            file.display()
+        ))),
     }
 }
 

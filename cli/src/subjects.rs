@@ -24,9 +24,12 @@ pub(crate) enum Subjects {
 Examples:
   stead subjects shred ins_01JD… --reason 'contract ended, requested on 3 May'
   stead subjects shred prn_01JD… --reason 'has left' --yes
-The data of an install: inputs, outputs, job logs, manifests, plans, reasons. Of a principal: its name, and the reasons that it wrote.
-Run the command again to erase copies that exist again, for example after a restore.
-The log, its proofs and checkpoints stay valid. docs/security.md lists other copies: backups, exports, bundles.")]
+
+The data of an install are inputs, outputs, job logs, manifests, plans and reasons. The data of a principal are its \
+name, and the reasons that it wrote. The log, its proofs and its checkpoints stay valid.
+
+Run the command again to erase copies that exist again, for example after a restore. docs/security.md lists copies that \
+the command cannot erase, such as backups, exports and bundles.")]
     Shred(Shred),
 }
 

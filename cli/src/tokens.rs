@@ -19,7 +19,8 @@ pub(crate) enum Tokens {
 Examples:
   stead tokens create --name 'Ann Lee' --role approver --to-file ann.token
   stead tokens create --name 'Big Four' --role auditor --expires-in 30d
-The display name is shown next to the principal's id. It is stored outside the log.")]
+
+Stead shows the display name next to the principal's id, and stores the name outside the log.")]
     Create(Create),
     /// List tokens
     #[command(after_help = "Example:\n  stead tokens list")]
@@ -42,7 +43,7 @@ Examples:
     /// Revoke a token immediately
     #[command(after_help = "Example:\n  stead tokens revoke tok_01JD…")]
     Revoke {
-        /// Id of the token (not the token)
+        /// Id of the token, not its secret value
         token: TokenId,
     },
     /// Grant a role to a principal
@@ -57,7 +58,7 @@ Examples:
 pub(crate) struct Change {
     /// Id of the principal, from `stead tokens list`
     principal: PrincipalId,
-    /// Role of the principal
+    /// Name of the role
     #[arg(long, value_enum)]
     role: RoleArg,
 }
@@ -78,7 +79,6 @@ pub(crate) struct Create {
     to_file: Option<PathBuf>,
 }
 
-/// Roles as arguments of the command line.
 #[derive(Debug, Clone, Copy)]
 enum RoleArg {
     Owner,
@@ -192,7 +192,7 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
         (_, None) => None,
     };
     let mut made = made?;
-    // A token that is in a file is not printed as well.
+    // Prints the token only if it is not in a file.
     let token = made.token.take().ok_or_else(|| not_again(&made))?;
     made.token = Some(token).filter(|_| kept.is_none());
     desk.screen.print_one(&made, |_| {
@@ -213,7 +213,7 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
 fn not_again(made: &TokenCreated) -> Failure {
     let id = made.id;
     Failure::Outcome(format!(
-        "the token {id} was created, but its secret was lost with the first response; revoke it \
+        "cannot show the token {id}: its secret was lost with the first response; revoke it \
          (stead tokens revoke {id}) and create another one"
     ))
 }

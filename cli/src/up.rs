@@ -19,7 +19,7 @@ use crate::{
     serve::{Common, StopSignals, finish, task_failed},
 };
 
-/// Period for the restart limit: Postgres is restarted at most three times within it.
+/// Period of the restart limit. `stead up` restarts Postgres at most three times per period.
 const OFTEN: Duration = Duration::from_secs(60);
 
 /// Start a server on this machine with a private Postgres and a build runner
@@ -27,11 +27,11 @@ const OFTEN: Duration = Duration::from_secs(60);
 #[command(after_help = "\
 Examples:
   stead up
-  stead up --data ./data --control-listen 127.0.0.1:0 --runner-listen 127.0.0.1:0 --ready-file ready.json")]
+  stead up --data ./data --control-listen 127.0.0.1:0 --ready-file ready.json")]
 pub(crate) struct Up {
     #[command(flatten)]
     common: Common,
-    /// Do not start a build runner: builds wait until one has enrolled
+    /// Do not start a build runner; builds wait until a build runner enrols
     #[arg(long)]
     no_build_runner: bool,
 }
@@ -106,7 +106,7 @@ async fn supervise(postgres: &mut Embedded, told: StopSignals) -> anyhow::Result
         starts.retain(|start| start.elapsed() < OFTEN);
         anyhow::ensure!(
             starts.len() < 4,
-            "the private Postgres ended four times within 60 s: see its log for the reason"
+            "the server stopped: the private Postgres ended four times within 60 s; see its log for the reason"
         );
         starts.push(Instant::now());
         warn!("Private Postgres ended, restarting it");

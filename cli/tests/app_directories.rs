@@ -1,5 +1,5 @@
 //! `stead apps init`, `validate` and `inspect` on the command line, without a server or a token.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test says no by panicking")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -25,8 +25,8 @@ fn corpus() -> Option<PathBuf> {
     let set = std::env::var_os("CORPUS_DIR").map(PathBuf::from).filter(|path| path.is_dir());
     if set.is_none() {
         let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
-        assert!(!ci, "CORPUS_DIR names no directory, and CI=true");
-        eprintln!("SKIPPED: CORPUS_DIR names no directory, so no real app directory was read");
+        assert!(!ci, "CORPUS_DIR is not a directory: CI requires it");
+        eprintln!("SKIPPED: CORPUS_DIR is not a directory, so no real app directory was read");
     }
     set
 }

@@ -16,7 +16,7 @@ use crate::{
     settings::{Format, Settings},
 };
 
-/// App directory as far as it can be read, with all findings.
+/// Readable parts of an app directory, and all findings.
 struct Checked {
     name: String,
     tree: Tree,
@@ -90,8 +90,8 @@ fn unfit(name: &str) -> Option<Diagnostic> {
     Some(Diagnostic::error("bad_name", message, remedy))
 }
 
-/// Findings for module directories that are missing in the repositories of `--source`. Modules in
-/// the app directory are checked elsewhere. Modules of other repositories are checked by a sync.
+/// Findings for module directories that are missing in the repositories of `--source`. The survey
+/// of the app directory checks its own modules. The sync checks modules of other repositories.
 fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
     let config = &reading.config;
     let (mut findings, mut sources) = (Vec::new(), BTreeMap::new());
@@ -106,7 +106,7 @@ fn missing_modules(source: &Source, reading: &Reading) -> Vec<Diagnostic> {
         let file = config.component(name).map_or("sandbox.toml", |component| &component.file);
         let message =
             format!("the module of `{name}` ({} in {}) is missing", module.directory, module.repo);
-        let remedy = "correct `directory`, or set the local path of the repository: --source OWNER/NAME=PATH";
+        let remedy = "set `directory` to an existing directory, or pass the local path of the repository: --source OWNER/NAME=PATH";
         let severity = match config.lacks_plugin(name) {
             Some(_) => Severity::Warning,
             None => Severity::Error,
@@ -163,7 +163,7 @@ fn summary(said: &Value, reading: &Reading, screen: &Screen) -> String {
     config_text(said, screen) + "\n" + &sentence(name, reading, (errors, false), screen)
 }
 
-/// Summary of a config, also of one that the server returned.
+/// Formats a summary of a config from a local directory or from the server.
 pub(crate) fn config_text(said: &Value, screen: &Screen) -> String {
     let word = |pointer: &str| said.pointer(pointer).and_then(Value::as_str).unwrap_or("-");
     let texts = |value: &Value| -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Reads a local directory into a tree of files.
 //!
-//! Symbolic links are followed inside the repository of the directory only, and never to an
-//! excluded file. A reviewer of that repository has therefore seen every uploaded file.
+//! Follows symbolic links only inside the repository of the directory, and never to an excluded
+//! file. A review of the repository therefore covers every uploaded file.
 use std::{
     ffi::OsString,
     fs, io,
@@ -15,20 +15,21 @@ use crate::failure::Failure;
 
 /// Directories that tools generate. They are not uploaded.
 const NOT_SENT: [&str; 3] = [".git", ".terraform", "node_modules"];
-/// Maximum number of directories read. Links multiply directories: two links in each of fifteen
+/// Maximum number of directories to read. Links multiply directories: two links in each of fifteen
 /// nested directories make over 30,000 paths.
 const MOST_DIRECTORIES: usize = 5_000;
 const DEEPEST: usize = 64;
-/// Terraform state files. They do not belong into a bundle and may contain secrets.
+/// Part of the names of Terraform state files. These files may contain secrets and do not belong
+/// into a bundle.
 const STATE: &str = ".tfstate";
 
-/// Reads all files below `directory`.
+/// Reads all files below `directory`. Fails with the first finding.
 pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     let (tree, odd) = survey(directory)?;
     match odd.first() {
         None => Ok(tree),
         Some(finding) => Err(Failure::Usage(format!(
-            "{}: {}\n  try: {}",
+            "cannot upload {}: {}\n  try: {}",
             directory.join(&finding.file).display(),
             finding.message,
             finding.remedy
@@ -36,11 +37,15 @@ pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
     }
 }
 
-/// Reads the files below `directory`. Returns findings for the unreadable ones.
+/// Reads the files below `directory`. Returns a finding for each entry that cannot be read or
+/// uploaded.
 pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failure> {
     let top = canonical(directory)?;
     if !top.is_dir() {
-        return Err(Failure::Usage(format!("{} is not a directory", directory.display())));
+        return Err(Failure::Usage(format!(
+            "cannot read {}: it is not a directory",
+            directory.display()
+        )));
     }
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
@@ -51,7 +56,8 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     Ok((walk.tree, walk.findings))
 }
 
-/// Path of a directory in its repository, with `/`. Empty for the root of the repository.
+/// Path of a directory relative to the root of its repository, with `/` as separator. Empty for the
+/// root.
 pub(crate) fn path_in_repository(directory: &Path) -> Result<String, Failure> {
     let top = canonical(directory)?;
     let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
@@ -82,8 +88,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Reads a directory. `above` contains its real ancestors, because following a link to an
-    /// ancestor would never end.
+    /// Reads a directory. `above` contains the canonical paths of the directory and its ancestors.
+    /// A walk that follows a link to one of them would never end.
     fn directory(
         &mut self,
         directory: &Path,
@@ -109,7 +115,7 @@ impl Walk {
             let inside =
                 if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
             if name.to_str().is_none() {
-                self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename it");
+                self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename the entry");
                 continue;
             }
             let Some(real) = self.inside(&path, &inside) else { continue };
@@ -136,7 +142,7 @@ impl Walk {
                 self.file(&path, &inside, &meta)?;
             } else {
                 let said = "this is neither a file nor a directory";
-                self.add_finding("malformed_file", &inside, said, "remove it");
+                self.add_finding("malformed_file", &inside, said, "remove this entry");
             }
         }
         Ok(())
@@ -164,8 +170,8 @@ impl Walk {
     }
 
     fn cannot(&mut self, inside: &str, error: &io::Error) {
-        let said = format!("cannot read it: {error}");
-        self.add_finding("unreadable", inside, &said, "correct the permissions, or remove it");
+        let said = format!("cannot read this entry: {error}");
+        self.add_finding("unreadable", inside, &said, "grant read permission, or remove the entry");
     }
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
@@ -175,7 +181,12 @@ impl Walk {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let said = "the target of the link does not exist";
-                self.add_finding("missing_file", inside, said, "remove or correct it");
+                self.add_finding(
+                    "missing_file",
+                    inside,
+                    said,
+                    "remove the link, or create its target",
+                );
                 return None;
             }
             Err(error) => {
@@ -183,7 +194,7 @@ impl Walk {
                 return None;
             }
         };
-        // The name of a path without a link has been checked. The top directory may be anywhere.
+        // Without a link, only the name matters, and the caller has checked it.
         if real.as_path() == path {
             return Some(real);
         }
@@ -203,10 +214,15 @@ impl Walk {
 
     fn file(&mut self, path: &Path, inside: &str, meta: &fs::Metadata) -> Result<(), Failure> {
         let limits = self.limits;
-        let too = |what: String| Err(Failure::Usage(format!("{}: {what}", path.display())));
+        let too = |what: String| {
+            Err(Failure::Usage(format!(
+                "cannot upload {}: {what}; move files out of the directory",
+                path.display()
+            )))
+        };
         if meta.len() > limits.file_bytes {
             let said = format!("the file is larger than {} bytes", limits.file_bytes);
-            self.add_finding("too_much", inside, &said, "keep it out of the app directory");
+            self.add_finding("too_much", inside, &said, "move the file out of the app directory");
             return Ok(());
         }
         self.bytes += meta.len();

@@ -3,7 +3,7 @@ use std::{fs, path::Path};
 
 use crate::{failure::Failure, settings::Settings};
 
-/// Path and text of every file.
+/// Path and content of every file that the command writes.
 const FILES: [(&str, &str); 9] = [
     ("metadata.toml", include_str!("starter/metadata.toml")),
     ("inputs.toml", include_str!("starter/inputs.toml")),
@@ -21,7 +21,7 @@ pub(crate) fn run(dir: &Path, settings: &Settings) -> Result<(), Failure> {
         FILES.iter().map(|(path, _)| *path).filter(|path| dir.join(path).exists()).collect();
     if let Some(first) = taken.first() {
         return Err(Failure::Usage(format!(
-            "{} already exists: no file was written\n  try: another directory",
+            "cannot write the app: {} already exists\n  try: another directory",
             dir.join(first).display()
         )));
     }

@@ -23,7 +23,6 @@ const LIMIT_BYTES: usize = 64 << 20;
 
 /// Bundle that is ready for the upload.
 pub(crate) struct Packed {
-    /// Name of the app.
     pub(crate) name: String,
     /// Archive, compressed with zstd.
     pub(crate) bytes: Bytes,
@@ -31,7 +30,7 @@ pub(crate) struct Packed {
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
-/// Reads the directory, adds the modules, checks the result and packs it.
+/// Reads the directory, adds the modules, checks the result, and packs the bundle.
 pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let name = app_name(source)?;
     let mut app = directory::read(&source.dir)?;
@@ -78,8 +77,8 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
 
-/// Findings for local modules of other repositories. Modules in the app directory have been checked
-/// with it.
+/// Findings for local modules of other repositories. The survey of the app directory has checked
+/// its own modules.
 pub(crate) fn check_modules(
     config: &app_config::AppConfig,
     sources: &BTreeMap<String, Tree>,
@@ -101,9 +100,14 @@ pub(crate) fn app_name(source: &Source) -> Result<String, Failure> {
     let real = source
         .dir
         .canonicalize()
-        .map_err(|e| Failure::Usage(format!("{}: {e}", source.dir.display())))?;
+        .map_err(|e| Failure::Usage(format!("cannot read {}: {e}", source.dir.display())))?;
     let name = real.file_name().and_then(|n| n.to_str()).map(str::to_owned);
-    name.ok_or_else(|| Failure::Usage("the directory has no name\n  try: --name NAME".into()))
+    name.ok_or_else(|| {
+        Failure::Usage(
+            "cannot determine the name of the app: the directory has no name\n  try: --name NAME"
+                .into(),
+        )
+    })
 }
 
 /// Reads the module of a component from the local path of its repository.
@@ -123,7 +127,7 @@ pub(crate) fn module_tree(
     let directory = top.join(&module.directory);
     if !directory.is_dir() {
         return Err(Failure::Usage(format!(
-            "{name}: the module directory {} does not exist\n  try: correct `directory` in its file, or --source",
+            "cannot read the module of {name}: the directory {} does not exist\n  try: set `directory` in the file of the component, or pass --source",
             directory.display()
         )));
     }
@@ -131,7 +135,7 @@ pub(crate) fn module_tree(
     directory::read(&directory)
 }
 
-/// Returns whether the directory of a module exists locally.
+/// Returns true if the directory of a module exists locally.
 pub(crate) fn is_here(source: &Source, module: &model::Source) -> bool {
     repository_path(source, &module.repo).is_some_and(|top| top.join(&module.directory).is_dir())
 }
@@ -151,7 +155,11 @@ fn within(top: &Path, directory: &Path) -> Result<(), Failure> {
     if real.starts_with(directory::repository(&top)) {
         return Ok(());
     }
-    Err(Failure::Usage(format!("{} is outside of {}", directory.display(), top.display())))
+    Err(Failure::Usage(format!(
+        "cannot read the module {}: it is outside of the repository {}",
+        directory.display(),
+        top.display()
+    )))
 }
 
 /// Reduces the address of a repository to `OWNER/NAME`.
@@ -206,7 +214,7 @@ pub(crate) fn named_path(text: &str) -> Result<(String, PathBuf), String> {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
             Ok((name.into(), path.into()))
         }
-        Some(_) | None => Err(format!("{text:?} is not NAME=PATH")),
+        Some(_) | None => Err(format!("{text:?} is not valid: use NAME=PATH")),
     }
 }
 

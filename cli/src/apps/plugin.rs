@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Timeout of the `describe` call.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Calls `describe` of the executable, and checks the name in the response.
+/// Calls `describe` of the executable. Returns its name, version and digest, if the name is `name`.
 pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
     let wrong =
         |said: String| Failure::Usage(format!("cannot use the plugin {}: {said}", path.display()));
@@ -47,7 +47,7 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
     Ok(PluginPin { name: is, version, digest })
 }
 
-/// Returns the result of the `describe` call.
+/// Returns the result of the `describe` call. `None` if the plugin reports an error or ends.
 async fn described(from: ChildStdout) -> Option<Value> {
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -117,7 +117,7 @@ fn change_text(change: &Change, screen: &Screen) -> String {
     text
 }
 
-/// Formats a warning with its place in a file.
+/// Formats a warning with its location in a file.
 pub(crate) fn warning(warning: &Diagnostic, screen: &Screen) -> String {
     let text = finding_text(&pack::as_field(warning));
     format!("{}{}", screen.paint(Tone::Attention, "warning:"), text.trim_end())

@@ -22,7 +22,7 @@ use serde::Serialize;
 use super::{keys::parse_trusted_keys, print_result};
 use crate::{failure::Failure, render::moment, settings::Settings};
 
-/// Maximum length of a line. An event has at most 64 KiB, and escapes make it longer.
+/// Maximum length of an exported line in bytes. An event has at most 64 KiB before JSON escapes.
 const LINE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
@@ -32,7 +32,7 @@ pub(crate) struct Check {
     /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated
     #[arg(long, required = true)]
     key: Vec<String>,
-    /// Earlier signed checkpoint: the file must be of the same log
+    /// Earlier signed checkpoint; the check fails unless the log of the file continues it
     #[arg(long, value_name = "FILE")]
     checkpoint: Option<PathBuf>,
     /// Fail unless the file proves that no event of its subject is missing, up to its checkpoint
@@ -60,7 +60,6 @@ pub(crate) struct CheckReport {
     not_proven: Vec<String>,
 }
 
-/// One stream of the subject.
 #[derive(Debug, Serialize)]
 struct StreamReport {
     stream: String,
@@ -105,7 +104,7 @@ pub(crate) fn run(settings: &Settings, ask: &Check) -> Result<(), Failure> {
 }
 
 fn checked(path: &Path, keys: &[TrustedKey], kept: Option<&str>) -> Result<CheckReport, Failure> {
-    let no_file = |error| Failure::Usage(format!("{}: {error}", path.display()));
+    let no_file = |error| Failure::Usage(format!("cannot read {}: {error}", path.display()));
     let wrong = |error: BundleError| {
         let said = sanitize(&format!("{}: {error}", path.display()));
         if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }

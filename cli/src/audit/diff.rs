@@ -14,7 +14,7 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Maximum number of printed characters of a value. JSON output contains all of it.
+/// Maximum number of printed characters of a value. JSON output contains the complete value.
 const VALUE: usize = 60;
 
 /// Page of the changed installs.
@@ -51,7 +51,7 @@ pub(crate) async fn run(
         return of_installs(desk, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
-        let said = "--limit and --cursor are only for a diff of all installs: remove them, or select no aggregate";
+        let said = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
         return Err(Failure::Usage(said.into()));
     }
     let query =
@@ -71,7 +71,7 @@ async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result
     })?;
     page.items.iter().for_each(|between| print_continuation(desk, between));
     if let Some(cursor) = &page.next {
-        // Repeat the two positions, because a relative time changes its meaning.
+        // Prints positions, because a relative time would select other positions for the next page.
         desk.screen.remark(&format!(
             "Next page: --from {} --to {} --cursor {cursor}",
             page.from.position, page.to.position
@@ -94,7 +94,6 @@ fn print_continuation(desk: &CommandContext, between: &StreamDiff) {
     }
 }
 
-/// Formats a diff.
 pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
     let named = between.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     let mut text = format!(
@@ -148,7 +147,7 @@ fn value(value: Option<&Value>) -> String {
     text.chars().take(VALUE - 1).chain(['…']).collect()
 }
 
-/// A run, with a table of its jobs.
+/// Formats a run, with `jobs` as the table of its jobs.
 pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
@@ -203,7 +202,7 @@ fn jobs(run: &RunActivity, screen: &Screen) -> Table {
     table
 }
 
-/// The outcome of a job, with the reason of a failure.
+/// Formats the outcome of a job, with the reason of a failure. Empty while the job runs.
 pub(crate) fn outcome(job: &JobActivity, screen: &Screen) -> String {
     match (&job.outcome, &job.detail) {
         (Some(outcome), Some(detail)) => format!("{}: {detail}", screen.state(outcome)),
@@ -243,7 +242,6 @@ fn span(run: &RunActivity) -> String {
     }
 }
 
-/// A table of events.
 pub(crate) fn events(all: &[EventSummary]) -> Table {
     let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
     for event in all {

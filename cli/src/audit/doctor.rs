@@ -25,7 +25,9 @@ pub(crate) async fn run(desk: &CommandContext) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
-    let stopped = || Failure::Unreachable("the server stopped during the check; try again".into());
+    let stopped = || {
+        Failure::Unreachable("the check did not finish: the connection to the server was closed; run the command again".into())
+    };
     let last = last.ok_or_else(stopped)?;
     if let Some(detail) = &last.detail {
         return Err(Failure::Outcome(format!("the check did not finish: {}", sanitize(detail))));
@@ -33,7 +35,10 @@ pub(crate) async fn run(desk: &CommandContext) -> Result<(), Failure> {
     print_result(&desk.screen, &to_value(&last)?, &text)?;
     match last.findings.len() {
         0 => Ok(()),
-        found => Err(Failure::Outcome(count(found as u64, "finding"))),
+        found => Err(Failure::Outcome(format!(
+            "the check found errors: {}",
+            count(found as u64, "finding")
+        ))),
     }
 }
 

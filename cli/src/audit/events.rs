@@ -18,28 +18,29 @@ pub(crate) struct Events {
     /// Only events of this stream (such as `install/acme`) or stream type (such as `install`)
     #[arg(long)]
     stream: Option<String>,
-    /// Only of this install: name or id
+    /// Only events of this install: name or id
     #[arg(long, conflicts_with = "stream")]
     install: Option<String>,
-    /// Only of this type, `run.approved`, or of all types of an aggregate, `run.`
+    /// Only events of this type (such as `run.approved`) or of all types of an aggregate (such as
+    /// `run.`)
     #[arg(long = "type")]
     event_type: Option<String>,
-    /// Only by this actor: prn_…, rnr_…, policy:…, timer:…, system
+    /// Only events by this actor: prn_…, rnr_…, policy:…, timer:…, system
     #[arg(long)]
     actor: Option<String>,
-    /// Recorded at or after this time: RFC 3339, a day, `2h ago`, `tuesday`
+    /// Only events recorded at or after this time: RFC 3339, a date, `2h ago`, `tuesday`
     #[arg(long, value_name = "TIME")]
     since: Option<Moment>,
-    /// Recorded before this time
+    /// Only events recorded before this time
     #[arg(long, value_name = "TIME")]
     until: Option<Moment>,
-    /// Only after this position
+    /// Only events after this position
     #[arg(long, value_name = "POSITION", default_value_t = 0)]
     after: u64,
     /// Maximum number of events [default: all]
     #[arg(long)]
     limit: Option<u64>,
-    /// Follow new events
+    /// Continue with new events
     #[arg(long, short)]
     follow: bool,
 }
@@ -100,7 +101,7 @@ async fn page(
     }
 }
 
-/// Subscribes before it reads, so that it misses no event in between.
+/// Subscribes to changes before reading, so that the command misses no event.
 async fn follow(
     desk: &CommandContext,
     printer: &mut Printer,
@@ -138,7 +139,7 @@ struct Printer {
 }
 
 impl Printer {
-    /// Adds an event. Returns `false` if the limit is reached.
+    /// Adds an event and returns `true`. Returns `false` if the limit has been reached.
     fn event(&mut self, event: EventRecord) -> Result<bool, Failure> {
         if self.left == Some(0) {
             return Ok(false);
@@ -178,13 +179,14 @@ impl Printer {
     }
 }
 
-/// The log contains the id. The name is the current display name.
+/// Actor as recorded in the log, with the current display name.
 fn actor(event: &EventRecord) -> String {
     let name = event.actor_name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
     format!("{}{name}", event.actor)
 }
 
-/// Start of a payload. JSON output contains all of it.
+/// Start of a payload, without its first member, the type. JSON output contains the complete
+/// payload.
 fn short(payload: &str) -> String {
     let body = payload.split_once(',').map_or("", |(_, rest)| rest.trim_end_matches('}'));
     let mut text: String = body.chars().take(72).collect();

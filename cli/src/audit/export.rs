@@ -21,13 +21,13 @@ use crate::{failure::Failure, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// From this position or time (RFC 3339)
+    /// From this position or time: RFC 3339, a date, `2h ago`, `tuesday` [default: the first event]
     #[arg(long, value_name = "TIME|POSITION")]
     from: Option<PointInTime>,
-    /// Up to this position (inclusive) or time (exclusive)
+    /// Up to this position (inclusive) or time (exclusive) [default: the last event]
     #[arg(long, value_name = "TIME|POSITION")]
     to: Option<PointInTime>,
-    /// Format: `ndjson` can be checked, `ocsf` is for a SIEM and proves nothing
+    /// Format: `ndjson` for `stead audit check`, or `ocsf` for a SIEM, without proofs
     #[arg(long, value_enum, default_value_t = Format::Ndjson)]
     format: Format,
     /// Output file [default: standard output]
@@ -35,12 +35,11 @@ pub(crate) struct Export {
     out: Option<PathBuf>,
 }
 
-/// Format of a line of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// Events as they were written, after a first line with the proofs
+    /// Unchanged events for `stead audit check`, after a first line with the proofs
     Ndjson,
-    /// Events as Entity Management of OCSF 1.3.0
+    /// Events in the class Entity Management of OCSF 1.3.0 for a SIEM, without proofs
     Ocsf,
 }
 
@@ -71,7 +70,7 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
     let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
     let next = match ask.format {
         Format::Ndjson => {
-            format!("To verify it anywhere: stead audit check {path} --key {}", head.signer)
+            format!("Verify the file offline: stead audit check {path} --key {}", head.signer)
         }
         Format::Ocsf => {
             "OCSF lines cannot be verified. Also store an export without --format.".into()
@@ -118,7 +117,7 @@ async fn written(
     range.end().map(drop).map_err(wrong)
 }
 
-/// Error for data that does not match the signature of the server.
+/// Failure for an export whose proofs or signatures are invalid.
 fn wrong(error: BundleError) -> Failure {
     let said = sanitize(&format!("the export is invalid: {error}"));
     if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
@@ -135,8 +134,8 @@ fn incomplete() -> Failure {
     Failure::Unreachable("the export is incomplete: connection lost; run the command again".into())
 }
 
-/// Creates a file, and never overwrites one. It contains payloads and salts, so only its owner can
-/// read it.
+/// Creates a file that only its owner can read, because exports and bundles contain payloads and
+/// salts. Never overwrites a file.
 pub(crate) fn created(path: &Path) -> Result<std::fs::File, Failure> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     file.map_err(|error| {

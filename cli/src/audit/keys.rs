@@ -23,7 +23,7 @@ pub(crate) fn open_checkpoint(
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {
         Failure::Outcome(format!(
-            "{whose}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
+            "cannot verify the {whose}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
              complete, unchanged file"
         ))
     };
@@ -36,8 +36,8 @@ pub(crate) fn open_checkpoint(
         .collect();
     if known.is_empty() {
         let said = format!(
-            "no trusted key can verify {origin}: a fingerprint only selects a key that the server or the file \
-             contains\n  try: the whole verifier key, <name>+<hash>+<base64>"
+            "cannot verify a checkpoint of {origin}: no trusted key is for this log, and a fingerprint only selects a key \
+             that the server or the file contains\n  try: the complete verifier key, <name>+<hash>+<base64>"
         );
         return Err(Failure::Usage(said));
     }

@@ -34,7 +34,7 @@ pub(crate) struct Prove {
     /// Output file [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Earlier signed checkpoint: also prove that the log continues it
+    /// Earlier signed checkpoint; the bundle also proves that the log continues it
     #[arg(long, value_name = "FILE")]
     since: Option<PathBuf>,
     /// Entries of other streams to add [default: after]
@@ -51,14 +51,13 @@ pub(crate) struct Prove {
     with_reasons: bool,
 }
 
-/// Entries of other streams in a proof.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Others {
     /// Every position after the stream's last event: proves that the stream did not continue
     After,
     /// Every position of the log: completeness then depends on the signed root only
     All,
-    /// None: does not prove that the stream did not continue
+    /// No entries: the bundle does not prove that the stream did not continue
     None,
 }
 
@@ -104,7 +103,7 @@ impl Prove {
     }
 }
 
-/// Aggregate type of an id. `None`: the id or the name of an install.
+/// Aggregate type of an id. `None` for the id or the name of an install.
 fn kind(what: &str) -> Option<&'static str> {
     fn is<I: FromStr>(what: &str) -> bool {
         what.parse::<I>().is_ok()
@@ -134,7 +133,7 @@ pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure
         bytes.extend_from_slice(&part.map_err(cut)?);
         if bytes.len() > MAX_BYTES {
             let said = format!(
-                "the proof is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
+                "cannot write the proof: it is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
             );
             return Err(Failure::Usage(said));
         }
@@ -160,6 +159,6 @@ pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure
     let (path, signer) = (path.display(), &bundle.signer);
     let said = check::bundle_report(&bundle, &proven, history).proofs();
     desk.screen
-        .remark(&format!("{said}To verify it anywhere: stead audit check {path} --key {signer}"));
+        .remark(&format!("{said}Verify the file offline: stead audit check {path} --key {signer}"));
     Ok(())
 }

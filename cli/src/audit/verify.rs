@@ -41,7 +41,11 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
     };
     let given = parse_trusted_keys(&ask.key)?;
     if let (Some(path), Some(note)) = (&ask.export, &note) {
-        let mut lines = BufReader::new(fs::File::open(path)?).lines().peekable();
+        let mut lines = BufReader::new(fs::File::open(path).map_err(|e| {
+            Failure::Usage(format!("cannot read the export {}: {e}", path.display()))
+        })?)
+        .lines()
+        .peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
         let kept = open_checkpoint(
@@ -60,10 +64,10 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
     let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match given.is_empty() {
         true => {
-            // The verified server must not select the key unnoticed.
+            // The server under verification selects this key, so the user must see it.
             desk.screen.remark(&format!(
-                "Trusting the key that the server returns, {}: compare it with a key from another source, or pass that \
-                 one with --key",
+                "Trusting the key from the server, {}: compare it with a key from another source, or pass a trusted key \
+                     with --key",
                 sanitize(&now.verifier_key)
             ));
             // An older key may have signed the stored checkpoint.
@@ -91,13 +95,15 @@ async fn check(
 ) -> Result<(), Failure> {
     let screen = settings.screen();
     let Some(any) = today.as_ref().or(kept.as_ref()) else {
-        return Err(Failure::Usage("cannot verify the log: no checkpoint to compare with".into()));
+        return Err(Failure::Usage(
+            "cannot verify the log: there is no checkpoint to compare with; pass --against".into(),
+        ));
     };
     if let (Some(today), Some(kept)) = (&today, &kept)
         && today.log_id != kept.log_id
     {
         return Err(Failure::Outcome(format!(
-            "the stored checkpoint is of {}, but the log of this server is {}",
+            "the log does not continue the stored checkpoint: the checkpoint is of {}, but the log of this server is {}",
             kept.origin(),
             today.origin()
         )));
@@ -139,12 +145,12 @@ async fn check(
     text += &format!("  root      {root}\n");
     let tally = verifier.tally();
     text += &format!(
-        "  signed    {} by runners, with keys that were valid then\n",
+        "  signed    {} by runners, with keys that were valid at that time\n",
         count(tally.signed, "report")
     );
     if let Some(first) = tally.first_unsigned {
         text += &format!(
-            "  unsigned  {} without a runner's signature, the first at position {first}: it relies on the server alone\n",
+            "  unsigned  {} without a runner's signature, the first at position {first}: only the server vouches for these\n",
             count(tally.unsigned, "result"),
         );
     }
@@ -168,7 +174,7 @@ async fn check(
     print_result(&screen, &said, &text)
 }
 
-/// Describes the forged reports.
+/// Text about the forged reports. `None` without forged reports.
 fn forged_reports_text(verifier: &Verifier) -> Option<String> {
     let (first, more) = verifier.forged_reports().split_first()?;
     let mut said = first.to_string();
@@ -177,7 +183,7 @@ fn forged_reports_text(verifier: &Verifier) -> Option<String> {
         said += &format!("\nalso at positions {}", places.join(", "));
     }
     Some(format!(
-        "{said}\nThe hashes of the log are valid, so a party that can write the log forged this. The runner's own record is \
-         its journal: stead-runner journal, in the customer's account"
+        "{said}\nThe hashes of the log are valid, so the forger can write to the log. Compare the log with the runner's own \
+         record in the customer's account: stead-runner journal"
     ))
 }

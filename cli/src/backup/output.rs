@@ -14,8 +14,9 @@ pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text += "It contains the server's signing keys: store it securely, on another machine.\n";
-    text += &format!("Test it: stead backup drill --from {}\n", out.display());
+    text +=
+        "The backup contains the server's signing keys: store it securely, on another machine.\n";
+    text += &format!("Test the backup: stead backup drill --from {}\n", out.display());
     text
 }
 

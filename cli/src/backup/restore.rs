@@ -101,8 +101,12 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     let place = ask.work_dir.clone().unwrap_or_else(std::env::temp_dir);
     let place = std::path::absolute(place)?;
     let room = tempfile::Builder::new().prefix("stead-drill-").tempdir_in(&place);
-    let room =
-        room.map_err(|error| Failure::Usage(format!("--work-dir {}: {error}", place.display())))?;
+    let room = room.map_err(|error| {
+        Failure::Usage(format!(
+            "cannot create a temporary directory in {}: {error}\n  try: another --work-dir",
+            place.display()
+        ))
+    })?;
     // Postgres may run as another user, and must be able to enter the directory.
     fs::set_permissions(room.path(), fs::Permissions::from_mode(0o711))?;
     let data = room.path().join("data");
@@ -116,7 +120,6 @@ pub(crate) async fn drill(ask: Drill, screen: &Screen) -> Result<(), Failure> {
     screen.print_one(&report, |_| output::drilled(&report, &ask.from))
 }
 
-/// Data directory with a restored backup.
 struct RestoredData {
     source: Source,
     restored: Restored,
@@ -179,11 +182,12 @@ async fn fill(
     Ok(RestoredData { source, restored: restored?, owner_url })
 }
 
-/// Removes the contents of a directory as far as possible. Its lock is still held.
+/// Removes the contents of a directory as far as possible. The caller holds the lock of the
+/// directory.
 fn emptied(data: &Path) {
     for entry in fs::read_dir(data).into_iter().flatten().flatten() {
         let path = entry.path();
-        // The marker of an incomplete restore is removed last, when nothing else is left.
+        // Removes the marker of an incomplete restore last, when nothing else is left.
         if path.file_name().is_some_and(|name| name == RESTORING) {
             continue;
         }

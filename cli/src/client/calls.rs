@@ -30,7 +30,8 @@ impl Client {
         self.get("/v1/whoami", &()).await
     }
 
-    /// Publishes a bundle as the next config version of an app.
+    /// Publishes a bundle as the next config version of an app. With `dry_run`, only compares the
+    /// bundle with the newest version.
     pub async fn sync(
         &self,
         app: &str,
@@ -41,7 +42,6 @@ impl Client {
         self.upload(&format!("/v1/apps/{app}/sync"), &query, BUNDLE, bundle).await
     }
 
-    /// Returns the state of a data subject.
     pub async fn subject(&self, subject: SubjectId) -> CallResult<subjects::Subject> {
         self.get(&format!("/v1/subjects/{subject}"), &()).await
     }
@@ -67,7 +67,6 @@ impl Client {
         self.fresh(&format!("/v1/apps/{app}/versions/{version}"), &()).await
     }
 
-    /// Returns a page of the apps.
     pub async fn apps(&self, listing: &PageQuery) -> CallResult<Page<apps::App>> {
         self.fresh("/v1/apps", listing).await
     }
@@ -96,7 +95,6 @@ impl Client {
         self.fresh("/v1/builds", which).await
     }
 
-    /// One build.
     pub async fn build(&self, build: BuildId) -> CallResult<builds::Build> {
         self.fresh(&format!("/v1/builds/{build}"), &()).await
     }
@@ -106,7 +104,6 @@ impl Client {
         self.change(Method::POST, &format!("/v1/builds/{build}/retry"), &json!({})).await
     }
 
-    /// Creates an install.
     pub async fn create_install(
         &self,
         ask: &installs::CreateInstall,
@@ -114,7 +111,6 @@ impl Client {
         self.change(Method::POST, "/v1/installs", ask).await
     }
 
-    /// Returns a page of the installs.
     pub async fn installs(
         &self,
         which: &installs::InstallsQuery,
@@ -156,7 +152,6 @@ impl Client {
         self.change(Method::POST, &path, ask).await
     }
 
-    /// Creates an enrolment token for an install.
     pub async fn create_enrolment_token(
         &self,
         install: &str,
@@ -165,7 +160,6 @@ impl Client {
         self.change(Method::POST, &path, &json!({})).await
     }
 
-    /// Creates an enrolment token for a build runner.
     pub async fn create_build_enrolment_token(&self) -> CallResult<installs::EnrolmentIssued> {
         self.change(Method::POST, "/v1/runners/enrolment-tokens", &json!({})).await
     }
@@ -194,17 +188,14 @@ impl Client {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
-    /// Approves a plan.
     pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/approve"), word).await
     }
 
-    /// Denies a plan.
     pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/deny"), word).await
     }
 
-    /// Cancels a run.
     pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
         self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
     }
@@ -219,7 +210,6 @@ impl Client {
         self.fresh("/v1/jobs", which).await
     }
 
-    /// One job.
     pub async fn job(&self, job: JobId) -> CallResult<jobs::Job> {
         self.fresh(&format!("/v1/jobs/{job}"), &()).await
     }
@@ -247,12 +237,10 @@ impl Client {
         self.open(Method::GET, &path, &(), EVENT_STREAM, Some(&after_n.to_string())).await
     }
 
-    /// Returns a page of the runners.
     pub async fn runners(&self, listing: &PageQuery) -> CallResult<Page<runners::Runner>> {
         self.fresh("/v1/runners", listing).await
     }
 
-    /// One runner.
     pub async fn runner(&self, runner: RunnerId) -> CallResult<runners::Runner> {
         self.fresh(&format!("/v1/runners/{runner}"), &()).await
     }
@@ -273,7 +261,6 @@ impl Client {
         self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
     }
 
-    /// Returns a page of events.
     pub async fn events(&self, which: &audit::EventsQuery) -> CallResult<audit::Events> {
         self.exact("/v1/audit/events", which).await
     }
@@ -293,7 +280,7 @@ impl Client {
         self.exact("/v1/audit/proofs", which).await
     }
 
-    /// A bundle that proves an event or a stream offline.
+    /// Streams a bundle that proves an event, a stream or an install offline.
     pub async fn bundle(&self, which: &bundles::BundleQuery) -> CallResult<Response> {
         self.open(Method::GET, "/v1/audit/bundle", which, MEDIA_TYPE, None).await
     }
@@ -329,7 +316,6 @@ impl Client {
         self.open(Method::GET, "/v1/changes", which, EVENT_STREAM, None).await
     }
 
-    /// All projections.
     pub async fn projections(&self) -> CallResult<Page<projections::Projection>> {
         self.get("/v1/projections", &()).await
     }
@@ -368,7 +354,6 @@ impl Client {
         self.open(Method::POST, "/v1/audit/doctor", &(), EVENT_STREAM, None).await
     }
 
-    /// Returns a page of the tokens.
     pub async fn tokens(&self, listing: &PageQuery) -> CallResult<Page<tokens::Token>> {
         self.fresh("/v1/tokens", listing).await
     }
@@ -390,18 +375,15 @@ impl Client {
         self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
     }
 
-    /// Revokes a token.
     pub async fn revoke_token(&self, token: TokenId) -> CallResult<ChangeResult> {
         self.change(Method::DELETE, &format!("/v1/tokens/{token}"), &json!({})).await
     }
 
-    /// Grants a role to a principal.
     pub async fn grant_role(&self, principal: PrincipalId, role: &str) -> CallResult<ChangeResult> {
         let path = format!("/v1/principals/{principal}/roles/{role}");
         self.change(Method::PUT, &path, &json!({})).await
     }
 
-    /// Revokes a role from a principal.
     pub async fn revoke_role(
         &self,
         principal: PrincipalId,
@@ -411,7 +393,6 @@ impl Client {
         self.change(Method::DELETE, &path, &json!({})).await
     }
 
-    /// Revokes an enrolment token.
     pub async fn revoke_enrolment_token(
         &self,
         token: TokenId,

@@ -9,11 +9,11 @@ use serde::Deserialize;
 
 use super::verify::leaf_of;
 
-/// Adds the next line to the range. Checks every byte: fields outside of the leaf are compared
-/// with those inside.
+/// Adds the next line to the range. Checks every byte: compares the fields outside of the leaf with the fields in the leaf.
 ///
 /// # Errors
-/// [`BundleError`].
+///
+/// [`BundleError::At`] if the line is not the expected event.
 pub fn take_exported_line(range: &mut Range, line: &[u8]) -> Result<(), BundleError> {
     let position = range.next();
     let wrong = |wrong| BundleError::At { position, wrong };

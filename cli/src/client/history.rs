@@ -43,14 +43,12 @@ pub enum HistoryError {
     #[error("{0}")]
     Forged(#[from] report::ReportError),
     /// A stream that an event names is not in the bundle.
-    #[error("position {position} refers to {stream}, which the file does not contain")]
+    #[error("the file is incomplete: position {position} refers to {stream}, which is missing")]
     LeftOut {
-        /// Position of the event.
         position: u64,
         /// `<aggregate type>/<aggregate id>`.
         stream: String,
     },
-    /// The history cannot be written as JSON.
     #[error("cannot write the history as JSON: {0}")]
     Unwritable(String),
 }

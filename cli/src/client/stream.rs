@@ -6,14 +6,12 @@ use reqwest::Response;
 
 use super::{ClientError, innermost};
 
-/// One server-sent event.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerEvent {
     /// Value of `Last-Event-ID` that continues after this event.
     pub id: Option<String>,
     /// Type of the event. The default is `message`.
     pub event: String,
-    /// Data of the event.
     pub data: String,
 }
 
@@ -63,7 +61,7 @@ struct Building {
 }
 
 impl Building {
-    /// Adds a line. An empty line completes an event.
+    /// Adds a line. Returns the event that an empty line completes.
     fn line(&mut self, line: &str) -> Option<ServerEvent> {
         if line.is_empty() {
             let ended = std::mem::take(self);

@@ -20,7 +20,7 @@ mod runner_events;
 
 use cases::{CASES, Case, How, Published};
 
-/// Log of twelve events in four streams, with a runner and its job, and data from before the
+/// Log of twelve events in four streams, with a runner and its job, and copies from before the
 /// change.
 struct TestLog {
     database: Database,

@@ -1,4 +1,5 @@
-//! Changes of an install. Each command prints the run that it starts, and follows it with `--wait`.
+//! Changes of an install. Each command prints the run that it starts. With `--wait`, the command
+//! follows the run.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -124,7 +125,9 @@ impl Inputs {
     pub(crate) fn read(self) -> Result<BTreeMap<String, String>, Failure> {
         let mut inputs = BTreeMap::new();
         if let Some(path) = &self.inputs_file {
-            let wrong = |said: String| Failure::Usage(format!("{}: {said}", path.display()));
+            let wrong = |said: String| {
+                Failure::Usage(format!("cannot read the inputs file {}: {said}", path.display()))
+            };
             let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
             let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
             for (name, value) in table {
@@ -145,7 +148,7 @@ impl Changes {
         let set = self.inputs.read()?;
         if let Some(both) = self.unset.iter().find(|name| set.contains_key(*name)) {
             return Err(Failure::Usage(format!(
-                "cannot both set and unset {both}\n  try: either --input or --unset"
+                "cannot change {both}: the command both sets and unsets it\n  try: either --input or --unset"
             )));
         }
         let mut all: BTreeMap<_, _> =
@@ -170,14 +173,14 @@ fn text_of(value: toml::Value) -> Result<String, &'static str> {
 pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        Some(_) | None => Err(format!("{text:?} is not NAME=VALUE")),
+        Some(_) | None => Err(format!("{text:?} is not valid: use NAME=VALUE")),
     }
 }
 
 pub(crate) async fn set_inputs(desk: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
     let inputs = ask.changes.read()?;
     if inputs.is_none() {
-        let said = "no inputs to change\n  try: --input NAME=VALUE, or --unset NAME";
+        let said = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
         return Err(Failure::Usage(said.into()));
     }
     let reason = ask.then.reason;
@@ -287,7 +290,7 @@ pub(crate) async fn operate(
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: ask.then.reason };
     let requested = desk.client.request_run(&ask.install, &request).await?;
-    // Only a deprovision is accepted without any work. The server rejects other operations.
+    // The server accepts a deprovision without any work, and rejects the other operations.
     let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
     print_run_or_text(desk, &requested, requested.run, &nothing, ask.then.wait).await
 }

@@ -67,7 +67,7 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
             state += " (disabled)";
         }
         if let Some(run) = &part.reserved_by {
-            state += &format!(" (held by {run})");
+            state += &format!(" (reserved by {run})");
         }
         table.row([
             part.name.clone(),
@@ -85,8 +85,8 @@ pub(crate) fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
     match &issued.enrolment {
         Some(enrolment) => self::enrolment(enrolment, screen),
         None => {
-            "The token was created by an earlier request of this command and is not shown again: create \
-                 another one.\n"
+            "An earlier request of this command created the token, which is not shown again. Create \
+         another token.\n"
                 .into()
         }
     }

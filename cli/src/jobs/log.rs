@@ -25,7 +25,7 @@ pub(crate) struct Logs {
     /// Number of the attempt [default: the newest]
     #[arg(long)]
     attempt: Option<u32>,
-    /// Print the time since the start before each line
+    /// Print the time since the start of the execution before each line
     #[arg(long, short)]
     timestamps: bool,
 }
@@ -70,7 +70,7 @@ fn never_ran(job: &Job) -> Failure {
     let why = job.waiting.as_ref().map(|w| format!(": {}", w.detail)).unwrap_or_default();
     let state = job.state.replace('_', " ");
     Failure::NotFound(format!(
-        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for it",
+        "{} has no log: it is {state}{why}\n  try: `stead jobs logs -f {}` to wait for the log",
         job.id, job.id
     ))
 }

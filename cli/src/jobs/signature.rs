@@ -1,18 +1,18 @@
-//! Checks a runner's signature of an execution result, and compares the signed data with that of
-//! the server.
+//! Checks a runner's signature of an execution result, and compares the signed data with the data
+//! from the server.
 use schemas::{
     control::jobs::{Attempt, Job, SignedResult},
     runner::Statement,
 };
 
-/// Describes the signature in one line. Computes everything that it can instead of trusting the
-/// server.
+/// Verifies the signature, and describes the result in one line. Trusts the server only on whether
+/// the key belongs to the runner.
 pub(crate) fn signature_text(job: &Job, attempt: &Attempt) -> String {
     let Some(signed) = &attempt.signed else {
         return "not signed by its runner: the result relies on the server alone".into();
     };
     match wrong(job, attempt, signed) {
-        Some(why) => format!("SIGNATURE WRONG: {why}"),
+        Some(why) => format!("INVALID SIGNATURE: {why}"),
         None => format!("signed by its runner, {}", signed.digest),
     }
 }
@@ -47,7 +47,7 @@ fn wrong(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> 
     // The server records a late result as a warning only. The earlier resolution remains valid.
     let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
     (is_theirs && !is_late && outcome != job.state).then(|| {
-        format!("the runner signed that it {outcome}, but the server shows that it {}", job.state)
+        format!("the runner signed the outcome {outcome}, but the server shows {}", job.state)
     })
 }
 
@@ -101,9 +101,9 @@ mod tests {
         assert_eq!(line(|_| {}), format!("signed by its runner, {}", digest(3)));
         let wrong = |change: fn(&mut Value), why: &str| {
             let line = line(change);
-            assert!(line.starts_with("SIGNATURE WRONG") && line.contains(why), "{line}");
+            assert!(line.starts_with("INVALID SIGNATURE") && line.contains(why), "{line}");
         };
-        wrong(|job| job["state"] = json!("failed"), "server shows that it failed");
+        wrong(|job| job["state"] = json!("failed"), "server shows failed");
         wrong(|job| job["manifest"] = json!(digest(9)), "another manifest");
         wrong(|job| job["id"] = json!("job_01ARZ3NDEKTSV4RRFFQ69G5FAW"), "another job");
         wrong(|job| job["attempts"][0]["exit_code"] = json!(3), "exit code");

@@ -42,7 +42,9 @@ pub(crate) async fn run(
     }
     bar.finish_and_clear();
     let cut = || {
-        Failure::Unreachable(format!("connection lost while reading {name}; run the command again"))
+        Failure::Unreachable(format!(
+            "cannot read all rows of {name}: the connection was lost; run the command again"
+        ))
     };
     let last = last.ok_or_else(cut)?;
     if let Some(detail) = &last.detail {
@@ -58,7 +60,7 @@ pub(crate) async fn run(
         (Some(key), [], _) => {
             let position = last.position;
             Err(Failure::NotFound(format!(
-                "{name} had no row {key:?} at position {position}\n  try: without --key for all rows; a key is an id"
+                "{name} had no row {key:?} at position {position}\n  try: an id as the key, or no --key for all rows"
             )))
         }
         (Some(_), [row], Output::Table) => {

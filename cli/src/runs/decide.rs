@@ -20,7 +20,6 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Decision on a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decision {
     Approve,
@@ -34,13 +33,13 @@ pub(crate) struct DecideArgs {
     /// Reason, recorded in the log
     #[arg(long)]
     reason: String,
-    /// Only this step: name or id [default: every waiting step]
+    /// Decide only on this step: name or id [default: every waiting step]
     #[arg(long)]
     step: Option<String>,
-    /// Digest of a plan that you have read; may be repeated. Rejected if the plan has changed
+    /// Digest of a plan that you have read; may be repeated. Fails if the plan has changed
     #[arg(long = "digest", value_name = "DIGEST")]
     digests: Vec<Digest>,
-    /// All waiting plans, without showing them
+    /// Decide on all waiting plans without showing them
     #[arg(long, conflicts_with = "digests")]
     all: bool,
     /// Follow the run until it finishes
@@ -48,17 +47,16 @@ pub(crate) struct DecideArgs {
     wait: bool,
 }
 
-/// Approval of plans.
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
     word: DecideArgs,
-    /// Continue with later plans until the run ends: shows each and prompts; with --all without a prompt
+    /// Continue with later plans until the run ends; prompts for each plan unless --all is set
     #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
     follow: bool,
 }
 
-/// Approves the plans that wait, or with `--follow` those of the whole run.
+/// Approves the waiting plans. With `--follow`, approves the plans of the run until its end.
 pub(crate) async fn approve(desk: &CommandContext, ask: Approve) -> Result<(), Failure> {
     let Approve { word, follow } = ask;
     if !follow {
@@ -127,7 +125,7 @@ pub(crate) async fn decide(
 }
 
 impl Decision {
-    /// Imperative, for the prompt.
+    /// Imperative form for the prompt.
     fn present(self) -> &'static str {
         match self {
             Decision::Approve => "Approve",
@@ -175,7 +173,7 @@ fn select_plans<'r>(
     }
     if !ask.all && !asks {
         return Err(Failure::Usage(format!(
-            "no terminal: pass --digest or --all\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
+            "cannot prompt for a decision: no terminal\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
         )));
     }
     let planned = steps.iter().filter_map(|step| Some((*step, step.plan.as_ref()?.digest.clone())));

@@ -21,7 +21,6 @@ use crate::{
     settings::CommandContext,
 };
 
-/// Options of `--follow`.
 pub(crate) struct Follow {
     /// Reason of each approval.
     pub(crate) reason: String,
@@ -39,13 +38,13 @@ pub(crate) async fn approve(
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if !ask.all && !asks {
         return Err(Failure::Usage(
-            "no terminal: pass --all\n  try: --all approves each plan of the run without a prompt"
+            "cannot prompt for approval: no terminal\n  try: --all approves each plan of the run without a prompt"
                 .into(),
         ));
     }
     let run = watch::first(desk, named).await?;
     let mut decided = HashSet::new();
-    // This command approves by itself: a hint to approve would only confuse.
+    // This command prompts for each approval itself, so hints to approve would be confusing.
     let followed = watch::follow(desk, run, Hints::Hide, async |now: &Run| {
         decide(desk, now, &ask, &mut decided).await.map(|()| false)
     });
@@ -60,7 +59,7 @@ pub(crate) async fn approve(
     }
 }
 
-/// Approves each plan that waits and was not decided here before, after a prompt unless `all` is
+/// Approves each waiting plan that this command has not handled yet, after a prompt unless `all` is
 /// set.
 async fn decide(
     desk: &CommandContext,
@@ -76,7 +75,7 @@ async fn decide(
         if !confirmed(desk, (run, step), &digest, ask.all).await? {
             let id = run.run.id;
             desk.screen.remark(&format!(
-                "Not approved: {}. Its plan still waits; to deny it: stead runs deny {id} --step {}",
+                "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;

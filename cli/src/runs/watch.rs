@@ -30,7 +30,7 @@ pub(crate) async fn first(desk: &CommandContext, named: &str) -> Result<RunId, F
         }
         if !said {
             desk.screen.remark(&format!(
-                "{named} has no run yet; `stead installs show {named}` shows what it waits for"
+                "{named} has no run yet; `stead installs show {named}` shows the reason"
             ));
         }
         said = true;
@@ -59,8 +59,8 @@ pub enum Hints {
     Hide,
 }
 
-/// Follows a run to its end. Calls `waiting` at each poll with a plan that waits for approval, and
-/// stops if it returns `true`.
+/// Follows a run to its end. At each poll with a plan that waits for approval, calls `waiting`, and
+/// stops if `waiting` returns `true`.
 pub(crate) async fn follow(
     desk: &CommandContext,
     run: RunId,
@@ -94,7 +94,7 @@ pub(crate) async fn follow(
             let ended = outcome(&now);
             let mut asked = false;
             if ended.is_none() && now.dag.iter().any(|s| s.state == "waiting_for_approval") {
-                // The spinner and a question cannot share a line.
+                // The spinner and a prompt cannot share a line.
                 bar.finish_and_clear();
                 asked = waiting(&now).await?;
                 bar = desk.screen.spinner("");
@@ -127,7 +127,8 @@ struct PrintedStep {
 }
 
 impl PrintedSteps {
-    /// Prints the steps that have changed since the last poll, and unchanged ones that wait.
+    /// Prints the steps that have changed since the last poll, and waiting steps whose reason is
+    /// not printed yet.
     fn print_changes(
         &mut self,
         desk: &CommandContext,

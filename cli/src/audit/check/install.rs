@@ -60,7 +60,7 @@ pub(crate) fn install_report(
         let (name, count) = (sanitize(&stream.stream), events(stream.events));
         match &stream.complete {
             Complete::Unknown { last } => {
-                open.push(format!("{name} ({count}): that it has no event after position {last}"))
+                open.push(format!("that {name} ({count}) has no event after position {last}"))
             }
             Complete::FromSequences { .. } | Complete::Whole => {
                 holds.push(format!("{name}: complete, {count}"));

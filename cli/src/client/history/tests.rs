@@ -33,7 +33,7 @@ fn run() -> String {
     format!("run/run_{ULID}")
 }
 
-/// An install of a hostile name, and a run that was denied for an encrypted reason.
+/// Bundle of an install, with a run that was denied for an encrypted reason.
 fn bundle() -> Bundle {
     let step = format!("stp_{ULID}");
     let digest = format!("sha256:{:064x}", 7);

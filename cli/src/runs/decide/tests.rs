@@ -1,4 +1,3 @@
-//! Tests of the selection of plans to decide on.
 use serde_json::json;
 
 use super::*;
