@@ -151,7 +151,8 @@ fn measure_file(backup: &Path, name: &str) -> Result<File, BackupError> {
     files::measure(&backup.join(name), name, |_| Ok(()))
 }
 
-/// Incomplete backup.
+/// Directory of an incomplete backup. Deletes the directory when dropped, unless `finish` has
+/// renamed it.
 struct Draft {
     path: PathBuf,
     /// Lock against a second backup to the same path. The kernel releases it when the process ends.
