@@ -35,7 +35,7 @@ impl Source {
         let found = fs::metadata(from).map_err(at(from))?;
         // An incomplete backup may have a manifest, although other files were not synced.
         if files::is_partial(&fs::canonicalize(from).map_err(at(from))?) {
-            let why = "its creation did not finish; create another backup";
+            let why = "its creation did not finish";
             let why = why.to_owned();
             return Err(BackupError::Incomplete { path: from.display().to_string(), why });
         }

@@ -14,11 +14,9 @@ use super::{job_table::Target, outbox::Outbox};
 /// Reasons to end a long poll.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// There is a directive.
     Directive,
     /// Another poll of the session arrived, so this one returns 204.
     Released,
-    /// The server stops.
     Stop,
 }
 
@@ -181,7 +179,6 @@ impl RunnerTable {
         self.entries.get(&id)
     }
 
-    /// Mutable entry of a runner.
     pub fn get_mut(&mut self, id: RunnerId) -> Option<&mut RunnerEntry> {
         self.entries.get_mut(&id)
     }
@@ -191,12 +188,10 @@ impl RunnerTable {
         self.by_target.get(&target).map_or(&[], Vec::as_slice)
     }
 
-    /// All runners that called this server.
     pub fn all(&self) -> impl Iterator<Item = (RunnerId, &RunnerEntry)> {
         self.entries.iter().map(|(id, known)| (*id, known))
     }
 
-    /// Mutable entries of all runners that called this server.
     pub fn all_mut(&mut self) -> impl Iterator<Item = (RunnerId, &mut RunnerEntry)> {
         self.entries.iter_mut().map(|(id, known)| (*id, known))
     }

@@ -46,7 +46,7 @@ pub fn rotate(
         ended_at: until,
         last_size: None,
     };
-    // Writes the former key first: until the second write it is still the signing key.
+    // Writes the former key first: the key continues to sign until the second write.
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
     drop(held);
