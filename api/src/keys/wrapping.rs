@@ -8,7 +8,6 @@ use event_log::{KeyRing, WrappingKey};
 
 use super::{KeyError, store};
 
-/// File of the wrapping key.
 const FILE: &str = "subjects.key";
 /// File name prefix of former wrapping keys.
 const FORMER: &str = "subjects-";

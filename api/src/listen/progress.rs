@@ -110,7 +110,6 @@ impl Progress {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }
 
-    /// Evicts the connection.
     pub fn evict(&self) {
         self.evicted.store(true, Ordering::Release);
         self.waker.wake();
@@ -165,7 +164,6 @@ pub struct Tracked {
 }
 
 impl Tracked {
-    /// Wraps a body with the guard of its request.
     pub fn new(body: Body, in_flight: InFlight) -> Tracked {
         Tracked { body, _in_flight: in_flight }
     }

@@ -78,17 +78,14 @@ impl Access {
     /// Checks that the log of the database, if there is one, has the format that this program reads.
     ///
     /// # Errors
-    /// [`EmbeddedError::Log`] for another format, or a database operation failed.
+    ///
+    /// [`EmbeddedError::Log`] for another format, or [`EmbeddedError::Setup`] if a database operation fails.
     pub async fn check_format(&self) -> Result<(), EmbeddedError> {
         let mut connection = self.connect().await?;
         event_log::migrate::check_format(&mut connection).await?;
         Ok(connection.close().await?)
     }
 
-    /// Opens a connection.
-    ///
-    /// # Errors
-    /// The database is unavailable.
     pub async fn connect(&self) -> Result<PgConnection, sqlx::Error> {
         PgConnection::connect_with(&self.options).await
     }
@@ -147,7 +144,6 @@ impl Tools {
     }
 }
 
-/// Running client program.
 pub struct RunningTool {
     program: &'static str,
     child: Child,

@@ -25,7 +25,7 @@ async fn a_flipped_byte_in_any_file_is_refused_by_name() {
         fs::write(&path, &whole).unwrap();
     }
     // The test wrote these files with the default mode. Keys that others can read are rejected.
-    assert!(refused(&out).contains("can be read by others"));
+    assert!(refused(&out).contains("other users can read it"));
     for entry in fs::read_dir(out.join("keys")).unwrap() {
         let private = fs::Permissions::from_mode(0o600);
         fs::set_permissions(entry.unwrap().path(), private).unwrap();
