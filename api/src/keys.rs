@@ -55,7 +55,7 @@ pub enum KeyError {
 }
 
 impl Keys {
-    /// Reads the keys of a directory. Creates missing ones with mode 0600.
+    /// Reads the keys of a directory. Creates missing keys with mode 0600.
     ///
     /// # Errors
     /// [`KeyError`]: an invalid key is never replaced silently.

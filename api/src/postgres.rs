@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A start finds the binaries and creates the cluster once. It adopts a Postgres that a killed
-//! server left running, or stops one that is unresponsive. Then it waits until Postgres accepts
+//! server left running, or stops an unresponsive Postgres. Then it waits until Postgres accepts
 //! connections.
 mod account;
 mod binaries;

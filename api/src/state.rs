@@ -98,8 +98,8 @@ impl App {
         App(Arc::new(inner))
     }
 
-    /// Connections for creating tables: those of the owner if configured, or else those of the
-    /// server. The server's role may also have the right.
+    /// Connections for creating tables: connections of the owner if configured, or else connections
+    /// of the server. The server's role may also have the right.
     pub fn owner(&self) -> &PgPool {
         self.owner.as_ref().unwrap_or(&self.pool)
     }

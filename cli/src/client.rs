@@ -240,8 +240,8 @@ impl Client {
         }
     }
 
-    /// Sends a request. Repeats it after a 503 or a lost response, with at most `TRIES` attempts in
-    /// total.
+    /// Sends a request. Repeats the request after a 503 or a lost response, with at most `TRIES`
+    /// attempts in total.
     async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
         for _ in 1..TRIES {

@@ -32,7 +32,7 @@ pub(crate) enum Failure {
     Interrupted(String),
     /// The input is invalid, and the command has already printed its findings.
     AlreadyPrinted,
-    /// The reader of standard output closed it.
+    /// The reader closed standard output, for example `head`.
     BrokenPipe,
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Rotate {
     /// Time for which the replaced key stays trusted: 12h, 30d
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "30d")]
     overlap: u64,
-    /// Stop trusting the replaced key and all earlier ones immediately, for example after a leak
+    /// Stop trusting the replaced key and all earlier keys immediately, for example after a leak
     #[arg(long, conflicts_with = "overlap")]
     no_overlap: bool,
 }

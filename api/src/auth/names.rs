@@ -50,7 +50,7 @@ pub async fn set(
     name: &str,
     now: Timestamp,
 ) -> Result<bool, sqlx::Error> {
-    // A principal whose name was erased cannot get a new one.
+    // A principal whose name was erased cannot get another name.
     let sql = "insert into principal_name (principal, name, updated_at) \
                select $1::text, $2::text, $3::timestamptz where not exists ( \
                  select from subject_key where subject = $1 and shredded_at is not null) \

@@ -19,7 +19,7 @@ use crate::problem::{Code, Problem};
 /// Longest delay before runners reconnect when the server stops. It spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
-/// Free disk space below which a runner finishes its jobs but gets no new ones.
+/// Free disk space below which a runner finishes its jobs but gets no new jobs.
 const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -143,7 +143,7 @@ impl Dispatch {
     }
 
     /// Waits for a directive, at most for the requested time and as long as the leases allow. A
-    /// second poll of the same session releases the first one.
+    /// second poll of the same session releases the first poll.
     pub async fn park(
         &self,
         runner: RunnerId,
@@ -153,7 +153,7 @@ impl Dispatch {
         let timing = self.timing();
         let most = if ask.running.is_empty() { timing.long_poll } else { timing.wait_busy() };
         let until = self.moment().instant + wait.min(most);
-        // Only a poll that arrives later may release this one.
+        // Only a later poll may release this poll.
         let mut first = true;
         loop {
             let parked = {

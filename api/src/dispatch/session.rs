@@ -15,7 +15,7 @@ use super::{job_table::Target, outbox::Outbox};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
     Directive,
-    /// Another poll of the session arrived, so this one returns 204.
+    /// Another poll of the session arrived, so the waiting poll returns 204.
     Released,
     Stop,
 }
@@ -62,7 +62,7 @@ pub struct RunnerEntry {
     /// Times of the recent suspicious openings of the runner's sessions on this server.
     pub recent_openings: Vec<Instant>,
     /// Fencing token for commits on behalf of the session, or `None` if this server does not own
-    /// it.
+    /// the session.
     pub epoch: Option<u64>,
 }
 
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Wakes the long poll. Returns false if there is none, or its caller is gone.
+    /// Wakes the long poll. Returns false if no long poll waits, or if its caller has disconnected.
     pub fn wake(&mut self, wake: Wake) -> bool {
         self.long_poll.take().is_some_and(|parked| parked.send(wake).is_ok())
     }
@@ -196,7 +196,7 @@ impl RunnerTable {
         self.entries.iter_mut().map(|(id, known)| (*id, known))
     }
 
-    /// Runner with the most recent contact among those of an install.
+    /// Runner of an install with the most recent contact.
     pub fn of_install(&self, install: InstallId) -> Option<RunnerId> {
         let runners = self.of(Target::Install(install)).iter().copied();
         runners.max_by_key(|id| self.entries.get(id).map(|known| known.effective_contact))

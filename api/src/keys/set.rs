@@ -79,7 +79,7 @@ impl KeySet {
     }
 
     /// Key that signs manifests and grants at this time. Every server must publish a new key before
-    /// one of them signs with it, because a runner may fetch the list from any of them.
+    /// any server signs with it, because a runner may fetch the list from any server.
     pub fn manifests_at(&self, now: Timestamp) -> &SigningKey {
         if now >= self.manifests.made_at + RELOAD_TIME {
             return &self.manifests.key;
@@ -148,7 +148,7 @@ impl KeySet {
     pub fn public_of(&self, log_id: Option<&str>) -> Vec<PublicKey> {
         let mut all = self.public();
         let Some(log_id) = log_id else { return all };
-        // Both lists have the order of `public`: the signing key first, then the replaced ones.
+        // Both lists have the order of `public`: the signing key first, then the replaced keys.
         let known = self.checkpoint_keys();
         let named = all.iter_mut().filter(|key| key.usage == KeyUse::Checkpoints);
         for (public, key) in named.zip(known) {

@@ -153,7 +153,8 @@ impl Inner {
         chosen.is_some_and(|id| self.evict(id))
     }
 
-    /// Chooses the oldest connection if it had time to authenticate, and a random one otherwise.
+    /// Chooses the oldest connection if it had time to authenticate, and otherwise a random
+    /// connection.
     fn choose(
         &self,
         (first, last): (u64, u64),

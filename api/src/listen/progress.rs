@@ -105,7 +105,8 @@ impl Progress {
         InFlight(Arc::clone(self))
     }
 
-    /// Records an authenticated request. Returns true if it is the first one of the connection.
+    /// Records an authenticated request. Returns true if the request is the first of the
+    /// connection.
     pub fn authenticate(&self) -> bool {
         !self.authenticated.swap(true, Ordering::Relaxed)
     }

@@ -91,8 +91,8 @@ impl Options {
         }
     }
 
-    /// Number of files that database connections need: those of the pool, of the table owner, and
-    /// of rebuilds.
+    /// Number of files that database connections need: connections of the pool, of the table owner,
+    /// and of rebuilds.
     pub(super) fn database_files(&self) -> u64 {
         2 * u64::from(self.connections) + 16
     }

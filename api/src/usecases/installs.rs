@@ -128,14 +128,14 @@ pub struct Update {
     pub unset: BTreeSet<String>,
     /// Stack outputs to set, or to remove if `None`.
     pub stack_outputs: BTreeMap<String, Option<Value>>,
-    /// Config version to follow. `None` keeps the current one.
+    /// Config version to follow. `None` keeps the current version.
     pub config_version: Option<u32>,
     /// Config version whose earlier inputs the install gets again. `set` and `unset` have
     /// precedence.
     pub inputs_of: Option<u32>,
     /// Components to enable (`true`) or to disable (`false`).
     pub components: BTreeMap<String, bool>,
-    /// New setting of automatic approval. `None` keeps the current one.
+    /// New setting of automatic approval. `None` keeps the current setting.
     pub auto_approve: Option<bool>,
     /// Reason given by the caller.
     pub reason: Option<String>,

@@ -14,7 +14,7 @@ use crate::{problem::Problem, state::App};
 const HEAD_BYTES: usize = 4 * 1024;
 /// Maximum length of a journal id, in bytes.
 const NAME_BYTES: usize = 64;
-/// Number of journals kept per runner. A runner starts another one when it loses its directory.
+/// Number of journals kept per runner. A runner starts another journal when it loses its directory.
 const MAX_JOURNALS: i64 = 8;
 
 /// Stores a journal head that the runner has signed. An invalid head does not fail the request that
@@ -48,7 +48,7 @@ async fn verify_and_store(app: &App, runner: RunnerId, envelope: &Envelope) -> R
         ));
     }
     let entries = i64::try_from(head.entries).map_err(text)?;
-    // A later head includes this one, so the write need not wait for the disk.
+    // A later head covers the same entries, so the write need not wait for the disk.
     sqlx::query(
         "with asynchronous as (select set_config('synchronous_commit', 'off', true)), \
          old as (delete from runner_journal where runner = $1 and journal_id in ( \

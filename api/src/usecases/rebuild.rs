@@ -60,7 +60,7 @@ async fn retry_failed(unit: &mut UnitOfWork, build: BuildId) -> Result<RetriedBu
     Ok(RetriedBuilds { app, version, builds })
 }
 
-/// Returns the order of a build if it failed.
+/// Returns the request of a build if the build failed.
 async fn failed_order(
     unit: &mut UnitOfWork,
     build: BuildId,

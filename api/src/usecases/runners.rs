@@ -17,7 +17,7 @@ pub enum RunnerControl {
     /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
     Enable,
-    /// Drain the runner: it finishes its jobs and accepts no more.
+    /// Drain the runner: it finishes its jobs and accepts no further jobs.
     Drain,
     /// Resume after a drain.
     Resume,

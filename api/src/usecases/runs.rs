@@ -28,7 +28,7 @@ use crate::{
 pub struct RunRequest {
     pub kind: RunKind,
     pub scope: Scope,
-    /// Name of the action, for a run of that kind.
+    /// Name of the action, for a run of the kind action.
     pub action: Option<String>,
     pub cause: Cause,
     /// Reason given by the caller.

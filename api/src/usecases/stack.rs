@@ -116,7 +116,7 @@ fn missing<'p>(
     let mut is_any = false;
     for part in parts {
         match part {
-            // The deploy of such a component is rejected for its missing plugin.
+            // The deploy of a component without a plugin is rejected for the missing plugin.
             OutputReader::Module(name) if app.lacks_plugin(name).is_some() => continue,
             OutputReader::Module(SANDBOX) => {
                 look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));

@@ -215,7 +215,8 @@ async fn fail(
     Ok(())
 }
 
-/// Releases the resources of finished steps. If the run has ended, also finishes it on its install.
+/// Releases the resources of finished steps. If the run has ended, also records the end on its
+/// install.
 pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {

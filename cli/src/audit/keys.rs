@@ -44,7 +44,7 @@ pub(crate) fn open_checkpoint(
     Checkpoint::open(note, &known).map_err(|error| outcome(&error))
 }
 
-/// Parses keys from an untrusted source. Ignores invalid ones.
+/// Parses keys from an untrusted source. Ignores invalid keys.
 pub(crate) fn named<'a>(texts: impl IntoIterator<Item = &'a String>) -> Vec<VerifierKey> {
     texts.into_iter().filter_map(|text| text.parse().ok()).collect()
 }

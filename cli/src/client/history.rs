@@ -32,7 +32,7 @@ pub struct ProvenHistory {
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
     pub unsigned: u64,
-    /// Positions of events that this version cannot read. The proof covers them too.
+    /// Positions of events that this version cannot read. The proof covers these events too.
     pub unreadable: Vec<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Changes of the log by a party with all rights to the database, and the checks that find them.
-//! Generates the table in docs/security.md.
+//! Changes of the log by a party with all rights to the database, and the checks that find these
+//! changes. Generates the table in docs/security.md.
 use std::{fs, io::Write as _, path::Path, process::Stdio};
 
 use domain::{actor::Actor, ids::EventId};

@@ -130,7 +130,7 @@ async fn confirmed(
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// Discards input from before the prompt, because it was not meant for this prompt.
+/// Discards input that the user typed before the prompt.
 fn discard_typed(terminal: impl AsFd) -> std::io::Result<()> {
     Ok(tcflush(terminal, FlushArg::TCIFLUSH)?)
 }
