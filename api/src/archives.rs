@@ -57,7 +57,8 @@ async fn readers(pool: &PgPool) -> Result<Vec<Reader>, ArchiveError> {
     Ok(readers)
 }
 
-/// Archives every closed partition whose archive does not exist or has lost its files, up to an optional position. Stops at the first partition that is not closed.
+/// Archives every closed partition whose archive does not exist or has lost its files, up to an
+/// optional position. Stops at the first partition that is not closed.
 ///
 /// # Errors
 ///

@@ -116,8 +116,8 @@ fn about(what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> EmbeddedErro
 }
 
 impl Embedded {
-    /// Starts the Postgres of a data directory, also after a crash. The caller holds the directory's
-    /// [`DataLock`].
+    /// Starts the Postgres of a data directory, also after a crash. The caller holds the
+    /// directory's [`DataLock`].
     ///
     /// # Errors
     /// [`EmbeddedError`].
@@ -208,7 +208,8 @@ impl Embedded {
         self.postmaster.ended().await;
     }
 
-    /// Stops Postgres. Open transactions are rolled back, and committed transactions are on the disk.
+    /// Stops Postgres. Open transactions are rolled back, and committed transactions are on the
+    /// disk.
     ///
     /// # Errors
     ///

@@ -49,7 +49,8 @@ Examples:
         #[arg(long, value_name = "TIME|POSITION")]
         at: Option<PointInTime>,
     },
-    /// Show the changes of one stream, or of every install, between two points, with requests, approvals and jobs
+    /// Show the changes of one stream, or of every install, between two points, with requests,
+    /// approvals and jobs
     #[command(after_help = "\
 Examples:
   stead audit diff --install acme --from tuesday
@@ -73,8 +74,8 @@ For an install or a run, the output groups the history by run. For other aggrega
         #[command(flatten)]
         page: diff::InstallPageArgs,
     },
-    /// Verify the log: recompute leaves, chain and tree, compare with the signed checkpoint, and check the runners'
-    /// signatures of their reports
+    /// Verify the log: recompute leaves, chain and tree, compare with the signed checkpoint, and
+    /// check the runners' signatures of their reports
     #[command(after_help = "\
 Examples:
   stead audit verify
@@ -91,7 +92,8 @@ Example:
 
 The result is a statement of the server about itself. `stead audit verify` verifies the log independently.")]
     Doctor,
-    /// Write a proof bundle of an event, of a stream, or of an install with its runs, jobs and builds
+    /// Write a proof bundle of an event, of a stream, or of an install with its runs, jobs and
+    /// builds
     #[command(after_help = "\
 Examples:
   stead audit prove 1841 --out approval.json          an event, by position

@@ -140,7 +140,8 @@ Example: the customer restored the runner's state from a backup, and this state 
 
 The next plan creates resources again that were created after the accepted state.")]
     AcceptState(accept_state::AcceptStateArgs),
-    /// Create another enrolment token, for example after the first one expired or the runner was revoked
+    /// Create another enrolment token, for example after the first one expired or the runner was
+    /// revoked
     #[command(after_help = "\
 Example: the runner's host is lost
   stead runners revoke rnr_01JD… --reason 'host was lost'

@@ -49,8 +49,8 @@ pub(crate) struct Common {
     /// Allow plain HTTP on addresses other than loopback; requires a proxy that terminates TLS
     #[arg(long)]
     pub(crate) behind_proxy: bool,
-    /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP proxy, all
-    /// callers share one address [default: a sixteenth of the listener's limit]
+    /// Maximum number of unauthenticated connections of one address per listener. Behind a TCP
+    /// proxy, all callers share one address [default: a sixteenth of the listener's limit]
     #[arg(long, value_name = "N")]
     pub(crate) address_connections: Option<usize>,
     /// Maximum size of one file of an artifact, in bytes

@@ -36,7 +36,8 @@ pub(crate) struct Settings {
     /// CA certificate of the server, PEM
     #[arg(long, global = true, env = "STEAD_CA_FILE", value_name = "FILE", hide_env_values = true)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// Output format: table, one JSON document, one document per line, or SARIF (`apps validate` only)
+    /// Output format: table, one JSON document, one document per line, or SARIF (`apps validate`
+    /// only)
     #[arg(long, short, global = true, value_enum, default_value_t)]
     pub(crate) output: Format,
     /// Disable colors (also NO_COLOR=1)

@@ -88,7 +88,9 @@ impl Assertions {
         Ok(claims)
     }
 
-    /// Returns the new key of a runner. Both the old and the new key must sign the request. If the server has already recorded the new key and the response was lost, the signature of the new key is enough.
+    /// Returns the new key of a runner. Both the old and the new key must sign the request. If the
+    /// server has already recorded the new key and the response was lost, the signature of the new
+    /// key is enough.
     ///
     /// # Errors
     ///
@@ -204,7 +206,8 @@ mod tests {
         check_time(NOW - 59, NOW + 1, now).unwrap();
         for (iat, exp) in [(NOW - 60, NOW), (NOW - 299, NOW - 239), (NOW - 10, NOW - 5)] {
             let problem = check_time(iat, exp, now).unwrap_err();
-            // After a rejection because of a slow clock, the runner signs again with the server's time.
+            // After a rejection because of a slow clock, the runner signs again with the server's
+            // time.
             assert_eq!((problem.code, problem.members.len()), (Code::ClockSkew, 1), "{iat} {exp}");
         }
     }

@@ -88,7 +88,9 @@ pub async fn create_first_owner(
     }
 }
 
-/// Creates an additional owner, for an operator with access to the data directory and without a valid owner token. Returns the path of the token file. Stores no name, because two owners named "owner" would be indistinguishable.
+/// Creates an additional owner, for an operator with access to the data directory and without a
+/// valid owner token. Returns the path of the token file. Stores no name, because two owners named
+/// "owner" would be indistinguishable.
 ///
 /// # Errors
 ///

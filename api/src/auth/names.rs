@@ -11,7 +11,8 @@ use crate::problem::Problem;
 /// Maximum length of a name, in characters.
 const MAX_CHARACTERS: usize = 80;
 
-/// Returns the name without surrounding spaces. A name must not look like an id, because outputs show names of actors.
+/// Returns the name without surrounding spaces. A name must not look like an id, because outputs
+/// show names of actors.
 ///
 /// # Errors
 ///

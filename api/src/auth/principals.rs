@@ -70,7 +70,8 @@ impl Default for PrincipalCache {
 }
 
 impl PrincipalCache {
-    /// Loads the events of all principals and all revocations of runners with two queries. Reads streams that begin in an archive separately.
+    /// Loads the events of all principals and all revocations of runners with two queries. Reads
+    /// streams that begin in an archive separately.
     ///
     /// # Errors
     ///
@@ -238,7 +239,8 @@ impl PrincipalCache {
         Ok(Identity { principal, roles: access.roles.clone(), token: id })
     }
 
-    /// Checks that a token is still valid, and that its principal still has all of these roles. Streaming responses repeat this check.
+    /// Checks that a token is still valid, and that its principal still has all of these roles.
+    /// Streaming responses repeat this check.
     ///
     /// # Errors
     ///

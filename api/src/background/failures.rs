@@ -24,7 +24,8 @@ const KINDS: [RunKind; 9] = [
     RunKind::Action,
 ];
 
-/// Exposes the counter of each kind before the first failure, so that an alert on its increase sees that failure.
+/// Exposes the counter of each kind before the first failure, so that an alert on its increase sees
+/// that failure.
 pub fn expose(app: &App) {
     for kind in KINDS {
         drop(app.metrics.runs_failed.get_or_create(&RunLabels { kind: json_name(&kind) }));

@@ -42,7 +42,9 @@ pub fn put_files(source: &Source, data: &Path, progress: Progress<'_>) -> Result
     files::give(data, &names)
 }
 
-/// Restores the dump into an empty database and verifies the whole log. The log must match the checkpoint of the manifest and the published checkpoints. Also compares the log with the checkpoints of witnesses.
+/// Restores the dump into an empty database and verifies the whole log. The log must match the
+/// checkpoint of the manifest and the published checkpoints. Also compares the log with the
+/// checkpoints of witnesses.
 ///
 /// # Errors
 ///

@@ -34,7 +34,8 @@ pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> R
     Ok(())
 }
 
-/// Writes this server's heartbeat, and takes over the sessions of servers without a heartbeat. All times come from the database, so server clocks are not compared.
+/// Writes this server's heartbeat, and takes over the sessions of servers without a heartbeat. All
+/// times come from the database, so server clocks are not compared.
 ///
 /// # Errors
 ///

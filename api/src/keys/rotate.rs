@@ -11,7 +11,9 @@ use super::{
     store::{self, at},
 };
 
-/// Replaces the key of one use. The former key stays valid until `until`, and older keys also expire at `until` at the latest. A running server loads the new key automatically. Returns all keys.
+/// Replaces the key of one use. The former key stays valid until `until`, and older keys also
+/// expire at `until` at the latest. A running server loads the new key automatically. Returns all
+/// keys.
 ///
 /// # Errors
 /// [`KeyError`].

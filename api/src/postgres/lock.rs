@@ -52,8 +52,8 @@ impl DataLock {
         DataLock::hold(data)
     }
 
-    /// Locks an empty directory and marks it as incomplete. Until [`DataLock::restored`] every other
-    /// attempt fails, even if this process is killed.
+    /// Locks an empty directory and marks it as incomplete. Until [`DataLock::restored`] every
+    /// other attempt fails, even if this process is killed.
     ///
     /// # Errors
     /// [`LockError`].

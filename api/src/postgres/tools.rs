@@ -75,11 +75,13 @@ impl Access {
         Access { options, environment }
     }
 
-    /// Checks that the log of the database, if there is one, has the format that this program reads.
+    /// Checks that the log of the database, if there is one, has the format that this program
+    /// reads.
     ///
     /// # Errors
     ///
-    /// [`EmbeddedError::Log`] for another format, or [`EmbeddedError::Setup`] if a database operation fails.
+    /// [`EmbeddedError::Log`] for another format, or [`EmbeddedError::Setup`] if a database
+    /// operation fails.
     pub async fn check_format(&self) -> Result<(), EmbeddedError> {
         let mut connection = self.connect().await?;
         event_log::migrate::check_format(&mut connection).await?;
@@ -98,8 +100,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Finds the programs for the server of a connection, in the same directories as the binaries of
-    /// the private Postgres.
+    /// Finds the programs for the server of a connection, in the same directories as the binaries
+    /// of the private Postgres.
     ///
     /// # Errors
     /// [`EmbeddedError::NoTool`], which names the version.

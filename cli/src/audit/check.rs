@@ -29,7 +29,8 @@ const LINE_BYTES: u64 = 1 << 20;
 pub(crate) struct Check {
     /// File of `stead audit prove` or `stead audit export`
     file: PathBuf,
-    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
+    /// repeated
     #[arg(long, required = true)]
     key: Vec<String>,
     /// Earlier signed checkpoint; the check fails unless the log of the file continues it

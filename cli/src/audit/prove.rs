@@ -27,8 +27,9 @@ use crate::{failure::Failure, render::write, settings::CommandContext};
 
 #[derive(Debug, Args)]
 pub(crate) struct Prove {
-    /// A position, the id of an event, the name of an install, the id of an install, run, job, build, component, app, runner,
-    /// principal or enrolment, or any stream: `<aggregate type>/<id>`
+    /// A position, the id of an event, the name of an install, the id of an install, run, job,
+    /// build, component, app, runner, principal or enrolment, or any stream: `<aggregate
+    /// type>/<id>`
     #[arg(value_name = "EVENT|INSTALL|ID|STREAM")]
     what: String,
     /// Output file [default: standard output]

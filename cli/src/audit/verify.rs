@@ -23,8 +23,8 @@ pub(crate) struct Verify {
     /// Earlier signed checkpoint: the log must still begin with it
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be repeated [default: the
-    /// keys of the server]
+    /// Trusted checkpoint key: a verifier key, 64 hexadecimal digits, or a fingerprint; may be
+    /// repeated [default: the keys of the server]
     #[arg(long)]
     key: Vec<String>,
     /// Verify this exported file instead of the server's log

@@ -9,7 +9,8 @@ use serde::Deserialize;
 
 use super::verify::leaf_of;
 
-/// Adds the next line to the range. Checks every byte: compares the fields outside of the leaf with the fields in the leaf.
+/// Adds the next line to the range. Checks every byte: compares the fields outside of the leaf with
+/// the fields in the leaf.
 ///
 /// # Errors
 ///

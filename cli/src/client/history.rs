@@ -28,7 +28,8 @@ pub struct ProvenHistory {
     pub runs: Vec<RunActivity>,
     /// Events that belong to no run.
     pub other_events: Vec<EventSummary>,
-    /// Jobs whose result is signed by the runner that ran them, checked with the key of its enrolment.
+    /// Jobs whose result is signed by the runner that ran them, checked with the key of its
+    /// enrolment.
     pub signed: BTreeSet<JobId>,
     /// Number of results without a runner's signature.
     pub unsigned: u64,
@@ -110,7 +111,8 @@ fn reported(
     Ok(signature.is_some())
 }
 
-/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays as in the log.
+/// Decodes an event, with the bundle's text for an encrypted reason. A reason in clear text stays
+/// as in the log.
 fn decoded(
     event: &Event,
     (payload, metadata): (&str, &str),

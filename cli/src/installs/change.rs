@@ -64,7 +64,8 @@ pub(crate) struct Rollback {
     /// Earlier config version [default: the previous one]
     #[arg(long, value_name = "N")]
     to: Option<u32>,
-    /// Restore the inputs that the install had at this config version [default: keep the current inputs]
+    /// Restore the inputs that the install had at this config version [default: keep the current
+    /// inputs]
     #[arg(long, value_name = "VERSION")]
     inputs_of: Option<u32>,
     #[command(flatten)]

@@ -102,7 +102,8 @@ impl PrincipalCache {
         }
     }
 
-    /// Rejects a runner with an unreadable event. At the first call of the runner to this server, reads its stream unless `was_read` returns true.
+    /// Rejects a runner with an unreadable event. At the first call of the runner to this server,
+    /// reads its stream unless `was_read` returns true.
     ///
     /// # Errors
     ///
