@@ -118,29 +118,31 @@ pub(crate) struct Sync {
 }
 
 pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> {
-    let desk = || settings.context();
+    let context = || settings.context();
     match verb {
         Apps::Here(verb) => here::run(verb, settings).await,
-        Apps::Sync(ask) => sync(&desk()?, ask).await,
+        Apps::Sync(ask) => sync(&context()?, ask).await,
         Apps::Diff { source, against, from: None, to: None } => {
-            let desk = desk()?;
-            let synced = send(&desk, &source, Some(BaseVersion(against))).await?;
-            desk.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
+            let context = context()?;
+            let synced = send(&context, &source, Some(BaseVersion(against))).await?;
+            context.screen.print_one(&synced.diff, |screen| diff_text(&synced.diff, screen))
         }
         Apps::Diff { source, against: _, from, to } => {
-            let (desk, app) = (desk()?, source.dir.to_string_lossy());
+            let (context, app) = (context()?, source.dir.to_string_lossy());
             let diff =
-                desk.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
-            desk.screen.print_one(&diff, |screen| diff_text(&diff, screen))
+                context.client.diff(&app, &DiffQuery { from, to, ..DiffQuery::default() }).await?;
+            context.screen.print_one(&diff, |screen| diff_text(&diff, screen))
         }
-        Apps::List(part) => list(&desk()?, part).await,
-        Apps::Show { app, version: None } => show(&desk()?, &app).await,
+        Apps::List(part) => list(&context()?, part).await,
+        Apps::Show { app, version: None } => show(&context()?, &app).await,
         Apps::Show { app, version: Some(version) } => {
-            let desk = desk()?;
-            let shown = desk.client.version(&app, version).await?;
-            desk.screen.print_one(&shown.config, |screen| check::config_text(&shown.config, screen))
+            let context = context()?;
+            let shown = context.client.version(&app, version).await?;
+            context
+                .screen
+                .print_one(&shown.config, |screen| check::config_text(&shown.config, screen))
         }
-        Apps::Versions { app, part } => versions(&desk()?, &app, part).await,
+        Apps::Versions { app, part } => versions(&context()?, &app, part).await,
     }
 }
 
@@ -150,40 +152,40 @@ struct BaseVersion(Option<u32>);
 /// Packs and uploads the directory. `with` selects the version for a dry run; `None` publishes the
 /// directory.
 async fn send(
-    desk: &CommandContext,
+    context: &CommandContext,
     source: &Source,
     with: Option<BaseVersion>,
 ) -> Result<SyncReport, Failure> {
     let packed = pack::pack(source).await?;
     for warning in &packed.warnings {
-        desk.screen.remark(&text::warning(warning, &desk.screen));
+        context.screen.remark(&text::warning(warning, &context.screen));
     }
     let size = crate::render::size(packed.bytes.len() as u64);
-    let bar = desk.screen.spinner(&format!("sending {} ({size})", packed.name));
+    let bar = context.screen.spinner(&format!("sending {} ({size})", packed.name));
     let sent = match with {
-        None => desk.client.sync(&packed.name, packed.bytes, false).await,
+        None => context.client.sync(&packed.name, packed.bytes, false).await,
         Some(BaseVersion(version)) => {
-            desk.client.sync_against(&packed.name, packed.bytes, version).await
+            context.client.sync_against(&packed.name, packed.bytes, version).await
         }
     };
     bar.finish_and_clear();
     Ok(sent?)
 }
 
-async fn sync(desk: &CommandContext, ask: Sync) -> Result<(), Failure> {
-    let synced = send(desk, &ask.source, ask.dry_run.then_some(BaseVersion(None))).await?;
-    desk.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
-    if ask.wait && !synced.dry_run { wait(desk, &synced).await } else { Ok(()) }
+async fn sync(context: &CommandContext, ask: Sync) -> Result<(), Failure> {
+    let synced = send(context, &ask.source, ask.dry_run.then_some(BaseVersion(None))).await?;
+    context.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
+    if ask.wait && !synced.dry_run { wait(context, &synced).await } else { Ok(()) }
 }
 
 /// Waits until every build of the version has ended.
-async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
+async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
     let wanted = synced.builds.len();
-    let bar = desk.screen.bar(wanted as u64, "builds");
+    let bar = context.screen.bar(wanted as u64, "builds");
     loop {
         let app = Some(synced.name.clone());
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
-        let all = match desk.client.builds(&query).await {
+        let all = match context.client.builds(&query).await {
             Ok(page) => page.items,
             // The server may be restarting. The builds continue.
             Err(ClientError::Unreachable { .. }) => {
@@ -207,7 +209,7 @@ async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure>
             .collect();
         return match names.is_empty() {
             true => {
-                desk.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
+                context.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
                 Ok(())
             }
             false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),
@@ -215,9 +217,9 @@ async fn wait(desk: &CommandContext, synced: &SyncReport) -> Result<(), Failure>
     }
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.apps(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.apps(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No apps. Publish one: stead apps sync DIR", |_| {
         let mut table = Table::new(["APP", "VERSION", "COMPONENTS", "INSTALLS", "PUBLISHED", "ID"]);
         for app in &page.items {
             table.row([
@@ -231,15 +233,15 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
-async fn show(desk: &CommandContext, named: &str) -> Result<(), Failure> {
-    let app = desk.client.app(named).await?;
+async fn show(context: &CommandContext, named: &str) -> Result<(), Failure> {
+    let app = context.client.app(named).await?;
     let newest = PageQuery { limit: Some(1), ..PageQuery::default() };
-    let versions = desk.client.versions(named, &newest).await?;
-    desk.screen.print_one(&app, |screen| {
+    let versions = context.client.versions(named, &newest).await?;
+    context.screen.print_one(&app, |screen| {
         let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
         text += &format!("  installs   {}\n", app.installs);
         for version in &versions.items {
@@ -256,9 +258,9 @@ async fn show(desk: &CommandContext, named: &str) -> Result<(), Failure> {
     })
 }
 
-async fn versions(desk: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.versions(app, &part.listing()).await?;
-    desk.screen.print_list(&page.items, "No versions.", |_| {
+async fn versions(context: &CommandContext, app: &str, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.versions(app, &part.listing()).await?;
+    context.screen.print_list(&page.items, "No versions.", |_| {
         let mut table = Table::new(["VERSION", "PUBLISHED", "BY", "COMPONENTS", "BUNDLE"]);
         for version in &page.items {
             table.row([
@@ -271,7 +273,7 @@ async fn versions(desk: &CommandContext, app: &str, part: PageArgs) -> Result<()
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -163,20 +163,21 @@ pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure>
 }
 
 async fn replay(
-    desk: &CommandContext,
+    context: &CommandContext,
     stream: String,
     at: Option<PointInTime>,
 ) -> Result<(), Failure> {
     let (position, time) = at.map_or((None, None), PointInTime::parts);
-    let then = desk.client.as_of(&AsOfQuery { stream, position, time, min_position: None }).await?;
+    let then =
+        context.client.as_of(&AsOfQuery { stream, position, time, min_position: None }).await?;
     let recorded = then.recorded_at.as_ref().map(moment).unwrap_or_default();
-    desk.screen.remark(&format!(
+    context.screen.remark(&format!(
         "{} as of position {} ({recorded}), from {}:",
         then.stream,
         then.position,
         count(then.sequence, "event")
     ));
-    desk.screen.print_one(&then, |_| {
+    context.screen.print_one(&then, |_| {
         let text = serde_json::to_string_pretty(&then.state).unwrap_or_default();
         format!("{text}\n")
     })
@@ -184,14 +185,14 @@ async fn replay(
 
 /// Prints the result of a verification, as text or as JSON.
 fn print_result(
-    desk: &crate::render::Screen,
-    said: &serde_json::Value,
+    screen: &crate::render::Screen,
+    result: &serde_json::Value,
     text: &str,
 ) -> Result<(), Failure> {
-    match desk.output {
+    match screen.output {
         crate::render::Output::Table => write(text),
         crate::render::Output::Json | crate::render::Output::Ndjson => {
-            desk.print_one(said, |_| String::new())
+            screen.print_one(result, |_| String::new())
         }
     }
 }

@@ -174,54 +174,54 @@ pub(crate) struct Create {
 }
 
 pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Installs::Create(create) => self::create(&desk, create).await,
-        Installs::List { app, part } => list(&desk, app, part).await,
+        Installs::Create(create) => self::create(&context, create).await,
+        Installs::List { app, part } => list(&context, app, part).await,
         Installs::Show { install } => {
-            let install = desk.client.install(&install).await?;
-            desk.screen.print_one(&install, |screen| output::install_text(&install, screen))
+            let install = context.client.install(&install).await?;
+            context.screen.print_one(&install, |screen| output::install_text(&install, screen))
         }
         Installs::State { install, at } => {
             let (position, time) = at.map_or((None, None), |at| at.parts());
             let when = StateQuery { position, time, min_position: None };
-            let state = desk.client.install_state(&install, &when).await?;
-            desk.screen.print_one(&state.state, |_| {
+            let state = context.client.install_state(&install, &when).await?;
+            context.screen.print_one(&state.state, |_| {
                 let text = serde_json::to_string_pretty(&state.state).unwrap_or_default();
                 format!("{text}\n")
             })
         }
-        Installs::SetInputs(ask) => change::set_inputs(&desk, ask).await,
-        Installs::SetStackOutputs(ask) => stack::set(&desk, ask).await,
-        Installs::Upgrade(ask) => change::upgrade(&desk, ask).await,
-        Installs::Rollback(ask) => change::rollback(&desk, ask).await,
+        Installs::SetInputs(ask) => change::set_inputs(&context, ask).await,
+        Installs::SetStackOutputs(ask) => stack::set(&context, ask).await,
+        Installs::Upgrade(ask) => change::upgrade(&context, ask).await,
+        Installs::Rollback(ask) => change::rollback(&context, ask).await,
         Installs::Deploy { operation, components } => {
-            change::operate(&desk, operation, RequestedKind::Deploy, components, None).await
+            change::operate(&context, operation, RequestedKind::Deploy, components, None).await
         }
         Installs::Reprovision(ask) => {
-            change::operate(&desk, ask, RequestedKind::Reprovision, vec![], None).await
+            change::operate(&context, ask, RequestedKind::Reprovision, vec![], None).await
         }
         Installs::Teardown(ask) => {
-            change::operate(&desk, ask, RequestedKind::Teardown, vec![], None).await
+            change::operate(&context, ask, RequestedKind::Teardown, vec![], None).await
         }
         Installs::Deprovision(ask) => {
-            change::operate(&desk, ask, RequestedKind::Deprovision, vec![], None).await
+            change::operate(&context, ask, RequestedKind::Deprovision, vec![], None).await
         }
         Installs::Action { operation, action } => {
-            change::operate(&desk, operation, RequestedKind::Action, vec![], Some(action)).await
+            change::operate(&context, operation, RequestedKind::Action, vec![], Some(action)).await
         }
-        Installs::EnableComponent(ask) => change::toggle(&desk, ask, true).await,
-        Installs::DisableComponent(ask) => change::toggle(&desk, ask, false).await,
-        Installs::AutoApprove(ask) => change::auto_approve(&desk, ask).await,
-        Installs::AcceptState(args) => accept_state::run(&desk, args).await,
+        Installs::EnableComponent(ask) => change::toggle(&context, ask, true).await,
+        Installs::DisableComponent(ask) => change::toggle(&context, ask, false).await,
+        Installs::AutoApprove(ask) => change::auto_approve(&context, ask).await,
+        Installs::AcceptState(args) => accept_state::run(&context, args).await,
         Installs::CreateEnrolmentToken { install } => {
-            let issued = desk.client.create_enrolment_token(&install).await?;
-            desk.screen.print_one(&issued, |screen| output::issued(&issued, screen))
+            let issued = context.client.create_enrolment_token(&install).await?;
+            context.screen.print_one(&issued, |screen| output::issued(&issued, screen))
         }
     }
 }
 
-async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
+async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
     let config_version = version;
@@ -234,8 +234,8 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
         config_version,
         stack_outputs,
     };
-    let made = desk.client.create_install(&ask).await?;
-    desk.screen.print_one(&made, |screen| {
+    let made = context.client.create_install(&ask).await?;
+    context.screen.print_one(&made, |screen| {
         let mut text = format!(
             "Created install {} ({}) from {} version {}\n",
             made.name, made.id, ask.app, made.config_version
@@ -250,11 +250,15 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
     })
 }
 
-async fn list(desk: &CommandContext, app: Option<String>, part: PageArgs) -> Result<(), Failure> {
+async fn list(
+    context: &CommandContext,
+    app: Option<String>,
+    part: PageArgs,
+) -> Result<(), Failure> {
     let PageArgs { limit, cursor } = part;
     let query = InstallsQuery { app, limit: Some(limit), cursor, min_position: None };
-    let page = desk.client.installs(&query).await?;
-    desk.screen.print_list(&page.items, "No installs.", |screen| {
+    let page = context.client.installs(&query).await?;
+    context.screen.print_list(&page.items, "No installs.", |screen| {
         let mut table =
             Table::new(["INSTALL", "APP", "VERSION", "STATE", "DEPLOYED", "RUNNER", "CREATED"]);
         for install in &page.items {
@@ -271,6 +275,6 @@ async fn list(desk: &CommandContext, app: Option<String>, part: PageArgs) -> Res
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }

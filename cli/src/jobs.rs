@@ -97,17 +97,17 @@ pub(crate) struct List {
 }
 
 pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Jobs::List(list) => self::list(&desk, list).await,
+        Jobs::List(list) => self::list(&context, list).await,
         Jobs::Show { job } => {
-            let job = desk.client.job(job).await?;
-            desk.screen.print_one(&job, |screen| show(&job, screen))
+            let job = context.client.job(job).await?;
+            context.screen.print_one(&job, |screen| show(&job, screen))
         }
-        Jobs::Logs(logs) => log::print(&desk, logs).await,
+        Jobs::Logs(logs) => log::print(&context, logs).await,
         Jobs::Cancel { job, reason, force } => {
-            let done = desk.client.cancel_job(job, &Cancel { reason, force }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.cancel_job(job, &Cancel { reason, force }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Requested cancellation of {job}; its runner confirms it: stead jobs show {job}\n"),
                 false => format!("No change: {job} is being cancelled already, or has finished\n"),
             })
@@ -115,7 +115,7 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
         Jobs::Resolve { job, resolution, reason, execution } => {
             let execution = match execution {
                 Some(execution) => execution,
-                None => newest(&desk.client.job(job).await?)?,
+                None => newest(&context.client.job(job).await?)?,
             };
             let resolution = match resolution {
                 Resolution::Succeeded => ResolveAs::Succeeded,
@@ -123,16 +123,16 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
                 Resolution::Retry => ResolveAs::Retry,
             };
             let word = Resolve { execution, resolution, reason };
-            let done = desk.client.resolve_job(job, &word).await?;
-            desk.screen.print_one(&done, |_| format!("Resolved {job}\n"))
+            let done = context.client.resolve_job(job, &word).await?;
+            context.screen.print_one(&done, |_| format!("Resolved {job}\n"))
         }
     }
 }
 
 /// Finds a job by its id, or by the id of its build.
-async fn find(desk: &CommandContext, named: &str) -> Result<JobId, Failure> {
+async fn find(context: &CommandContext, named: &str) -> Result<JobId, Failure> {
     if let Ok(build) = named.parse::<BuildId>() {
-        let build = desk.client.build(build).await?;
+        let build = context.client.build(build).await?;
         return build.job.ok_or_else(|| {
             Failure::NotFound(format!(
                 "{} has no job yet\n  try: run the same command again in a few seconds",
@@ -153,12 +153,12 @@ fn newest(job: &Job) -> Result<ExecutionId, Failure> {
     })
 }
 
-async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     let List { install, run, state, part: PageArgs { limit, cursor } } = list;
     let limit = Some(limit);
     let query = JobsQuery { install, run, state, limit, cursor, ..JobsQuery::default() };
-    let page = desk.client.jobs(&query).await?;
-    desk.screen.print_list(&page.items, "No jobs.", |screen| {
+    let page = context.client.jobs(&query).await?;
+    context.screen.print_list(&page.items, "No jobs.", |screen| {
         let mut table =
             Table::new(["JOB", "KIND", "NAME", "STATE", "ATTEMPT", "QUEUED", "WAITING FOR"]);
         for job in &page.items {
@@ -175,7 +175,7 @@ async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -17,13 +17,13 @@ pub(crate) struct Login {}
 
 /// Checks the token with the server before it stores it.
 pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     let target = settings.target()?;
-    let me = desk.client.whoami().await?;
+    let me = context.client.whoami().await?;
     let ca_file = target.ca.map(|path| path.canonicalize().unwrap_or(path));
     let kept = Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
     let path = kept.write()?;
-    desk.screen.print_one(&me, |_| {
+    context.screen.print_one(&me, |_| {
         format!(
             "Logged in to {} as {} (role: {})\nCredentials file: {}\n",
             target.server,
@@ -36,14 +36,14 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
 
 /// Prints the principal of the token.
 pub(crate) async fn whoami(settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
-    let me = desk.client.whoami().await?;
-    desk.screen.print_one(&me, |_| {
+    let context = settings.context()?;
+    let me = context.client.whoami().await?;
+    context.screen.print_one(&me, |_| {
         format!(
             "{}, {}, at {} ({}, version {}, position {})\n",
             called(&me),
             me.roles.join(", "),
-            desk.client.server(),
+            context.client.server(),
             me.log,
             me.version,
             me.position

@@ -99,36 +99,36 @@ Examples:
 const ALL: &str = "all";
 
 pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Projections::List => list(&desk).await,
+        Projections::List => list(&context).await,
         Projections::Rebuild { name, parallel, as_of, .. } => {
             let (as_of_position, as_of_time) = as_of.map_or((None, None), PointInTime::parts);
             let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
             let name = name.unwrap_or_else(|| ALL.into());
-            print_result(&desk, &follow(&desk, &name, "rebuild", &how).await?, "rebuild")
+            print_result(&context, &follow(&context, &name, "rebuild", &how).await?, "rebuild")
         }
         Projections::Rollback { name } => print_result(
-            &desk,
-            &follow(&desk, &name, "rollback", &RebuildQuery::default()).await?,
+            &context,
+            &follow(&context, &name, "rollback", &RebuildQuery::default()).await?,
             "rollback",
         ),
         Projections::Drop { name, as_of } => {
-            let done = desk.client.drop_as_of_table(&name, as_of).await?;
+            let done = context.client.drop_as_of_table(&name, as_of).await?;
             let table = format!("{name} as of {as_of}");
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("{table}: dropped\n"),
                 false => format!("{table}: not found\n"),
             })
         }
-        Projections::Show { name, key, as_of } => show::run(&desk, &name, key, as_of).await,
-        Projections::Verify { name, .. } => verify(&desk, name.as_deref().unwrap_or(ALL)).await,
+        Projections::Show { name, key, as_of } => show::run(&context, &name, key, as_of).await,
+        Projections::Verify { name, .. } => verify(&context, name.as_deref().unwrap_or(ALL)).await,
     }
 }
 
-async fn list(desk: &CommandContext) -> Result<(), Failure> {
-    let page = desk.client.projections().await?;
-    desk.screen.print_list(&page.items, "No projections.", |_| {
+async fn list(context: &CommandContext) -> Result<(), Failure> {
+    let page = context.client.projections().await?;
+    context.screen.print_list(&page.items, "No projections.", |_| {
         let mut table = Table::new([
             "PROJECTION",
             "CLASS",
@@ -153,24 +153,24 @@ async fn list(desk: &CommandContext) -> Result<(), Failure> {
     })
 }
 
-async fn verify(desk: &CommandContext, name: &str) -> Result<(), Failure> {
+async fn verify(context: &CommandContext, name: &str) -> Result<(), Failure> {
     let names = match name {
         ALL => {
-            let all = desk.client.projections().await?.items.into_iter();
+            let all = context.client.projections().await?.items.into_iter();
             all.filter(|p| p.class != "policy").map(|p| p.name).collect()
         }
         one => vec![one.to_owned()],
     };
     let mut ended = Vec::new();
     for name in names {
-        ended.extend(follow(desk, &name, "verify", &RebuildQuery::default()).await?);
+        ended.extend(follow(context, &name, "verify", &RebuildQuery::default()).await?);
     }
-    print_result(desk, &ended, "verify")
+    print_result(context, &ended, "verify")
 }
 
-fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result<(), Failure> {
-    if desk.screen.output == Output::Json {
-        desk.screen.print_one(&ended, |_| String::new())?;
+fn print_result(context: &CommandContext, ended: &[Progress], verb: &str) -> Result<(), Failure> {
+    if context.screen.output == Output::Json {
+        context.screen.print_one(&ended, |_| String::new())?;
     }
     let is_bad = |last: &&Progress| last.state != "done" || !last.differences.is_empty();
     let bad: Vec<_> = ended.iter().filter(is_bad).map(|last| last.projection.as_str()).collect();
@@ -182,14 +182,14 @@ fn print_result(desk: &CommandContext, ended: &[Progress], verb: &str) -> Result
 
 /// Shows the progress until the work ends. Returns the last progress of each projection.
 async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     name: &str,
     verb: &str,
     how: &RebuildQuery,
 ) -> Result<Vec<Progress>, Failure> {
-    let events = server_events(desk.client.work_on_projection(name, verb, how).await?);
+    let events = server_events(context.client.work_on_projection(name, verb, how).await?);
     pin_mut!(events);
-    let bar = desk.screen.bar(0, name);
+    let bar = context.screen.bar(0, name);
     let mut ended: Vec<Progress> = Vec::new();
     while let Some(event) = events.next().await {
         let progress: Progress = serde_json::from_str(&event?.data)?;
@@ -207,8 +207,10 @@ async fn follow(
         )));
     }
     for last in &ended {
-        match desk.screen.output {
-            Output::Table | Output::Ndjson => desk.screen.print_one(last, |_| said(last, verb))?,
+        match context.screen.output {
+            Output::Table | Output::Ndjson => {
+                context.screen.print_one(last, |_| said(last, verb))?
+            }
             // JSON output is one document, printed at the end.
             Output::Json => {}
         }

@@ -83,27 +83,27 @@ pub(crate) struct ControlArgs {
 }
 
 pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Runners::List(part) => list(&desk, part).await,
+        Runners::List(part) => list(&context, part).await,
         Runners::Show { runner } => {
-            let runner = desk.client.runner(runner).await?;
-            desk.screen.print_one(&runner, |screen| show(&runner, screen))
+            let runner = context.client.runner(runner).await?;
+            context.screen.print_one(&runner, |screen| show(&runner, screen))
         }
-        Runners::JournalHead { runner, journal } => head(&desk, runner, journal).await,
-        Runners::Disable(order) => send(&desk, order, "disable", "disabled").await,
-        Runners::Enable(order) => send(&desk, order, "enable", "enabled").await,
-        Runners::Drain(order) => send(&desk, order, "drain", "draining").await,
-        Runners::Resume(order) => send(&desk, order, "resume", "accepting jobs").await,
-        Runners::Rekey(order) => send(&desk, order, "rekey", "asked to replace its key").await,
-        Runners::Revoke(order) => send(&desk, order, "revoke", "revoked").await,
+        Runners::JournalHead { runner, journal } => head(&context, runner, journal).await,
+        Runners::Disable(order) => send(&context, order, "disable", "disabled").await,
+        Runners::Enable(order) => send(&context, order, "enable", "enabled").await,
+        Runners::Drain(order) => send(&context, order, "drain", "draining").await,
+        Runners::Resume(order) => send(&context, order, "resume", "accepting jobs").await,
+        Runners::Rekey(order) => send(&context, order, "rekey", "asked to replace its key").await,
+        Runners::Revoke(order) => send(&context, order, "revoke", "revoked").await,
         Runners::CreateEnrolmentToken => {
-            let issued = desk.client.create_build_enrolment_token().await?;
-            desk.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
+            let issued = context.client.create_build_enrolment_token().await?;
+            context.screen.print_one(&issued, |screen| super::installs::issued(&issued, screen))
         }
         Runners::RevokeEnrolmentToken { token, reason } => {
-            let done = desk.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.revoke_enrolment_token(token, &ReasonBody { reason }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
@@ -112,11 +112,11 @@ pub(crate) async fn run(verb: Runners, settings: &Settings) -> Result<(), Failur
 }
 
 async fn head(
-    desk: &CommandContext,
+    context: &CommandContext,
     runner: RunnerId,
     journal: Option<String>,
 ) -> Result<(), Failure> {
-    let kept = desk.client.journal_heads(runner).await?.heads;
+    let kept = context.client.journal_heads(runner).await?.heads;
     let wanted =
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
     let head = kept.into_iter().find(wanted).ok_or_else(|| {
@@ -126,31 +126,32 @@ async fn head(
     })?;
     // The customer's stead-runner reads this output as a file, so `--output` does not change its
     // format.
-    desk.screen
+    context
+        .screen
         .print_one(&head.head, |_| serde_json::to_string(&head.head).unwrap_or_default() + "\n")
 }
 
 async fn send(
-    desk: &CommandContext,
+    context: &CommandContext,
     order: ControlArgs,
     verb: &str,
     state: &str,
 ) -> Result<(), Failure> {
     let why = ReasonBody { reason: order.reason };
-    let done = desk.client.order_runner(order.runner, verb, &why).await?;
+    let done = context.client.order_runner(order.runner, verb, &why).await?;
     if verb == "enable" {
-        let by = desk.client.runner(order.runner).await?.disabled_by;
+        let by = context.client.runner(order.runner).await?.disabled_by;
         if by.iter().any(|by| by == "customer") {
-            desk.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
+            context.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
         }
     }
     let already = if done.changed { "is" } else { "was already" };
-    desk.screen.print_one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+    context.screen.print_one(&done, |_| format!("{} {already} {state}.\n", order.runner))
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.runners(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No runners.", |screen| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.runners(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No runners.", |screen| {
         let mut table =
             Table::new(["RUNNER", "MODE", "INSTALL", "STATE", "LAST CONTACT", "JOBS", "HOST"]);
         for runner in &page.items {
@@ -166,7 +167,7 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -110,20 +110,20 @@ pub(crate) struct List {
 }
 
 pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Runs::List(list) => self::list(&desk, list).await,
-        Runs::Show { run, plans } => show(&desk, &run, plans).await,
+        Runs::List(list) => self::list(&context, list).await,
+        Runs::Show { run, plans } => show(&context, &run, plans).await,
         Runs::Watch { run, until_approval } => {
-            let run = watch::first(&desk, &run).await?;
-            watch::watch(&desk, run, until_approval).await
+            let run = watch::first(&context, &run).await?;
+            watch::watch(&context, run, until_approval).await
         }
-        Runs::Approve(ask) => decide::approve(&desk, ask).await,
-        Runs::Deny(word) => decide::decide(&desk, Decision::Deny, word).await,
+        Runs::Approve(ask) => decide::approve(&context, ask).await,
+        Runs::Deny(word) => decide::decide(&context, Decision::Deny, word).await,
         Runs::Cancel { run, reason, force } => {
-            let run = find(&desk, &run).await?;
-            let done = desk.client.cancel_run(run, &Cancel { reason, force }).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let run = find(&context, &run).await?;
+            let done = context.client.cancel_run(run, &Cancel { reason, force }).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!(
                     "Requested the cancellation of {run}. Follow it: stead runs watch {run}\n"
                 ),
@@ -131,11 +131,11 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             })
         }
         Runs::Retry { run, reason, wait } => {
-            let run = find(&desk, &run).await?;
-            let again = desk.client.retry_run(run, &ReasonBody { reason }).await?;
+            let run = find(&context, &run).await?;
+            let again = context.client.retry_run(run, &ReasonBody { reason }).await?;
             match again.run {
-                Some(run) => print_run(&desk, &again, run, "Retrying as", wait).await,
-                None => desk
+                Some(run) => print_run(&context, &again, run, "Retrying as", wait).await,
+                None => context
                     .screen
                     .print_one(&again, |_| "No changes: the run has no steps to retry\n".into()),
             }
@@ -146,24 +146,24 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
 /// Prints a new run, and follows it if `wait` is set. JSON output is one document: for a followed
 /// run, its final state.
 pub(crate) async fn print_run(
-    desk: &CommandContext,
+    context: &CommandContext,
     answer: &impl serde::Serialize,
     run: RunId,
     what: &str,
     wait: bool,
 ) -> Result<(), Failure> {
-    if !(wait && desk.screen.output == Output::Json) {
-        desk.screen.print_one(answer, |_| match wait {
+    if !(wait && context.screen.output == Output::Json) {
+        context.screen.print_one(answer, |_| match wait {
             true => format!("{what} {run}.\n"),
             false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
         })?;
     }
-    if wait { until_finished(desk, run).await } else { Ok(()) }
+    if wait { until_finished(context, run).await } else { Ok(()) }
 }
 
 /// Finds a run by its id, or the newest run of the install with this name.
-pub(crate) async fn find(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
-    newest(desk, named).await?.ok_or_else(|| {
+pub(crate) async fn find(context: &CommandContext, named: &str) -> Result<RunId, Failure> {
+    newest(context, named).await?.ok_or_else(|| {
         Failure::NotFound(format!(
             "the install {named} has no run yet\n  try: `stead installs show {named}` to see the reason"
         ))
@@ -171,21 +171,21 @@ pub(crate) async fn find(desk: &CommandContext, named: &str) -> Result<RunId, Fa
 }
 
 /// Like [`find`]. `None`: the install has no run yet.
-async fn newest(desk: &CommandContext, named: &str) -> Result<Option<RunId>, Failure> {
+async fn newest(context: &CommandContext, named: &str) -> Result<Option<RunId>, Failure> {
     if let Ok(id) = named.parse() {
         return Ok(Some(id));
     }
     let install = Some(named.to_owned());
     let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
-    let page = desk.client.runs(&query).await?;
+    let page = context.client.runs(&query).await?;
     Ok(page.items.first().map(|run| run.id))
 }
 
-async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
+async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     let List { install, state, part: PageArgs { limit, cursor } } = list;
     let query = RunsQuery { install, state, limit: Some(limit), cursor, ..RunsQuery::default() };
-    let page = desk.client.runs(&query).await?;
-    desk.screen.print_list(&page.items, "No runs.", |screen| {
+    let page = context.client.runs(&query).await?;
+    context.screen.print_list(&page.items, "No runs.", |screen| {
         let mut table =
             Table::new(["RUN", "INSTALL", "WHAT", "STATE", "STEPS", "REQUESTED", "BY", "REASON"]);
         for run in &page.items {
@@ -202,17 +202,19 @@ async fn list(desk: &CommandContext, list: List) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 
-async fn show(desk: &CommandContext, named: &str, plans: bool) -> Result<(), Failure> {
-    let run = desk.client.run(find(desk, named).await?).await?;
-    desk.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
+async fn show(context: &CommandContext, named: &str, plans: bool) -> Result<(), Failure> {
+    let run = context.client.run(find(context, named).await?).await?;
+    context.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
     if plans {
         for step in run.dag.iter().filter(|s| s.plan.is_some()) {
-            let summary = desk.client.plan(run.run.id, step.id).await?;
-            desk.screen.print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
+            let summary = context.client.plan(run.run.id, step.id).await?;
+            context
+                .screen
+                .print_one(&summary, |screen| output::plan(&step.name, &summary, screen))?;
         }
     }
     Ok(())
@@ -245,14 +247,14 @@ fn outcome(run: &Run) -> Option<Result<(), Failure>> {
 
 /// Prints the result of a command: its run, or the text `nothing` without a run.
 pub(crate) async fn print_run_or_text(
-    desk: &CommandContext,
+    context: &CommandContext,
     answer: &impl serde::Serialize,
     run: Option<RunId>,
     nothing: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     match run {
-        Some(run) => print_run(desk, answer, run, "Requested", wait).await,
-        None => desk.screen.print_one(answer, |_| format!("{nothing}\n")),
+        Some(run) => print_run(context, answer, run, "Requested", wait).await,
+        None => context.screen.print_one(answer, |_| format!("{nothing}\n")),
     }
 }

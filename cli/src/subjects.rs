@@ -46,28 +46,28 @@ pub(crate) struct Shred {
 }
 
 pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
         Subjects::Show { subject } => {
-            let shown = desk.client.subject(subject).await?;
-            desk.screen.print_one(&shown, |_| text(&shown))
+            let shown = context.client.subject(subject).await?;
+            context.screen.print_one(&shown, |_| text(&shown))
         }
-        Subjects::Shred(ask) => shred(&desk, ask).await,
+        Subjects::Shred(ask) => shred(&context, ask).await,
     }
 }
 
-async fn shred(desk: &CommandContext, ask: Shred) -> Result<(), Failure> {
+async fn shred(context: &CommandContext, ask: Shred) -> Result<(), Failure> {
     let subject = ask.subject;
     if !ask.yes && !confirmed(subject)? {
         return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
-    let done = desk.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
+    let done = context.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
     let already = if done.changed {
         "is shredded."
     } else {
         "was already shredded. Its copies are erased again."
     };
-    desk.screen.print_one(&done, |_| {
+    context.screen.print_one(&done, |_| {
         format!("{subject} {already} `stead subjects show {subject}` shows when no copy is left.\n")
     })
 }

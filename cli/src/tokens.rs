@@ -129,14 +129,14 @@ impl From<RoleArg> for Role {
 }
 
 pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure> {
-    let desk = settings.context()?;
+    let context = settings.context()?;
     match verb {
-        Tokens::Create(create) => self::create(&desk, create).await,
-        Tokens::List(part) => list(&desk, part).await,
+        Tokens::Create(create) => self::create(&context, create).await,
+        Tokens::List(part) => list(&context, part).await,
         Tokens::Rename { principal, name, .. } => {
             let ask = RenamePrincipal { name };
-            let done = desk.client.name_principal(principal, &ask).await?;
-            desk.screen.print_one(&done, |_| match (&ask.name, done.changed) {
+            let done = context.client.name_principal(principal, &ask).await?;
+            context.screen.print_one(&done, |_| match (&ask.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),
                 (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
                 (None, true) => format!("Deleted the name of {principal}\n"),
@@ -144,24 +144,24 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
             })
         }
         Tokens::Revoke { token } => {
-            let done = desk.client.revoke_token(token).await?;
-            desk.screen.print_one(&done, |_| match done.changed {
+            let done = context.client.revoke_token(token).await?;
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {token}\n"),
                 false => format!("No change: {token} is revoked\n"),
             })
         }
         Tokens::GrantRole(Change { principal, role }) => {
-            let done = desk.client.grant_role(principal, role.word()).await?;
+            let done = context.client.grant_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Granted {role} to {principal}\n"),
                 false => format!("No change: {principal} has the role {role}\n"),
             })
         }
         Tokens::RevokeRole(Change { principal, role }) => {
-            let done = desk.client.revoke_role(principal, role.word()).await?;
+            let done = context.client.revoke_role(principal, role.word()).await?;
             let role = role.word();
-            desk.screen.print_one(&done, |_| match done.changed {
+            context.screen.print_one(&done, |_| match done.changed {
                 true => format!("Revoked {role} from {principal}\n"),
                 false => format!("No change: {principal} does not have the role {role}\n"),
             })
@@ -169,7 +169,7 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
     }
 }
 
-async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
+async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { name, role, expires_in, to_file } = create;
     // Create the file first: a token that cannot be stored must not be created.
     let made = |path: &PathBuf| {
@@ -178,7 +178,7 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
     };
     let file = to_file.as_ref().map(made).transpose()?;
     let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
-    let made = desk.client.create_token(&ask).await;
+    let made = context.client.create_token(&ask).await;
     let kept = match (&made, file.zip(to_file.as_ref())) {
         (Ok(TokenCreated { token: Some(token), .. }), Some((mut file, path))) => {
             writeln!(file, "{token}")?;
@@ -195,7 +195,7 @@ async fn create(desk: &CommandContext, create: Create) -> Result<(), Failure> {
     // Prints the token only if it is not in a file.
     let token = made.token.take().ok_or_else(|| not_again(&made))?;
     made.token = Some(token).filter(|_| kept.is_none());
-    desk.screen.print_one(&made, |_| {
+    context.screen.print_one(&made, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
         let mut text = format!("Created token {} for {name}{}\n", made.id, made.principal);
         match (&made.token, kept) {
@@ -218,9 +218,9 @@ fn not_again(made: &TokenCreated) -> Failure {
     ))
 }
 
-async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
-    let page = desk.client.tokens(&part.listing()).await?;
-    desk.screen.print_list(&page.items, "No tokens.", |screen| {
+async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
+    let page = context.client.tokens(&part.listing()).await?;
+    context.screen.print_list(&page.items, "No tokens.", |screen| {
         let mut table =
             Table::new(["NAME", "ROLES", "STATE", "TOKEN", "PRINCIPAL", "ISSUED", "EXPIRES"]);
         for token in &page.items {
@@ -236,7 +236,7 @@ async fn list(desk: &CommandContext, part: PageArgs) -> Result<(), Failure> {
         }
         table
     })?;
-    desk.more(page.next.as_deref());
+    context.more(page.next.as_deref());
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub(crate) struct InstallPageArgs {
 }
 
 pub(crate) async fn run(
-    desk: &CommandContext,
+    context: &CommandContext,
     stream: Option<String>,
     (from, to): (PointInTime, Option<PointInTime>),
     page: InstallPageArgs,
@@ -48,7 +48,7 @@ pub(crate) async fn run(
             cursor,
             min_position,
         };
-        return of_installs(desk, &query).await;
+        return of_installs(context, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
         let said = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
@@ -56,23 +56,23 @@ pub(crate) async fn run(
     }
     let query =
         StreamDiffQuery { stream, from_position, from_time, to_position, to_time, min_position };
-    let between = desk.client.between(&query).await?;
-    desk.screen.print_one(&between, |screen| text(&between, screen))?;
-    print_continuation(desk, &between);
+    let between = context.client.between(&query).await?;
+    context.screen.print_one(&between, |screen| text(&between, screen))?;
+    print_continuation(context, &between);
     Ok(())
 }
 
 /// Prints a page of the changed installs.
-async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
-    let page = desk.client.installs_between(query).await?;
-    desk.screen.print_one(&page, |screen| match page.items.is_empty() {
+async fn of_installs(context: &CommandContext, query: &InstallsDiffQuery) -> Result<(), Failure> {
+    let page = context.client.installs_between(query).await?;
+    context.screen.print_one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
         false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
     })?;
-    page.items.iter().for_each(|between| print_continuation(desk, between));
+    page.items.iter().for_each(|between| print_continuation(context, between));
     if let Some(cursor) = &page.next {
         // Prints positions, because a relative time would select other positions for the next page.
-        desk.screen.remark(&format!(
+        context.screen.remark(&format!(
             "Next page: --from {} --to {} --cursor {cursor}",
             page.from.position, page.to.position
         ));
@@ -81,13 +81,14 @@ async fn of_installs(desk: &CommandContext, query: &InstallsDiffQuery) -> Result
 }
 
 /// Prints a remark if the history is incomplete, with the option that continues it.
-fn print_continuation(desk: &CommandContext, between: &StreamDiff) {
+fn print_continuation(context: &CommandContext, between: &StreamDiff) {
     let until = between.complete_through;
     if until <= between.from.position && until < between.to.position {
-        desk.screen
+        context
+            .screen
             .remark("The history is too long for one response. Select a shorter range with --to.");
     } else if until < between.to.position {
-        desk.screen.remark(&format!(
+        context.screen.remark(&format!(
             "The history of {} after position {until} is too long for one response. Continue with --from {until}.",
             between.stream
         ));

@@ -7,10 +7,10 @@ use serde_json::to_value;
 use super::print_result;
 use crate::{failure::Failure, render::count, settings::CommandContext};
 
-pub(crate) async fn run(desk: &CommandContext) -> Result<(), Failure> {
-    let events = server_events(desk.client.examine().await?);
+pub(crate) async fn run(context: &CommandContext) -> Result<(), Failure> {
+    let events = server_events(context.client.examine().await?);
     pin_mut!(events);
-    let bar = desk.screen.bar(0, "");
+    let bar = context.screen.bar(0, "");
     let (mut text, mut last) = (String::new(), None);
     while let Some(event) = events.next().await {
         let examined: DoctorProgress = serde_json::from_str(&event?.data)?;
@@ -32,7 +32,7 @@ pub(crate) async fn run(desk: &CommandContext) -> Result<(), Failure> {
     if let Some(detail) = &last.detail {
         return Err(Failure::Outcome(format!("the check did not finish: {}", sanitize(detail))));
     }
-    print_result(&desk.screen, &to_value(&last)?, &text)?;
+    print_result(&context.screen, &to_value(&last)?, &text)?;
     match last.findings.len() {
         0 => Ok(()),
         found => Err(Failure::Outcome(format!(

@@ -45,9 +45,9 @@ pub(crate) struct Events {
     follow: bool,
 }
 
-pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Failure> {
+pub(crate) async fn print(context: &CommandContext, ask: Events) -> Result<(), Failure> {
     let mut printer =
-        Printer { screen: desk.screen, left: ask.limit, all: Vec::new(), headed: false };
+        Printer { screen: context.screen, left: ask.limit, all: Vec::new(), headed: false };
     let stream = match ask.install {
         Some(install) => Some(format!("install/{install}")),
         None => ask.stream,
@@ -67,14 +67,14 @@ pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Fail
         if printer.screen.output == Output::Json {
             printer.screen.output = Output::Ndjson;
         }
-        return follow(desk, &mut printer, query).await;
+        return follow(context, &mut printer, query).await;
     }
-    page(desk, &mut printer, &mut query).await?;
-    match (desk.screen.output, printer.all.is_empty()) {
+    page(context, &mut printer, &mut query).await?;
+    match (context.screen.output, printer.all.is_empty()) {
         // JSON output is one document, also without events.
-        (Output::Json, _) => desk.screen.print_list(&printer.all, "", |_| Table::default()),
+        (Output::Json, _) => context.screen.print_list(&printer.all, "", |_| Table::default()),
         (Output::Table, true) => {
-            desk.screen.remark("No events match.");
+            context.screen.remark("No events match.");
             Ok(())
         }
         (Output::Table, false) | (Output::Ndjson, _) => printer.table(),
@@ -83,12 +83,12 @@ pub(crate) async fn print(desk: &CommandContext, ask: Events) -> Result<(), Fail
 
 /// Reads all events up to the head, page by page.
 async fn page(
-    desk: &CommandContext,
+    context: &CommandContext,
     printer: &mut Printer,
     query: &mut EventsQuery,
 ) -> Result<(), Failure> {
     loop {
-        let page = desk.client.events(query).await?;
+        let page = context.client.events(query).await?;
         for event in page.items {
             if !printer.event(event)? {
                 return Ok(());
@@ -103,17 +103,17 @@ async fn page(
 
 /// Subscribes to changes before reading, so that the command misses no event.
 async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     printer: &mut Printer,
     mut query: EventsQuery,
 ) -> Result<(), Failure> {
     loop {
-        match desk.client.changes(&ChangesQuery::default()).await {
+        match context.client.changes(&ChangesQuery::default()).await {
             Ok(answer) => {
                 let changes = server_events(answer);
                 pin_mut!(changes);
                 loop {
-                    page(desk, printer, &mut query).await?;
+                    page(context, printer, &mut query).await?;
                     printer.table()?;
                     if printer.left == Some(0) {
                         return Ok(());

@@ -44,11 +44,11 @@ enum Format {
 }
 
 /// Writes the lines as they arrive, with a progress bar. Removes an incomplete or invalid file.
-pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failure> {
+pub(crate) async fn run(context: &CommandContext, ask: Export) -> Result<(), Failure> {
     let (from, since) = ask.from.map_or((None, None), PointInTime::parts);
     let (to, until) = ask.to.map_or((None, None), PointInTime::parts);
     let query = RangeQuery { from, to, since, until, min_position: None };
-    let lines = lines(desk.client.range(&query).await?);
+    let lines = lines(context.client.range(&query).await?);
     pin_mut!(lines);
     let first = lines.next().await.ok_or_else(incomplete)??;
     let head = Head::read(first.as_bytes()).map_err(wrong)?;
@@ -56,11 +56,11 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
         Some(path) => Box::new(created(path)?),
         None => Box::new(std::io::stdout()),
     };
-    let written = written(desk, (&first, head.clone()), lines, (ask.format, out)).await;
+    let written = written(context, (&first, head.clone()), lines, (ask.format, out)).await;
     let Some(path) = ask.out else { return written };
     if let Err(failure) = written {
         if let Err(error) = std::fs::remove_file(&path) {
-            desk.screen.remark(&format!(
+            context.screen.remark(&format!(
                 "cannot delete the incomplete export {}: {error}; delete it",
                 path.display()
             ));
@@ -76,7 +76,8 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
             "OCSF lines cannot be verified. Also store an export without --format.".into()
         }
     };
-    desk.screen
+    context
+        .screen
         .remark(&format!("Exported {count} events, positions {from} to {to}, to {path}\n{next}"));
     Ok(())
 }
@@ -84,12 +85,12 @@ pub(crate) async fn run(desk: &CommandContext, ask: Export) -> Result<(), Failur
 /// Writes the lines and verifies them with the key that the export names. The recipient decides
 /// whether to trust that key.
 async fn written(
-    desk: &CommandContext,
+    context: &CommandContext,
     (first, head): (&str, Head),
     mut lines: impl Stream<Item = Result<String, ClientError>> + Unpin,
     (format, out): (Format, Box<dyn Write>),
 ) -> Result<(), Failure> {
-    let bar = desk.screen.bar(head.count(), "export");
+    let bar = context.screen.bar(head.count(), "export");
     let mut out = BufWriter::new(out);
     if format == Format::Ndjson {
         writeln!(out, "{first}")?;

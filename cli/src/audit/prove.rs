@@ -122,11 +122,11 @@ fn kind(what: &str) -> Option<&'static str> {
     kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
-pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure> {
-    let answer = desk.client.bundle(&ask.query()?).await?;
+pub(crate) async fn run(context: &CommandContext, ask: Prove) -> Result<(), Failure> {
+    let answer = context.client.bundle(&ask.query()?).await?;
     let mut parts = answer.bytes_stream();
     let mut bytes = Vec::new();
-    let spinner = desk.screen.spinner("proving");
+    let spinner = context.screen.spinner("proving");
     while let Some(part) = parts.next().await {
         let cut = |error| {
             Failure::Unreachable(format!("the proof is incomplete: {error}; run the command again"))
@@ -159,7 +159,8 @@ pub(crate) async fn run(desk: &CommandContext, ask: Prove) -> Result<(), Failure
     }
     let (path, signer) = (path.display(), &bundle.signer);
     let said = check::bundle_report(&bundle, &proven, history).proofs();
-    desk.screen
+    context
+        .screen
         .remark(&format!("{said}Verify the file offline: stead audit check {path} --key {signer}"));
     Ok(())
 }

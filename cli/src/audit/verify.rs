@@ -59,13 +59,13 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
         return check(settings, events, None, Some(kept)).await;
     }
-    let desk = settings.context()?;
-    let now = desk.client.checkpoint().await?;
+    let context = settings.context()?;
+    let now = context.client.checkpoint().await?;
     let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match given.is_empty() {
         true => {
             // The server under verification selects this key, so the user must see it.
-            desk.screen.remark(&format!(
+            context.screen.remark(&format!(
                 "Trusting the key from the server, {}: compare it with a key from another source, or pass a trusted key \
                      with --key",
                 sanitize(&now.verifier_key)
@@ -81,7 +81,7 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
         .as_deref()
         .map(|note| open_checkpoint("stored checkpoint", note, &ever, &by_server))
         .transpose()?;
-    let export = desk.client.export(&EventsQuery::default()).await?;
+    let export = context.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
     check(settings, events, Some(today), kept).await
 }

@@ -178,7 +178,7 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) async fn set_inputs(desk: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
+pub(crate) async fn set_inputs(context: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
     let inputs = ask.changes.read()?;
     if inputs.is_none() {
         let said = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
@@ -186,38 +186,38 @@ pub(crate) async fn set_inputs(desk: &CommandContext, ask: SetInputs) -> Result<
     }
     let reason = ask.then.reason;
     let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&ask.install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, ask.then.wait).await
 }
 
 pub(crate) async fn toggle(
-    desk: &CommandContext,
+    context: &CommandContext,
     ask: Toggle,
     enabled: bool,
 ) -> Result<(), Failure> {
     let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
     let reason = ask.then.reason;
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&ask.install, &change).await?;
     let nothing = match (done.changed, enabled) {
         (true, true) => "Enabled. No deploy is needed.",
         (true, false) => "Disabled. No teardown is needed.",
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, ask.then.wait).await
 }
 
-pub(crate) async fn upgrade(desk: &CommandContext, ask: Move) -> Result<(), Failure> {
-    to_version(desk, &ask.install, ask.to, (ask.changes, None), ask.then).await
+pub(crate) async fn upgrade(context: &CommandContext, ask: Move) -> Result<(), Failure> {
+    to_version(context, &ask.install, ask.to, (ask.changes, None), ask.then).await
 }
 
-pub(crate) async fn rollback(desk: &CommandContext, ask: Rollback) -> Result<(), Failure> {
-    let install = desk.client.install(&ask.install).await?;
+pub(crate) async fn rollback(context: &CommandContext, ask: Rollback) -> Result<(), Failure> {
+    let install = context.client.install(&ask.install).await?;
     let now = install.config_version;
     let to = ask.to.unwrap_or(now.saturating_sub(1));
     if to == 0 || to >= now {
@@ -230,14 +230,14 @@ pub(crate) async fn rollback(desk: &CommandContext, ask: Rollback) -> Result<(),
     let (of, inputs_of) = (Some(install.id.to_string()), ask.inputs_of);
     let which =
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
-    let diff = desk.client.diff(&install.app.to_string(), &which).await?;
-    if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
-        desk.screen.print_one(&diff, |screen| {
+    let diff = context.client.diff(&install.app.to_string(), &which).await?;
+    if context.screen.output == Output::Table && !context.screen.is_quiet() {
+        context.screen.print_one(&diff, |screen| {
             let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
     }
-    to_version(desk, &ask.install, to, (ask.changes, inputs_of), ask.then).await
+    to_version(context, &ask.install, to, (ask.changes, inputs_of), ask.then).await
 }
 
 /// Describes the inputs after a rollback, with those that differed at the earlier version.
@@ -259,7 +259,7 @@ pub(crate) fn inputs_text(differ: &[&InputDifference], to: u32, inputs_of: Optio
 }
 
 async fn to_version(
-    desk: &CommandContext,
+    context: &CommandContext,
     install: &str,
     to: u32,
     (changes, inputs_of): (Changes, Option<u32>),
@@ -272,36 +272,39 @@ async fn to_version(
         reason: then.reason,
         ..UpdateInstall::default()
     };
-    let done = desk.client.update_install(install, &change).await?;
+    let done = context.client.update_install(install, &change).await?;
     let nothing = match done.changed {
         true => format!(
             "Moved {install} to version {to}. Its components do not change, so no run is needed."
         ),
         false => format!("No changes: {install} is already at version {to}, or moving to it."),
     };
-    print_run_or_text(desk, &done, done.run, &nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, &nothing, then.wait).await
 }
 
 pub(crate) async fn operate(
-    desk: &CommandContext,
+    context: &CommandContext,
     ask: Operation,
     kind: RequestedKind,
     components: Vec<String>,
     action: Option<String>,
 ) -> Result<(), Failure> {
     let request = RequestRun { kind, components, action, reason: ask.then.reason };
-    let requested = desk.client.request_run(&ask.install, &request).await?;
+    let requested = context.client.request_run(&ask.install, &request).await?;
     // The server accepts a deprovision without any work, and rejects the other operations.
     let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
-    print_run_or_text(desk, &requested, requested.run, &nothing, ask.then.wait).await
+    print_run_or_text(context, &requested, requested.run, &nothing, ask.then.wait).await
 }
 
-pub(crate) async fn auto_approve(desk: &CommandContext, ask: AutoApprove) -> Result<(), Failure> {
+pub(crate) async fn auto_approve(
+    context: &CommandContext,
+    ask: AutoApprove,
+) -> Result<(), Failure> {
     let on = ask.to == Switch::On;
     let change =
         UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&ask.install, &change).await?;
-    desk.screen.print_one(&done, |_| {
+    let done = context.client.update_install(&ask.install, &change).await?;
+    context.screen.print_one(&done, |_| {
         let how = match on {
             true => "are now approved automatically; plans that already wait still need `stead runs approve`",
             false => "now require approval",

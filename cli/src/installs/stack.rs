@@ -68,7 +68,7 @@ fn as_templates_read(value: Value) -> Option<Value> {
     }
 }
 
-pub(crate) async fn set(desk: &CommandContext, ask: SetStackOutputs) -> Result<(), Failure> {
+pub(crate) async fn set(context: &CommandContext, ask: SetStackOutputs) -> Result<(), Failure> {
     let SetStackOutputs { install, outputs, unset, then } = ask;
     let given = outputs.read()?;
     if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
@@ -85,12 +85,12 @@ pub(crate) async fn set(desk: &CommandContext, ask: SetStackOutputs) -> Result<(
     }
     let change =
         UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };
-    let done = desk.client.update_install(&install, &change).await?;
+    let done = context.client.update_install(&install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",
         false => "No changes: the outputs already have these values.",
     };
-    print_run_or_text(desk, &done, done.run, nothing, then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, then.wait).await
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) async fn run(
-    desk: &CommandContext,
+    context: &CommandContext,
     name: &str,
     key: Option<String>,
     as_of: Option<PointInTime>,
@@ -19,14 +19,14 @@ pub(crate) async fn run(
     let (position, time) = as_of.map_or((None, None), PointInTime::parts);
     let one = key.clone();
     let query = RowsQuery { key, position, time, min_position: None };
-    let looks = server_events(desk.client.projection_rows(name, &query).await?);
+    let looks = server_events(context.client.projection_rows(name, &query).await?);
     pin_mut!(looks);
-    let bar = desk.screen.bar(0, name);
+    let bar = context.screen.bar(0, name);
     let (mut rows, mut last) = (Vec::<ProjectionRow>::new(), None::<RowsProgress>);
     while let Some(event) = looks.next().await {
         let mut look: RowsProgress = serde_json::from_str(&event?.data)?;
         let more = std::mem::take(&mut look.rows);
-        match (look.state.as_str(), desk.screen.output) {
+        match (look.state.as_str(), context.screen.output) {
             ("replaying", _) => {
                 bar.set_length(look.total);
                 bar.set_position(look.events);
@@ -54,8 +54,8 @@ pub(crate) async fn run(
         )));
     }
     let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
-    desk.screen.remark(&format!("{name} as of position {}{at}:", last.position));
-    match (one, rows.as_slice(), desk.screen.output) {
+    context.screen.remark(&format!("{name} as of position {}{at}:", last.position));
+    match (one, rows.as_slice(), context.screen.output) {
         (_, _, Output::Ndjson) => Ok(()),
         (Some(key), [], _) => {
             let position = last.position;
@@ -68,7 +68,7 @@ pub(crate) async fn run(
             write(&format!("{}\n", sanitize(&serde_json::to_string_pretty(&row)?)))
         }
         (_, rows, Output::Table | Output::Json) => {
-            desk.screen.print_list(rows, "No rows.", |_| table(rows))
+            context.screen.print_list(rows, "No rows.", |_| table(rows))
         }
     }
 }

@@ -57,13 +57,13 @@ pub(crate) struct Approve {
 }
 
 /// Approves the waiting plans. With `--follow`, approves the plans of the run until its end.
-pub(crate) async fn approve(desk: &CommandContext, ask: Approve) -> Result<(), Failure> {
+pub(crate) async fn approve(context: &CommandContext, ask: Approve) -> Result<(), Failure> {
     let Approve { word, follow } = ask;
     if !follow {
-        return decide(desk, Decision::Approve, word).await;
+        return decide(context, Decision::Approve, word).await;
     }
     let DecideArgs { run, reason, all, .. } = word;
-    follow::approve(desk, &run, Follow { reason, all }).await
+    follow::approve(context, &run, Follow { reason, all }).await
 }
 
 /// Result of a decision on one plan.
@@ -77,17 +77,17 @@ struct DecisionResult {
 }
 
 pub(crate) async fn decide(
-    desk: &CommandContext,
+    context: &CommandContext,
     verdict: Decision,
     ask: DecideArgs,
 ) -> Result<(), Failure> {
-    let run = desk.client.run(find(desk, &ask.run).await?).await?;
+    let run = context.client.run(find(context, &ask.run).await?).await?;
     let steps = waiting_steps(&run, ask.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
     for (step, digest) in select_plans(&run, &steps, &ask, asks)? {
         let unread = !ask.all && ask.digests.is_empty();
-        if unread && !confirmed(desk, (&run, step), verdict, &digest).await? {
+        if unread && !confirmed(context, (&run, step), verdict, &digest).await? {
             declined.push(step.name.as_str());
             continue;
         }
@@ -95,25 +95,25 @@ pub(crate) async fn decide(
         let done = match verdict {
             Decision::Approve => {
                 let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
-                desk.client.approve(id, &word).await?
+                context.client.approve(id, &word).await?
             }
             Decision::Deny => {
                 let word = DenyRun { step: step.id, digest: digest.clone(), reason };
-                desk.client.deny(id, &word).await?
+                context.client.deny(id, &word).await?
             }
         };
         let said =
             DecisionResult { step: step.name.clone(), decision: verdict.past(), digest, done };
-        match desk.screen.output {
+        match context.screen.output {
             Output::Table | Output::Ndjson => {
-                desk.screen.print_one(&said, |_| line(step, &said))?
+                context.screen.print_one(&said, |_| line(step, &said))?
             }
             // JSON output is one document, printed at the end.
             Output::Json => all.push(said),
         }
     }
-    if desk.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
-        desk.screen.print_one(&all, |_| String::new())?;
+    if context.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
+        context.screen.print_one(&all, |_| String::new())?;
     }
     if !declined.is_empty() {
         let (past, names) = (verdict.past(), declined.join(", "));
@@ -121,7 +121,7 @@ pub(crate) async fn decide(
             "not {past}: {names}; the plan still waits for a decision"
         )));
     }
-    if ask.wait { until_finished(desk, id).await } else { Ok(()) }
+    if ask.wait { until_finished(context, id).await } else { Ok(()) }
 }
 
 impl Decision {
@@ -191,13 +191,13 @@ fn select_plans<'r>(
 /// Shows a plan and asks for confirmation. If the step is planned again meanwhile, the server
 /// rejects the old digest.
 async fn confirmed(
-    desk: &CommandContext,
+    context: &CommandContext,
     (run, step): (&Run, &Step),
     verdict: Decision,
     digest: &Digest,
 ) -> Result<bool, Failure> {
-    let summary = desk.client.plan(run.run.id, step.id).await?;
-    let text = output::plan(&step.name, &summary, &desk.screen);
+    let summary = context.client.plan(run.run.id, step.id).await?;
+    let text = output::plan(&step.name, &summary, &context.screen);
     let asked = verdict.present();
     write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
     let mut said = String::new();

@@ -31,7 +31,7 @@ pub(crate) struct Follow {
 /// Follows a run and approves each plan that waits. The command ends with the result of the run.
 /// Ctrl-C ends only the command.
 pub(crate) async fn approve(
-    desk: &CommandContext,
+    context: &CommandContext,
     named: &str,
     ask: Follow,
 ) -> Result<(), Failure> {
@@ -42,11 +42,11 @@ pub(crate) async fn approve(
                 .into(),
         ));
     }
-    let run = watch::first(desk, named).await?;
+    let run = watch::first(context, named).await?;
     let mut decided = HashSet::new();
     // This command prompts for each approval itself, so hints to approve would be confusing.
-    let followed = watch::follow(desk, run, Hints::Hide, async |now: &Run| {
-        decide(desk, now, &ask, &mut decided).await.map(|()| false)
+    let followed = watch::follow(context, run, Hints::Hide, async |now: &Run| {
+        decide(context, now, &ask, &mut decided).await.map(|()| false)
     });
     tokio::select! {
         ended = followed => ended,
@@ -62,7 +62,7 @@ pub(crate) async fn approve(
 /// Approves each waiting plan that this command has not handled yet, after a prompt unless `all` is
 /// set.
 async fn decide(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: &Run,
     ask: &Follow,
     decided: &mut HashSet<(StepId, Digest)>,
@@ -72,29 +72,29 @@ async fn decide(
         if !decided.insert((step.id, digest.clone())) {
             continue;
         }
-        if !confirmed(desk, (run, step), &digest, ask.all).await? {
+        if !confirmed(context, (run, step), &digest, ask.all).await? {
             let id = run.run.id;
-            desk.screen.remark(&format!(
+            context.screen.remark(&format!(
                 "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {}",
                 step.name, step.name
             ));
             continue;
         }
-        send_approval(desk, run.run.id, step, digest, &ask.reason).await?;
+        send_approval(context, run.run.id, step, digest, &ask.reason).await?;
     }
     Ok(())
 }
 
 async fn send_approval(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     step: &Step,
     digest: Digest,
     reason: &str,
 ) -> Result<(), Failure> {
     let approval = ApproveRun { step: step.id, digest: digest.clone(), reason: reason.to_owned() };
-    match desk.client.approve(run, &approval).await {
-        Ok(_) => match desk.screen.output {
+    match context.client.approve(run, &approval).await {
+        Ok(_) => match context.screen.output {
             Output::Table => write(&format!("{} approved: plan {digest}\n", step.name)),
             // JSON output contains only the steps, and the run at its end.
             Output::Json | Output::Ndjson => Ok(()),
@@ -102,7 +102,7 @@ async fn send_approval(
         // Another user decided first, or the step was planned again. The next poll returns the
         // current plan.
         Err(ClientError::Problem(problem)) if problem.status == 409 => {
-            desk.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
+            context.screen.remark(&format!("{} was not approved: {}", step.name, problem.detail));
             Ok(())
         }
         Err(error) => Err(error.into()),
@@ -111,15 +111,15 @@ async fn send_approval(
 
 /// Shows the plan, and asks for confirmation unless `all` is set.
 async fn confirmed(
-    desk: &CommandContext,
+    context: &CommandContext,
     (run, step): (&Run, &Step),
     digest: &Digest,
     all: bool,
 ) -> Result<bool, Failure> {
-    let summary = desk.client.plan(run.run.id, step.id).await?;
-    let shown = output::plan(&step.name, &summary, &desk.screen);
+    let summary = context.client.plan(run.run.id, step.id).await?;
+    let shown = output::plan(&step.name, &summary, &context.screen);
     if all {
-        if desk.screen.output == Output::Table && !desk.screen.is_quiet() {
+        if context.screen.output == Output::Table && !context.screen.is_quiet() {
             write(&format!("{shown}  plan {digest}\n"))?;
         }
         return Ok(true);

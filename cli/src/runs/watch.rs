@@ -22,14 +22,14 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
 /// enrols.
-pub(crate) async fn first(desk: &CommandContext, named: &str) -> Result<RunId, Failure> {
+pub(crate) async fn first(context: &CommandContext, named: &str) -> Result<RunId, Failure> {
     let mut said = false;
     loop {
-        if let Some(run) = newest(desk, named).await? {
+        if let Some(run) = newest(context, named).await? {
             return Ok(run);
         }
         if !said {
-            desk.screen.remark(&format!(
+            context.screen.remark(&format!(
                 "{named} has no run yet; `stead installs show {named}` shows the reason"
             ));
         }
@@ -39,17 +39,17 @@ pub(crate) async fn first(desk: &CommandContext, named: &str) -> Result<RunId, F
 }
 
 /// Follows a run to its end. Returns its outcome.
-pub(crate) async fn until_finished(desk: &CommandContext, run: RunId) -> Result<(), Failure> {
-    watch(desk, run, false).await
+pub(crate) async fn until_finished(context: &CommandContext, run: RunId) -> Result<(), Failure> {
+    watch(context, run, false).await
 }
 
 /// Follows a run to its end, or to the first plan that waits for approval.
 pub(crate) async fn watch(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     until_approval: bool,
 ) -> Result<(), Failure> {
-    follow(desk, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
+    follow(context, run, Hints::Show, async |_: &Run| Ok(until_approval)).await
 }
 
 /// Selects whether `follow` prints the commands that approve a plan.
@@ -62,17 +62,17 @@ pub enum Hints {
 /// Follows a run to its end. At each poll with a plan that waits for approval, calls `waiting`, and
 /// stops if `waiting` returns `true`.
 pub(crate) async fn follow(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: RunId,
     hints: Hints,
     mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
-    let mut bar = desk.screen.spinner("");
+    let mut bar = context.screen.spinner("");
     let mut shown = PrintedSteps::default();
     loop {
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
-        let events = match desk.client.changes(&query).await {
+        let events = match context.client.changes(&query).await {
             Ok(answer) => server_events(answer),
             Err(gone @ ClientError::Unreachable { .. }) => {
                 bar.set_message(format!("{gone}; retrying"));
@@ -83,13 +83,13 @@ pub(crate) async fn follow(
         };
         pin_mut!(events);
         loop {
-            let now = match desk.client.run(run).await {
+            let now = match context.client.run(run).await {
                 Ok(now) => now,
                 Err(ClientError::Unreachable { .. }) => break,
                 Err(error) => return Err(error.into()),
             };
             bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
-            let news = bar.suspend(|| shown.print_changes(desk, &now, hints));
+            let news = bar.suspend(|| shown.print_changes(context, &now, hints));
             news?;
             let ended = outcome(&now);
             let mut asked = false;
@@ -97,11 +97,12 @@ pub(crate) async fn follow(
                 // The spinner and a prompt cannot share a line.
                 bar.finish_and_clear();
                 asked = waiting(&now).await?;
-                bar = desk.screen.spinner("");
+                bar = context.screen.spinner("");
             }
             if ended.is_some() || asked {
                 bar.finish_and_clear();
-                desk.screen
+                context
+                    .screen
                     .print_one(&now, |screen| format!("\n{}", output::run_text(&now, screen)))?;
                 return ended.unwrap_or(Ok(()));
             }
@@ -131,7 +132,7 @@ impl PrintedSteps {
     /// not printed yet.
     fn print_changes(
         &mut self,
-        desk: &CommandContext,
+        context: &CommandContext,
         run: &Run,
         hints: Hints,
     ) -> Result<(), Failure> {
@@ -155,7 +156,7 @@ impl PrintedSteps {
             seen.waiting = waiting;
             if news {
                 let hint = asks && hints == Hints::Show;
-                print_step(desk, run, step, width, stuck || hint || step.reason.is_some())?;
+                print_step(context, run, step, width, stuck || hint || step.reason.is_some())?;
             }
         }
         Ok(())
@@ -163,19 +164,19 @@ impl PrintedSteps {
 }
 
 fn print_step(
-    desk: &CommandContext,
+    context: &CommandContext,
     run: &Run,
     step: &Step,
     width: usize,
     why: bool,
 ) -> Result<(), Failure> {
-    match desk.screen.output {
-        Output::Table if desk.screen.is_quiet() => Ok(()),
+    match context.screen.output {
+        Output::Table if context.screen.is_quiet() => Ok(()),
         Output::Table => {
             let flat = Step { layer: 0, ..step.clone() };
-            let mut text = output::line(&flat, width, &desk.screen);
+            let mut text = output::line(&flat, width, &context.screen);
             if why {
-                text += &output::step_details(&flat, &run.run.install_name, &desk.screen);
+                text += &output::step_details(&flat, &run.run.install_name, &context.screen);
             }
             write(&text)
         }
