@@ -121,7 +121,7 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
     let context = || settings.context();
     match verb {
         Apps::Here(verb) => here::run(verb, settings).await,
-        Apps::Sync(ask) => sync(&context()?, ask).await,
+        Apps::Sync(args) => sync(&context()?, args).await,
         Apps::Diff { source, against, from: None, to: None } => {
             let context = context()?;
             let synced = send(&context, &source, Some(BaseVersion(against))).await?;
@@ -137,10 +137,10 @@ pub(crate) async fn run(verb: Apps, settings: &Settings) -> Result<(), Failure> 
         Apps::Show { app, version: None } => show(&context()?, &app).await,
         Apps::Show { app, version: Some(version) } => {
             let context = context()?;
-            let shown = context.client.version(&app, version).await?;
-            context
-                .screen
-                .print_one(&shown.config, |screen| check::config_text(&shown.config, screen))
+            let version_shown = context.client.version(&app, version).await?;
+            context.screen.print_one(&version_shown.config, |screen| {
+                check::config_text(&version_shown.config, screen)
+            })
         }
         Apps::Versions { app, part } => versions(&context()?, &app, part).await,
     }
@@ -172,16 +172,16 @@ async fn send(
     Ok(sent?)
 }
 
-async fn sync(context: &CommandContext, ask: Sync) -> Result<(), Failure> {
-    let synced = send(context, &ask.source, ask.dry_run.then_some(BaseVersion(None))).await?;
+async fn sync(context: &CommandContext, args: Sync) -> Result<(), Failure> {
+    let synced = send(context, &args.source, args.dry_run.then_some(BaseVersion(None))).await?;
     context.screen.print_one(&synced, |screen| text::synced(&synced, screen))?;
-    if ask.wait && !synced.dry_run { wait(context, &synced).await } else { Ok(()) }
+    if args.wait && !synced.dry_run { wait(context, &synced).await } else { Ok(()) }
 }
 
 /// Waits until every build of the version has ended.
 async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failure> {
-    let wanted = synced.builds.len();
-    let bar = context.screen.bar(wanted as u64, "builds");
+    let total = synced.builds.len();
+    let bar = context.screen.bar(total as u64, "builds");
     loop {
         let app = Some(synced.name.clone());
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
@@ -194,22 +194,22 @@ async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failu
             }
             Err(error) => return Err(error.into()),
         };
-        let ours = all.iter().filter(|b| synced.builds.iter().any(|asked| asked.id == b.id));
-        let over: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
-        bar.set_position(over.len() as u64);
-        if over.len() < wanted {
+        let ours = all.iter().filter(|b| synced.builds.iter().any(|build| build.id == b.id));
+        let ended: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
+        bar.set_position(ended.len() as u64);
+        if ended.len() < total {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             continue;
         }
         bar.finish_and_clear();
-        let failed: Vec<_> = over.iter().filter(|b| b.state != "succeeded").collect();
+        let failed: Vec<_> = ended.iter().filter(|b| b.state != "succeeded").collect();
         let names: Vec<_> = failed
             .iter()
             .map(|b| format!("{} (stead builds show {})", b.component_name, b.id))
             .collect();
         return match names.is_empty() {
             true => {
-                context.screen.remark(&format!("{} succeeded.", count(wanted as u64, "build")));
+                context.screen.remark(&format!("{} succeeded.", count(total as u64, "build")));
                 Ok(())
             }
             false => Err(Failure::Outcome(format!("builds failed: {}", names.join(", ")))),

@@ -138,7 +138,7 @@ The first line has the signed checkpoint and the proofs for `stead audit check`.
 
 pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
     match verb {
-        Audit::Events(ask) => events::print(&settings.context()?, ask).await,
+        Audit::Events(args) => events::print(&settings.context()?, args).await,
         Audit::Replay { which, at } => {
             let stream = which.stream().ok_or_else(|| {
                 Failure::Usage(
@@ -150,11 +150,11 @@ pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure>
         Audit::Diff { which, from, to, page } => {
             diff::run(&settings.context()?, which.stream(), (from, to), page).await
         }
-        Audit::Verify(ask) => verify::run(settings, ask).await,
+        Audit::Verify(args) => verify::run(settings, args).await,
         Audit::Doctor => doctor::run(&settings.context()?).await,
-        Audit::Prove(ask) => prove::run(&settings.context()?, ask).await,
-        Audit::Check(ask) => check::run(settings, &ask),
-        Audit::Export(ask) => export::run(&settings.context()?, ask).await,
+        Audit::Prove(args) => prove::run(&settings.context()?, args).await,
+        Audit::Check(args) => check::run(settings, &args),
+        Audit::Export(args) => export::run(&settings.context()?, args).await,
         Audit::Checkpoint => {
             let checkpoint = settings.context()?.client.checkpoint().await?;
             settings.screen().print_one(&checkpoint, |_| checkpoint.note.clone())

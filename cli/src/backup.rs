@@ -58,7 +58,7 @@ Examples:
 #[derive(Debug, Args)]
 pub(crate) struct Create {
     #[command(flatten)]
-    place: DatabaseArgs,
+    database: DatabaseArgs,
     /// Path of the backup: a new directory, or a new file that ends in .tar
     #[arg(long, value_name = "DIR|FILE")]
     out: PathBuf,
@@ -69,34 +69,38 @@ pub(crate) struct Create {
 
 pub(crate) async fn run(verb: Backup, screen: Screen) -> ExitCode {
     let done = match verb {
-        Backup::Create(ask) => create(ask, &screen).await,
-        Backup::Restore(ask) => restore::restore(ask, &screen).await,
-        Backup::Drill(ask) => restore::drill(ask, &screen).await,
+        Backup::Create(args) => create(args, &screen).await,
+        Backup::Restore(args) => restore::restore(args, &screen).await,
+        Backup::Drill(args) => restore::drill(args, &screen).await,
     };
     done.map_or_else(|failure| failure.report(screen.output), |()| ExitCode::SUCCESS)
 }
 
-async fn create(ask: Create, screen: &Screen) -> Result<(), Failure> {
-    let (told, data) = (StopSignals::listen()?, ask.place.data()?);
+async fn create(args: Create, screen: &Screen) -> Result<(), Failure> {
+    let (stop, data) = (StopSignals::listen()?, args.database.data()?);
     let bar = screen.spinner("backup");
-    let progress = |said: String| bar.set_message(said);
+    let progress = |message: String| bar.set_message(message);
     // A stopped backup removes its partial copy, which contains keys.
-    let made = tokio::select! {
-        made = made(&ask, &data, &progress) => made.map_err(to_failure),
-        () = told.received() => Err(Failure::Usage("backup stopped: no backup was created".into())),
+    let created = tokio::select! {
+        created = create_backup(&args, &data, &progress) => created.map_err(to_failure),
+        () = stop.received() => Err(Failure::Usage("backup stopped: no backup was created".into())),
     };
     bar.finish_and_clear();
-    let manifest = made?;
-    screen.print_one(&manifest, |_| output::made(&manifest, &ask.out))
+    let manifest = created?;
+    screen.print_one(&manifest, |_| output::made(&manifest, &args.out))
 }
 
-async fn made(ask: &Create, data: &Path, progress: Progress<'_>) -> Result<Manifest, BackupError> {
+async fn create_backup(
+    args: &Create,
+    data: &Path,
+    progress: Progress<'_>,
+) -> Result<Manifest, BackupError> {
     let now = api::clock::system_clock()();
-    let archives = archives_directory(data, ask.archives.as_deref());
+    let archives = archives_directory(data, args.archives.as_deref());
     let make = async |access: Access| {
-        backup::create((data, &archives), &access, &ask.out, now, progress).await
+        backup::create((data, &archives), &access, &args.out, now, progress).await
     };
-    ask.place.as_owner(data, make).await
+    args.database.as_owner(data, make).await
 }
 
 /// Maps an invalid backup to a failed operation, and other errors to wrong usage.

@@ -150,10 +150,10 @@ impl Supervisor {
 
     /// Returns true if the data directory belongs to a runner of this log.
     fn is_enrolled(&self) -> bool {
-        let kept = fs::read(self.data.join("runner.json")).ok();
-        let kept: Option<serde_json::Value> =
-            kept.and_then(|text| serde_json::from_slice(&text).ok());
-        let log = kept.as_ref().and_then(|kept| kept.get("log_id")?.as_str());
+        let stored = fs::read(self.data.join("runner.json")).ok();
+        let stored: Option<serde_json::Value> =
+            stored.and_then(|text| serde_json::from_slice(&text).ok());
+        let log = stored.as_ref().and_then(|stored| stored.get("log_id")?.as_str());
         log == Some(self.app.log().log_id())
     }
 
@@ -209,5 +209,7 @@ fn signal(pid: Option<u32>, signal: Signal) {
 
 fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|directory| directory.join(name)).find(|found| found.is_file())
+    std::env::split_paths(&path)
+        .map(|directory| directory.join(name))
+        .find(|path_entry| path_entry.is_file())
 }

@@ -169,8 +169,8 @@ impl Client {
             0 => Vec::new(),
             seen => vec![("min_position", seen)],
         };
-        let ask = || self.request(Method::GET, path).query(query).query(&fresh);
-        let answer = self.retrying(ask).await?;
+        let request = || self.request(Method::GET, path).query(query).query(&fresh);
+        let answer = self.retrying(request).await?;
         self.decode(answer).await
     }
 
@@ -182,11 +182,11 @@ impl Client {
         body: &impl Serialize,
     ) -> Result<A, ClientError> {
         let key = Ulid::new().to_string();
-        let ask = || {
+        let request = || {
             let method = method.clone();
             self.request(method, path).header("idempotency-key", &key).json(body)
         };
-        let answer = self.retrying(ask).await?;
+        let answer = self.retrying(request).await?;
         self.note_position(answer).await
     }
 
@@ -199,14 +199,14 @@ impl Client {
         body: Bytes,
     ) -> Result<A, ClientError> {
         let key = Ulid::new().to_string();
-        let ask = || {
+        let request = || {
             self.request(Method::POST, path)
                 .query(query)
                 .header("idempotency-key", &key)
                 .header(header::CONTENT_TYPE, kind)
                 .body(body.clone())
         };
-        let answer = self.retrying(ask).await?;
+        let answer = self.retrying(request).await?;
         self.note_position(answer).await
     }
 
@@ -219,33 +219,37 @@ impl Client {
         accept: &str,
         last_event: Option<&str>,
     ) -> Result<Response, ClientError> {
-        let mut ask = self.authorised(self.http.request(method, format!("{}{path}", self.server)));
-        ask = ask.query(query).header(header::ACCEPT, accept);
+        let mut request =
+            self.authorised(self.http.request(method, format!("{}{path}", self.server)));
+        request = request.query(query).header(header::ACCEPT, accept);
         if let Some(id) = last_event {
-            ask = ask.header("last-event-id", id);
+            request = request.header("last-event-id", id);
         }
-        let answer = ask.send().await.map_err(|e| self.unreachable(&e))?;
+        let answer = request.send().await.map_err(|e| self.unreachable(&e))?;
         self.accepted(answer).await
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let ask = self.http.request(method, format!("{}{path}", self.server)).timeout(TIMEOUT);
-        self.authorised(ask)
+        let request = self.http.request(method, format!("{}{path}", self.server)).timeout(TIMEOUT);
+        self.authorised(request)
     }
 
-    fn authorised(&self, ask: RequestBuilder) -> RequestBuilder {
+    fn authorised(&self, request: RequestBuilder) -> RequestBuilder {
         match &self.token {
-            Some(token) => ask.bearer_auth(token),
-            None => ask,
+            Some(token) => request.bearer_auth(token),
+            None => request,
         }
     }
 
     /// Sends a request. Repeats the request after a 503 or a lost response, with at most `TRIES`
     /// attempts in total.
-    async fn retrying(&self, ask: impl Fn() -> RequestBuilder) -> Result<Response, ClientError> {
+    async fn retrying(
+        &self,
+        request: impl Fn() -> RequestBuilder,
+    ) -> Result<Response, ClientError> {
         let mut wait = Duration::from_millis(200);
         for _ in 1..TRIES {
-            match ask().send().await {
+            match request().send().await {
                 Ok(answer) if answer.status() == StatusCode::SERVICE_UNAVAILABLE => {
                     tokio::time::sleep(retry_after(&answer).unwrap_or(wait).min(MAX_RETRY_DELAY))
                         .await;
@@ -259,7 +263,7 @@ impl Client {
             }
             wait = (wait * 2).min(MAX_RETRY_DELAY);
         }
-        let answer = ask().send().await.map_err(|e| self.unreachable(&e))?;
+        let answer = request().send().await.map_err(|e| self.unreachable(&e))?;
         self.accepted(answer).await
     }
 
@@ -297,7 +301,7 @@ impl Client {
 
     fn shown(&self, bytes: Bytes) -> Bytes {
         match self.sanitizes.then(|| sanitize::answer(&bytes)).flatten() {
-            Some(tamed) => tamed.into(),
+            Some(sanitized) => sanitized.into(),
             None => bytes,
         }
     }

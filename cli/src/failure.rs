@@ -69,20 +69,20 @@ impl Failure {
 
     /// Failure as one line of problem details. Empty if there is nothing to print.
     pub(crate) fn json(&self) -> String {
-        let (code, title, said) = match self {
+        let (code, title, message) = match self {
             Failure::Problem(problem) => {
                 let problem = problem.as_ref().clone().with("exit_code", self.code());
                 return format!("{}\n", serde_json::json!(problem));
             }
             Failure::AlreadyPrinted | Failure::BrokenPipe => return String::new(),
-            Failure::Outcome(said) => ("outcome", "The operation failed", said),
-            Failure::Usage(said) => ("usage", "Invalid command line, file or input", said),
-            Failure::NotFound(said) => ("not_found", "Not found", said),
-            Failure::Unreachable(said) => ("unreachable", "The server is unreachable", said),
-            Failure::Interrupted(said) => ("interrupted", "Interrupted", said),
+            Failure::Outcome(message) => ("outcome", "The operation failed", message),
+            Failure::Usage(message) => ("usage", "Invalid command line, file or input", message),
+            Failure::NotFound(message) => ("not_found", "Not found", message),
+            Failure::Unreachable(message) => ("unreachable", "The server is unreachable", message),
+            Failure::Interrupted(message) => ("interrupted", "Interrupted", message),
         };
         let (detail, remedy) =
-            said.split_once("\n  try: ").map_or((said.as_str(), None), |(d, r)| (d, Some(r)));
+            message.split_once("\n  try: ").map_or((message.as_str(), None), |(d, r)| (d, Some(r)));
         let kind = format!("urn:stead:problem:{code}");
         let mut problem = serde_json::json!({
             "type": kind, "title": title, "code": code, "detail": detail.trim_end(), "exit_code": self.code(),
@@ -96,12 +96,12 @@ impl Failure {
     /// Failure as text for a terminal. Empty if there is nothing to print.
     pub(crate) fn text(&self) -> String {
         match self {
-            Failure::Outcome(said) | Failure::Usage(said) | Failure::NotFound(said) => {
-                format!("error: {said}\n")
+            Failure::Outcome(message) | Failure::Usage(message) | Failure::NotFound(message) => {
+                format!("error: {message}\n")
             }
-            Failure::Interrupted(said) => format!("{said}\n"),
-            Failure::Unreachable(said) => format!(
-                "error: {said}\n  try: start a server with `stead up`, \
+            Failure::Interrupted(message) => format!("{message}\n"),
+            Failure::Unreachable(message) => format!(
+                "error: {message}\n  try: start a server with `stead up`, \
                  or select another one with `stead login --server URL`\n"
             ),
             Failure::Problem(problem) => problem_text(problem),
@@ -111,8 +111,8 @@ impl Failure {
 }
 
 fn problem_text(problem: &Problem) -> String {
-    let said = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
-    let mut text = format!("error: {said} ({})\n", problem.code);
+    let detail = if problem.detail.is_empty() { &problem.title } else { &problem.detail };
+    let mut text = format!("error: {detail} ({})\n", problem.code);
     for error in &problem.errors {
         text += &finding_text(error);
     }
@@ -168,7 +168,7 @@ impl From<ClientError> for Failure {
             ClientError::Unreachable { .. } | ClientError::Undecodable { .. } => {
                 Failure::Unreachable(error.to_string())
             }
-            ClientError::Setup(said) => Failure::Usage(said),
+            ClientError::Setup(message) => Failure::Usage(message),
         }
     }
 }
@@ -194,8 +194,8 @@ pub fn report_usage(error: &clap::Error) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match (error.exit_code(), requested_output(&arguments)) {
         (2, output @ (Output::Json | Output::Ndjson)) => {
-            let said = error.render().to_string();
-            Failure::Usage(said.trim_start_matches("error: ").trim_end().into()).report(output)
+            let message = error.render().to_string();
+            Failure::Usage(message.trim_start_matches("error: ").trim_end().into()).report(output)
         }
         (code, _) => {
             // Ignores the error: the reader may have closed the output.

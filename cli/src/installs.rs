@@ -191,28 +191,28 @@ pub(crate) async fn run(verb: Installs, settings: &Settings) -> Result<(), Failu
                 format!("{text}\n")
             })
         }
-        Installs::SetInputs(ask) => change::set_inputs(&context, ask).await,
-        Installs::SetStackOutputs(ask) => stack::set(&context, ask).await,
-        Installs::Upgrade(ask) => change::upgrade(&context, ask).await,
-        Installs::Rollback(ask) => change::rollback(&context, ask).await,
+        Installs::SetInputs(args) => change::set_inputs(&context, args).await,
+        Installs::SetStackOutputs(args) => stack::set(&context, args).await,
+        Installs::Upgrade(args) => change::upgrade(&context, args).await,
+        Installs::Rollback(args) => change::rollback(&context, args).await,
         Installs::Deploy { operation, components } => {
             change::operate(&context, operation, RequestedKind::Deploy, components, None).await
         }
-        Installs::Reprovision(ask) => {
-            change::operate(&context, ask, RequestedKind::Reprovision, vec![], None).await
+        Installs::Reprovision(args) => {
+            change::operate(&context, args, RequestedKind::Reprovision, vec![], None).await
         }
-        Installs::Teardown(ask) => {
-            change::operate(&context, ask, RequestedKind::Teardown, vec![], None).await
+        Installs::Teardown(args) => {
+            change::operate(&context, args, RequestedKind::Teardown, vec![], None).await
         }
-        Installs::Deprovision(ask) => {
-            change::operate(&context, ask, RequestedKind::Deprovision, vec![], None).await
+        Installs::Deprovision(args) => {
+            change::operate(&context, args, RequestedKind::Deprovision, vec![], None).await
         }
         Installs::Action { operation, action } => {
             change::operate(&context, operation, RequestedKind::Action, vec![], Some(action)).await
         }
-        Installs::EnableComponent(ask) => change::toggle(&context, ask, true).await,
-        Installs::DisableComponent(ask) => change::toggle(&context, ask, false).await,
-        Installs::AutoApprove(ask) => change::auto_approve(&context, ask).await,
+        Installs::EnableComponent(args) => change::toggle(&context, args, true).await,
+        Installs::DisableComponent(args) => change::toggle(&context, args, false).await,
+        Installs::AutoApprove(args) => change::auto_approve(&context, args).await,
         Installs::AcceptState(args) => accept_state::run(&context, args).await,
         Installs::CreateEnrolmentToken { install } => {
             let issued = context.client.create_enrolment_token(&install).await?;
@@ -225,7 +225,7 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
     let Create { app, name, inputs, stack, auto_approve, auto_approve_first, version } = create;
     let (inputs, stack_outputs) = (inputs.read()?, stack.read()?);
     let config_version = version;
-    let ask = CreateInstall {
+    let request = CreateInstall {
         app,
         name,
         inputs,
@@ -234,16 +234,16 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
         config_version,
         stack_outputs,
     };
-    let made = context.client.create_install(&ask).await?;
-    context.screen.print_one(&made, |screen| {
+    let created = context.client.create_install(&request).await?;
+    context.screen.print_one(&created, |screen| {
         let mut text = format!(
             "Created install {} ({}) from {} version {}\n",
-            made.name, made.id, ask.app, made.config_version
+            created.name, created.id, request.app, created.config_version
         );
-        match &made.enrolment {
+        match &created.enrolment {
             Some(enrolment) => text += &output::enrolment(enrolment, screen),
             None => {
-                text += &format!("Enrol: stead installs create-enrolment-token {}\n", made.name)
+                text += &format!("Enrol: stead installs create-enrolment-token {}\n", created.name)
             }
         }
         text

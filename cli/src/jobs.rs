@@ -122,8 +122,8 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
                 Resolution::Failed => ResolveAs::Failed,
                 Resolution::Retry => ResolveAs::Retry,
             };
-            let word = Resolve { execution, resolution, reason };
-            let done = context.client.resolve_job(job, &word).await?;
+            let resolve = Resolve { execution, resolution, reason };
+            let done = context.client.resolve_job(job, &resolve).await?;
             context.screen.print_one(&done, |_| format!("Resolved {job}\n"))
         }
     }
@@ -230,8 +230,8 @@ pub(crate) fn show(job: &Job, screen: &Screen) -> String {
         more.extend(attempt.exit_code.map(|c| format!("exit code {c}")));
         more.extend(attempt.signal.map(|s| format!("signal {s}")));
         more.extend(attempt.log.as_ref().map(|l| {
-            let whole = if l.complete { "" } else { ", incomplete" };
-            format!("log {}{whole}, {}", size(l.length_bytes), l.sha256)
+            let incomplete = if l.complete { "" } else { ", incomplete" };
+            format!("log {}{incomplete}, {}", size(l.length_bytes), l.sha256)
         }));
         more.extend(attempt.warnings.iter().cloned());
         text += &format!("             {}\n", more.join(", "));

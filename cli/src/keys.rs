@@ -47,7 +47,7 @@ pub(crate) struct DataDirArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
     #[command(flatten)]
-    place: DataDirArgs,
+    data_dir: DataDirArgs,
     /// Use of the key
     #[arg(long = "use", value_enum)]
     usage: Use,
@@ -81,26 +81,26 @@ impl From<Use> for KeyUse {
 
 pub(crate) fn run(verb: Keys, screen: Screen) -> Result<(), Failure> {
     match verb {
-        Keys::List(place) => list(&keys::read(&place.keys()?).map_err(unusable)?, &screen),
-        Keys::Rotate(ask) => rotate(ask, &screen),
+        Keys::List(data_dir) => list(&keys::read(&data_dir.keys()?).map_err(unusable)?, &screen),
+        Keys::Rotate(args) => rotate(args, &screen),
     }
 }
 
-fn rotate(ask: Rotate, screen: &Screen) -> Result<(), Failure> {
+fn rotate(args: Rotate, screen: &Screen) -> Result<(), Failure> {
     // The key files store whole seconds.
     #[expect(
         clippy::disallowed_methods,
         reason = "the operator's clock determines the validity of keys"
     )]
     let now = chrono::Utc::now().trunc_subsecs(0);
-    let overlap = if ask.no_overlap { 0 } else { ask.overlap };
+    let overlap = if args.no_overlap { 0 } else { args.overlap };
     let too_long = || {
         Failure::Usage("cannot rotate the key: the overlap ends after the last valid time\n  try: a shorter --overlap".into())
     };
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
-    let usage = KeyUse::from(ask.usage);
-    let mut all = keys::rotate(&ask.place.keys()?, usage, until, now).map_err(unusable)?;
+    let usage = KeyUse::from(args.usage);
+    let mut all = keys::rotate(&args.data_dir.keys()?, usage, until, now).map_err(unusable)?;
     all.retain(|key| key.usage == usage);
     list(&all, screen)?;
     screen
@@ -121,8 +121,8 @@ fn list(keys: &[PublicKey], screen: &Screen) -> Result<(), Failure> {
             let (since, until) = (moment(&key.not_before), moment_or_dash(key.not_after.as_ref()));
             // `stead audit check` requires the complete checkpoint key. Users only compare the
             // other keys, by fingerprint.
-            let shown = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
-            table.row([usage.into(), shown.clone(), since, until]);
+            let identity = key.verifier_key.as_ref().unwrap_or(&key.fingerprint);
+            table.row([usage.into(), identity.clone(), since, until]);
         }
         table
     })

@@ -21,8 +21,9 @@ pub(crate) async fn run(settings: &Settings) -> Result<(), Failure> {
     let target = settings.target()?;
     let me = context.client.whoami().await?;
     let ca_file = target.ca.map(|path| path.canonicalize().unwrap_or(path));
-    let kept = Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
-    let path = kept.write()?;
+    let credentials =
+        Credentials { server: Some(target.server.clone()), token: target.token, ca_file };
+    let path = credentials.write()?;
     context.screen.print_one(&me, |_| {
         format!(
             "Logged in to {} as {} (role: {})\nCredentials file: {}\n",
@@ -64,8 +65,8 @@ pub(crate) fn logout(settings: &Settings) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
         Err(error) => return Err(error.into()),
     };
-    let said = serde_json::json!({ "forgotten": forgotten, "file": path });
-    settings.screen().print_one(&said, |_| match forgotten {
+    let result = serde_json::json!({ "forgotten": forgotten, "file": path });
+    settings.screen().print_one(&result, |_| match forgotten {
         true => format!("Logged out. Deleted {}\n", path.display()),
         false => "Not logged in.\n".into(),
     })

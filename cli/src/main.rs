@@ -66,7 +66,7 @@ enum Command {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Stead { settings, command } = match Stead::try_parse() {
-        Ok(said) => said,
+        Ok(text) => text,
         Err(error) => return failure::report_usage(&error),
     };
     match command {

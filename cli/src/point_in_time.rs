@@ -98,7 +98,7 @@ mod tests {
     fn relative_times_are_parsed() {
         // A Saturday.
         let now: DateTime<Utc> = "2026-11-21T15:04:05Z".parse().unwrap();
-        for (said, meant) in [
+        for (input, expected) in [
             ("2026-11-20T12:00:00+01:00", "2026-11-20T11:00:00Z"),
             ("2026-11-20", "2026-11-20T00:00:00Z"),
             ("2h ago", "2026-11-21T13:04:05Z"),
@@ -111,7 +111,7 @@ mod tests {
             ("sun", "2026-11-15T00:00:00Z"),
             ("saturday", "2026-11-21T00:00:00Z"),
         ] {
-            assert_eq!(read(said, now), Some(meant.parse().unwrap()), "{said}");
+            assert_eq!(read(input, now), Some(expected.parse().unwrap()), "{input}");
         }
         for wrong in
             ["", "ago", "0h ago", "2 ago", "soon", "2026-13-01", "tues-day", "99999999999999d ago"]

@@ -104,9 +104,9 @@ pub(crate) async fn run(verb: Projections, settings: &Settings) -> Result<(), Fa
         Projections::List => list(&context).await,
         Projections::Rebuild { name, parallel, as_of, .. } => {
             let (as_of_position, as_of_time) = as_of.map_or((None, None), PointInTime::parts);
-            let how = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
+            let query = RebuildQuery { parallel: Some(parallel), as_of_position, as_of_time };
             let name = name.unwrap_or_else(|| ALL.into());
-            print_result(&context, &follow(&context, &name, "rebuild", &how).await?, "rebuild")
+            print_result(&context, &follow(&context, &name, "rebuild", &query).await?, "rebuild")
         }
         Projections::Rollback { name } => print_result(
             &context,
@@ -185,9 +185,9 @@ async fn follow(
     context: &CommandContext,
     name: &str,
     verb: &str,
-    how: &RebuildQuery,
+    query: &RebuildQuery,
 ) -> Result<Vec<Progress>, Failure> {
-    let events = server_events(context.client.work_on_projection(name, verb, how).await?);
+    let events = server_events(context.client.work_on_projection(name, verb, query).await?);
     pin_mut!(events);
     let bar = context.screen.bar(0, name);
     let mut ended: Vec<Progress> = Vec::new();

@@ -189,8 +189,8 @@ impl Table {
         for (at, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                let shown = if at == 0 { screen.paint(Tone::Faint, cell) } else { cell.clone() };
-                line += &shown;
+                let painted = if at == 0 { screen.paint(Tone::Faint, cell) } else { cell.clone() };
+                line += &painted;
                 line += &" ".repeat(width.saturating_sub(visible(cell)) + 2);
             }
             text += line.trim_end();

@@ -116,10 +116,10 @@ async fn head(
     runner: RunnerId,
     journal: Option<String>,
 ) -> Result<(), Failure> {
-    let kept = context.client.journal_heads(runner).await?.heads;
-    let wanted =
+    let heads = context.client.journal_heads(runner).await?.heads;
+    let is_requested =
         |head: &ReceivedJournalHead| journal.as_ref().is_none_or(|id| *id == head.journal_id);
-    let head = kept.into_iter().find(wanted).ok_or_else(|| {
+    let head = heads.into_iter().find(is_requested).ok_or_else(|| {
         Failure::NotFound(format!(
             "cannot find the journal head: {runner} has sent none of this journal; omit --journal, or wait for the next session of the runner"
         ))

@@ -118,8 +118,8 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
             let run = watch::first(&context, &run).await?;
             watch::watch(&context, run, until_approval).await
         }
-        Runs::Approve(ask) => decide::approve(&context, ask).await,
-        Runs::Deny(word) => decide::decide(&context, Decision::Deny, word).await,
+        Runs::Approve(args) => decide::approve(&context, args).await,
+        Runs::Deny(args) => decide::decide(&context, Decision::Deny, args).await,
         Runs::Cancel { run, reason, force } => {
             let run = find(&context, &run).await?;
             let done = context.client.cancel_run(run, &Cancel { reason, force }).await?;

@@ -138,7 +138,7 @@ pub(crate) async fn run(serve: Serve, output: Output) -> ExitCode {
 
 impl Serve {
     async fn serve(self, output: Output) -> anyhow::Result<()> {
-        let told = StopSignals::listen()?;
+        let stop = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let database = event_log::connect::options(&self.database_url)?;
@@ -147,7 +147,7 @@ impl Serve {
         let server = Server::start(Options { owner: owner.transpose()?, ..options }).await?;
         self.common.announce(&server.ready, output)?;
         let ended = tokio::select! {
-            () = told.received() => Ok(()),
+            () = stop.received() => Ok(()),
             task = server.failed() => Err(task_failed(task)),
         };
         server.stop().await;
@@ -228,9 +228,9 @@ impl Common {
 }
 
 /// Returns the data directory: the option, or the default for this user.
-pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
+pub(crate) fn data_directory(chosen: Option<&PathBuf>) -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let found = match said {
+    let directory = match chosen {
         Some(data) => data.clone(),
         None if nix::unistd::geteuid().is_root() => PathBuf::from("/var/lib/stead"),
         None => set("XDG_DATA_HOME")
@@ -242,7 +242,7 @@ pub(crate) fn data_directory(said: Option<&PathBuf>) -> anyhow::Result<PathBuf> 
                 )
             })?,
     };
-    Ok(std::path::absolute(found)?)
+    Ok(std::path::absolute(directory)?)
 }
 
 /// Handlers of SIGTERM and SIGINT. Install them before the server starts, so that an interrupted
@@ -287,6 +287,6 @@ pub(crate) fn finish(done: anyhow::Result<()>, output: Output) -> ExitCode {
 /// Path of a file in the directory of this program, if it exists.
 pub(crate) fn sibling_program(name: &str) -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    let found = program.parent().map(Path::to_path_buf)?.join(name);
-    found.is_file().then_some(found)
+    let path = program.parent().map(Path::to_path_buf)?.join(name);
+    path.is_file().then_some(path)
 }

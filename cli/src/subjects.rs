@@ -49,19 +49,19 @@ pub(crate) async fn run(verb: Subjects, settings: &Settings) -> Result<(), Failu
     let context = settings.context()?;
     match verb {
         Subjects::Show { subject } => {
-            let shown = context.client.subject(subject).await?;
-            context.screen.print_one(&shown, |_| text(&shown))
+            let record = context.client.subject(subject).await?;
+            context.screen.print_one(&record, |_| text(&record))
         }
-        Subjects::Shred(ask) => shred(&context, ask).await,
+        Subjects::Shred(args) => shred(&context, args).await,
     }
 }
 
-async fn shred(context: &CommandContext, ask: Shred) -> Result<(), Failure> {
-    let subject = ask.subject;
-    if !ask.yes && !confirmed(subject)? {
+async fn shred(context: &CommandContext, args: Shred) -> Result<(), Failure> {
+    let subject = args.subject;
+    if !args.yes && !confirmed(subject)? {
         return Err(Failure::Outcome("not confirmed: nothing was shredded".into()));
     }
-    let done = context.client.shred(subject, &ReasonBody { reason: Some(ask.reason) }).await?;
+    let done = context.client.shred(subject, &ReasonBody { reason: Some(args.reason) }).await?;
     let already = if done.changed {
         "is shredded."
     } else {
@@ -80,24 +80,24 @@ fn confirmed(subject: SubjectId) -> Result<bool, Failure> {
         ));
     }
     write(&format!("This makes all data of {subject} permanently unreadable. Shred it? [y/N] "))?;
-    let mut said = String::new();
-    let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-fn text(shown: &Subject) -> String {
-    let mut text = format!("{}  {}\n", shown.subject, shown.state);
+fn text(record: &Subject) -> String {
+    let mut text = format!("{}  {}\n", record.subject, record.state);
     let mut line = |name: &str, value: &str| {
         if !value.is_empty() {
             text += &format!("  {name:<9}  {value}\n");
         }
     };
-    if shown.shredded_at.is_some() {
-        line("shredded", &moment_or_dash(shown.shredded_at.as_ref()));
-        line("by", shown.by_name.as_ref().or(shown.by.as_ref()).map_or("", String::as_str));
-        line("reason", shown.reason.as_deref().unwrap_or_default());
-        line("erased", &moment_or_dash(shown.erased_at.as_ref()));
+    if record.shredded_at.is_some() {
+        line("shredded", &moment_or_dash(record.shredded_at.as_ref()));
+        line("by", record.by_name.as_ref().or(record.by.as_ref()).map_or("", String::as_str));
+        line("reason", record.reason.as_deref().unwrap_or_default());
+        line("erased", &moment_or_dash(record.erased_at.as_ref()));
     }
     text
 }

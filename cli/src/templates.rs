@@ -146,10 +146,10 @@ fn read_state(file: &PathBuf) -> Result<Value, Failure> {
         Failure::Usage(format!("cannot read the state {name} as JSON: {error}"))
     })?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
-        let said = format!(
+        let message = format!(
             "cannot use the state {name}: it has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}"
         );
-        return Err(Failure::Usage(said));
+        return Err(Failure::Usage(message));
     }
     Ok(state)
 }

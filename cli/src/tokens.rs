@@ -134,9 +134,9 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
         Tokens::Create(create) => self::create(&context, create).await,
         Tokens::List(part) => list(&context, part).await,
         Tokens::Rename { principal, name, .. } => {
-            let ask = RenamePrincipal { name };
-            let done = context.client.name_principal(principal, &ask).await?;
-            context.screen.print_one(&done, |_| match (&ask.name, done.changed) {
+            let request = RenamePrincipal { name };
+            let done = context.client.name_principal(principal, &request).await?;
+            context.screen.print_one(&done, |_| match (&request.name, done.changed) {
                 (Some(name), true) => format!("Renamed {principal} to {name}\n"),
                 (Some(name), false) => format!("No change: the name of {principal} is {name}\n"),
                 (None, true) => format!("Deleted the name of {principal}\n"),
@@ -172,14 +172,14 @@ pub(crate) async fn run(verb: Tokens, settings: &Settings) -> Result<(), Failure
 async fn create(context: &CommandContext, create: Create) -> Result<(), Failure> {
     let Create { name, role, expires_in, to_file } = create;
     // Create the file first: a token that cannot be stored must not be created.
-    let made = |path: &PathBuf| {
+    let created = |path: &PathBuf| {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         file.map_err(|e| Failure::Usage(format!("cannot create {}: {e}", path.display())))
     };
-    let file = to_file.as_ref().map(made).transpose()?;
-    let ask = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
-    let made = context.client.create_token(&ask).await;
-    let kept = match (&made, file.zip(to_file.as_ref())) {
+    let file = to_file.as_ref().map(created).transpose()?;
+    let request = CreateToken { name: name.clone(), role: role.into(), expires_in_s: expires_in };
+    let created = context.client.create_token(&request).await;
+    let saved_to = match (&created, file.zip(to_file.as_ref())) {
         (Ok(TokenCreated { token: Some(token), .. }), Some((mut file, path))) => {
             writeln!(file, "{token}")?;
             Some(path.display().to_string())
@@ -191,14 +191,14 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
         }
         (_, None) => None,
     };
-    let mut made = made?;
+    let mut created = created?;
     // Prints the token only if it is not in a file.
-    let token = made.token.take().ok_or_else(|| not_again(&made))?;
-    made.token = Some(token).filter(|_| kept.is_none());
-    context.screen.print_one(&made, |_| {
+    let token = created.token.take().ok_or_else(|| not_again(&created))?;
+    created.token = Some(token).filter(|_| saved_to.is_none());
+    context.screen.print_one(&created, |_| {
         let name = name.map(|name| format!("{name}, ")).unwrap_or_default();
-        let mut text = format!("Created token {} for {name}{}\n", made.id, made.principal);
-        match (&made.token, kept) {
+        let mut text = format!("Created token {} for {name}{}\n", created.id, created.principal);
+        match (&created.token, saved_to) {
             (Some(token), _) => {
                 text += &format!("{token}\nStore this token now. It is not shown again.\n")
             }
@@ -210,8 +210,8 @@ async fn create(context: &CommandContext, create: Create) -> Result<(), Failure>
 }
 
 /// Error for a repeated request: only the first response contains the token.
-fn not_again(made: &TokenCreated) -> Failure {
-    let id = made.id;
+fn not_again(created: &TokenCreated) -> Failure {
+    let id = created.id;
     Failure::Outcome(format!(
         "cannot show the token {id}: its secret was lost with the first response; revoke it \
          (stead tokens revoke {id}) and create another one"

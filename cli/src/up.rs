@@ -44,11 +44,11 @@ pub(crate) async fn run(up: Up, output: Output) -> ExitCode {
 
 impl Up {
     async fn up(self, output: Output) -> anyhow::Result<()> {
-        let told = StopSignals::listen()?;
+        let stop = StopSignals::listen()?;
         let data = self.common.data()?;
         let _lock = DataLock::take(&data)?;
         let mut postgres = Embedded::start(&data).await?;
-        let served = self.serve(&data, &mut postgres, told, output).await;
+        let served = self.serve(&data, &mut postgres, stop, output).await;
         // Stop Postgres after a failure too.
         let stopped = postgres.stop().await;
         served.and(stopped.map_err(Into::into))
@@ -58,7 +58,7 @@ impl Up {
         &self,
         data: &std::path::Path,
         postgres: &mut Embedded,
-        told: StopSignals,
+        stop: StopSignals,
         output: Output,
     ) -> anyhow::Result<()> {
         let owner = PgPoolOptions::new().max_connections(4).connect_with(postgres.owner()).await?;
@@ -83,7 +83,7 @@ impl Up {
             println!("No build runner: put stead-runner next to stead or on PATH, and start again");
         }
         let ended = tokio::select! {
-            ended = supervise(postgres, told) => ended,
+            ended = supervise(postgres, stop) => ended,
             task = server.failed() => Err(task_failed(task)),
         };
         if let Some(build_runner) = build_runner {
@@ -95,12 +95,12 @@ impl Up {
 }
 
 /// Waits for a stop signal. Restarts a Postgres that ends, up to the restart limit.
-async fn supervise(postgres: &mut Embedded, told: StopSignals) -> anyhow::Result<()> {
+async fn supervise(postgres: &mut Embedded, stop: StopSignals) -> anyhow::Result<()> {
     let mut starts = vec![Instant::now()];
-    let mut told = std::pin::pin!(told.received());
+    let mut stop = std::pin::pin!(stop.received());
     loop {
         tokio::select! {
-            () = &mut told => return Ok(()),
+            () = &mut stop => return Ok(()),
             () = postgres.ended() => {}
         }
         starts.retain(|start| start.elapsed() < OFTEN);

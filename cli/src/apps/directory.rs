@@ -25,8 +25,8 @@ const STATE: &str = ".tfstate";
 
 /// Reads all files below `directory`. Fails with the first finding.
 pub(crate) fn read(directory: &Path) -> Result<Tree, Failure> {
-    let (tree, odd) = survey(directory)?;
-    match odd.first() {
+    let (tree, findings) = survey(directory)?;
+    match findings.first() {
         None => Ok(tree),
         Some(finding) => Err(Failure::Usage(format!(
             "cannot upload {}: {}\n  try: {}",
@@ -49,9 +49,9 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
     }
     let root = repository(&top);
     let (tree, limits) = (Tree::default(), Limits::default());
-    let (top, odd) = (top.clone(), Vec::new());
+    let (top, findings) = (top.clone(), Vec::new());
     let mut walk =
-        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings: odd };
+        Walk { tree, top: top.clone(), root, limits, bytes: 0, directories: 0, findings };
     walk.directory(&top, "", &mut vec![top.clone()])?;
     Ok((walk.tree, walk.findings))
 }
@@ -108,12 +108,15 @@ impl Walk {
         };
         for name in entries {
             let path = directory.join(&name);
-            let shown = name.to_string_lossy();
-            if is_not_sent(&shown) {
+            let name_text = name.to_string_lossy();
+            if is_not_sent(&name_text) {
                 continue;
             }
-            let inside =
-                if below.is_empty() { shown.to_string() } else { format!("{below}/{shown}") };
+            let inside = if below.is_empty() {
+                name_text.to_string()
+            } else {
+                format!("{below}/{name_text}")
+            };
             if name.to_str().is_none() {
                 self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename the entry");
                 continue;
@@ -128,8 +131,8 @@ impl Walk {
             };
             if meta.is_dir() {
                 if above.contains(&real) {
-                    let said = "the link leads back to one of its parent directories";
-                    self.add_finding("path_escape", &inside, said, "remove the link");
+                    let message = "the link leads back to one of its parent directories";
+                    self.add_finding("path_escape", &inside, message, "remove the link");
                     continue;
                 }
                 if self.is_full(above.len(), &inside) {
@@ -141,8 +144,8 @@ impl Walk {
             } else if meta.is_file() {
                 self.file(&path, &inside, &meta)?;
             } else {
-                let said = "this is neither a file nor a directory";
-                self.add_finding("malformed_file", &inside, said, "remove this entry");
+                let message = "this is neither a file nor a directory";
+                self.add_finding("malformed_file", &inside, message, "remove this entry");
             }
         }
         Ok(())
@@ -150,7 +153,7 @@ impl Walk {
 
     /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
     fn is_full(&mut self, depth: usize, inside: &str) -> bool {
-        let said = if self.directories > MOST_DIRECTORIES {
+        let message = if self.directories > MOST_DIRECTORIES {
             return true;
         } else if self.directories == MOST_DIRECTORIES {
             self.directories += 1;
@@ -163,15 +166,20 @@ impl Walk {
         self.add_finding(
             "too_much",
             inside,
-            &said,
+            &message,
             "remove links to directories, or move files out of the app directory",
         );
         true
     }
 
     fn cannot(&mut self, inside: &str, error: &io::Error) {
-        let said = format!("cannot read this entry: {error}");
-        self.add_finding("unreadable", inside, &said, "grant read permission, or remove the entry");
+        let message = format!("cannot read this entry: {error}");
+        self.add_finding(
+            "unreadable",
+            inside,
+            &message,
+            "grant read permission, or remove the entry",
+        );
     }
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
@@ -180,11 +188,11 @@ impl Walk {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let said = "the target of the link does not exist";
+                let message = "the target of the link does not exist";
                 self.add_finding(
                     "missing_file",
                     inside,
-                    said,
+                    message,
                     "remove the link, or create its target",
                 );
                 return None;
@@ -202,13 +210,13 @@ impl Walk {
             if !there.iter().any(|part| is_not_sent(&part.to_string_lossy())) {
                 return Some(real);
             }
-            let said = format!("the link leads to {}, which is not uploaded", there.display());
-            self.add_finding("path_escape", inside, &said, "remove the link");
+            let message = format!("the link leads to {}, which is not uploaded", there.display());
+            self.add_finding("path_escape", inside, &message, "remove the link");
             return None;
         }
-        let said = format!("the link leads out of the repository, to {}", real.display());
+        let message = format!("the link leads out of the repository, to {}", real.display());
         let remedy = format!("copy the target of the link into {}", self.root.display());
-        self.add_finding("path_escape", inside, &said, &remedy);
+        self.add_finding("path_escape", inside, &message, &remedy);
         None
     }
 
@@ -221,8 +229,13 @@ impl Walk {
             )))
         };
         if meta.len() > limits.file_bytes {
-            let said = format!("the file is larger than {} bytes", limits.file_bytes);
-            self.add_finding("too_much", inside, &said, "move the file out of the app directory");
+            let message = format!("the file is larger than {} bytes", limits.file_bytes);
+            self.add_finding(
+                "too_much",
+                inside,
+                &message,
+                "move the file out of the app directory",
+            );
             return Ok(());
         }
         self.bytes += meta.len();
@@ -246,8 +259,8 @@ impl Walk {
         Ok(())
     }
 
-    fn add_finding(&mut self, code: &'static str, inside: &str, said: &str, remedy: &str) {
-        let finding = Diagnostic::error(code, said, remedy);
+    fn add_finding(&mut self, code: &'static str, inside: &str, message: &str, remedy: &str) {
+        let finding = Diagnostic::error(code, message, remedy);
         self.findings.push(finding.at(inside, Default::default()));
     }
 }

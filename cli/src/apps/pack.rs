@@ -72,7 +72,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
             "cannot pack the bundle: it has {size}, the limit is 64 MiB; remove large files from the app directory"
         )));
     }
-    let local = surveyed.diagnostics.iter().filter(|found| found.code.ends_with("_variable"));
+    let local = surveyed.diagnostics.iter().filter(|finding| finding.code.ends_with("_variable"));
     let warnings = diagnostics.iter().chain(local).chain(&broken).map(to_wire).collect();
     Ok(Packed { name, bytes: bytes.into(), warnings })
 }
@@ -145,8 +145,8 @@ pub(crate) fn repository_path(source: &Source, repo: &str) -> Option<PathBuf> {
     if repo == "." {
         return Some(source.dir.clone());
     }
-    let given = source.repos.iter().find(|(named, _)| short(named) == short(repo));
-    given.map(|(_, path)| path.clone())
+    let entry = source.repos.iter().find(|(named, _)| short(named) == short(repo));
+    entry.map(|(_, path)| path.clone())
 }
 
 /// Rejects a module outside of its repository.
@@ -181,30 +181,30 @@ fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
     Failure::Problem(Box::new(problem))
 }
 
-fn to_wire(found: &app_config::Diagnostic) -> Diagnostic {
+fn to_wire(finding: &app_config::Diagnostic) -> Diagnostic {
     let some = |n: u32| (n > 0).then_some(n);
     Diagnostic {
-        severity: match found.severity {
+        severity: match finding.severity {
             Severity::Error => "error".into(),
             Severity::Warning => "warning".into(),
         },
-        file: found.file.clone(),
-        line: some(found.line),
-        column: some(found.column),
-        message: found.message.clone(),
-        remedy: Some(found.remedy.clone()).filter(|r| !r.is_empty()),
+        file: finding.file.clone(),
+        line: some(finding.line),
+        column: some(finding.column),
+        message: finding.message.clone(),
+        remedy: Some(finding.remedy.clone()).filter(|r| !r.is_empty()),
     }
 }
 
 /// Converts a finding to a field of a problem.
-pub(crate) fn as_field(found: &Diagnostic) -> FieldProblem {
+pub(crate) fn as_field(finding: &Diagnostic) -> FieldProblem {
     FieldProblem {
         field: None,
-        file: Some(found.file.clone()).filter(|f| !f.is_empty()),
-        line: found.line,
-        column: found.column,
-        message: found.message.clone(),
-        remedy: found.remedy.clone(),
+        file: Some(finding.file.clone()).filter(|f| !f.is_empty()),
+        line: finding.line,
+        column: finding.column,
+        message: finding.message.clone(),
+        remedy: finding.remedy.clone(),
     }
 }
 

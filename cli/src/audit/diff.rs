@@ -51,8 +51,8 @@ pub(crate) async fn run(
         return of_installs(context, &query).await;
     };
     if limit.is_some() || cursor.is_some() {
-        let said = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot use --limit or --cursor: the diff of one aggregate has no pages; omit these options, or select no aggregate";
+        return Err(Failure::Usage(message.into()));
     }
     let query =
         StreamDiffQuery { stream, from_position, from_time, to_position, to_time, min_position };
@@ -159,8 +159,8 @@ pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> Stri
     let by = actor_text(&run.requested_by, run.requested_by_name.as_deref());
     let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
     text += &format!("  requested{at} by {by}{}\n", because(run.reason.as_deref()));
-    for word in &run.interventions {
-        text += &intervention_text(word);
+    for intervention in &run.interventions {
+        text += &intervention_text(intervention);
     }
     if let Some(ended) = &run.ended_at {
         text += &format!("  {} {}\n", outcome.replace('_', " "), moment(ended));
@@ -179,13 +179,17 @@ pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> Stri
     text
 }
 
-fn intervention_text(word: &Intervention) -> String {
-    let of = word.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
-    let by = actor_text(&word.by, word.by_name.as_deref());
-    let mut text = format!("  {}{of} {} by {by}", word.kind.replace('_', " "), moment(&word.at));
-    text += &because(word.reason.as_deref());
+fn intervention_text(intervention: &Intervention) -> String {
+    let of = intervention.step_name.as_ref().map(|of| format!(" {of}")).unwrap_or_default();
+    let by = actor_text(&intervention.by, intervention.by_name.as_deref());
+    let mut text = format!(
+        "  {}{of} {} by {by}",
+        intervention.kind.replace('_', " "),
+        moment(&intervention.at)
+    );
+    text += &because(intervention.reason.as_deref());
     text.push('\n');
-    if let Some(digest) = &word.digest {
+    if let Some(digest) = &intervention.digest {
         text += &format!("    plan {digest}\n");
     }
     text

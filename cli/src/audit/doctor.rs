@@ -35,9 +35,9 @@ pub(crate) async fn run(context: &CommandContext) -> Result<(), Failure> {
     print_result(&context.screen, &to_value(&last)?, &text)?;
     match last.findings.len() {
         0 => Ok(()),
-        found => Err(Failure::Outcome(format!(
+        findings => Err(Failure::Outcome(format!(
             "the check found errors: {}",
-            count(found as u64, "finding")
+            count(findings as u64, "finding")
         ))),
     }
 }
@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &CommandContext) -> Result<(), Failure> {
 fn check_text(examined: &DoctorProgress) -> String {
     let mut text = match examined.findings.len() {
         0 => format!("{}: ok\n", examined.check),
-        found => format!("{}: {}\n", examined.check, count(found as u64, "finding")),
+        findings => format!("{}: {}\n", examined.check, count(findings as u64, "finding")),
     };
     for line in examined.findings.iter().chain(&examined.detail) {
         text += &format!("  {}\n", sanitize(line));

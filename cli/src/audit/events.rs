@@ -45,24 +45,24 @@ pub(crate) struct Events {
     follow: bool,
 }
 
-pub(crate) async fn print(context: &CommandContext, ask: Events) -> Result<(), Failure> {
+pub(crate) async fn print(context: &CommandContext, args: Events) -> Result<(), Failure> {
     let mut printer =
-        Printer { screen: context.screen, left: ask.limit, all: Vec::new(), headed: false };
-    let stream = match ask.install {
+        Printer { screen: context.screen, left: args.limit, all: Vec::new(), headed: false };
+    let stream = match args.install {
         Some(install) => Some(format!("install/{install}")),
-        None => ask.stream,
+        None => args.stream,
     };
     let mut query = EventsQuery {
-        after: Some(ask.after),
+        after: Some(args.after),
         stream,
-        event_type: ask.event_type,
-        actor: ask.actor,
-        since: ask.since.map(|Moment(time)| time),
-        until: ask.until.map(|Moment(time)| time),
+        event_type: args.event_type,
+        actor: args.actor,
+        since: args.since.map(|Moment(time)| time),
+        until: args.until.map(|Moment(time)| time),
         limit: Some(200),
         min_position: None,
     };
-    if ask.follow {
+    if args.follow {
         // An endless stream cannot be one JSON document, so print one document per event.
         if printer.screen.output == Output::Json {
             printer.screen.output = Output::Ndjson;

@@ -44,20 +44,20 @@ enum Format {
 }
 
 /// Writes the lines as they arrive, with a progress bar. Removes an incomplete or invalid file.
-pub(crate) async fn run(context: &CommandContext, ask: Export) -> Result<(), Failure> {
-    let (from, since) = ask.from.map_or((None, None), PointInTime::parts);
-    let (to, until) = ask.to.map_or((None, None), PointInTime::parts);
+pub(crate) async fn run(context: &CommandContext, args: Export) -> Result<(), Failure> {
+    let (from, since) = args.from.map_or((None, None), PointInTime::parts);
+    let (to, until) = args.to.map_or((None, None), PointInTime::parts);
     let query = RangeQuery { from, to, since, until, min_position: None };
     let lines = lines(context.client.range(&query).await?);
     pin_mut!(lines);
     let first = lines.next().await.ok_or_else(incomplete)??;
     let head = Head::read(first.as_bytes()).map_err(wrong)?;
-    let out: Box<dyn Write> = match &ask.out {
+    let out: Box<dyn Write> = match &args.out {
         Some(path) => Box::new(created(path)?),
         None => Box::new(std::io::stdout()),
     };
-    let written = written(context, (&first, head.clone()), lines, (ask.format, out)).await;
-    let Some(path) = ask.out else { return written };
+    let written = written(context, (&first, head.clone()), lines, (args.format, out)).await;
+    let Some(path) = args.out else { return written };
     if let Err(failure) = written {
         if let Err(error) = std::fs::remove_file(&path) {
             context.screen.remark(&format!(
@@ -68,7 +68,7 @@ pub(crate) async fn run(context: &CommandContext, ask: Export) -> Result<(), Fai
         return Err(failure);
     }
     let (count, from, to, path) = (head.count(), head.from, head.to, path.display());
-    let next = match ask.format {
+    let next = match args.format {
         Format::Ndjson => {
             format!("Verify the file offline: stead audit check {path} --key {}", head.signer)
         }
@@ -120,14 +120,15 @@ async fn written(
 
 /// Failure for an export whose proofs or signatures are invalid.
 fn wrong(error: BundleError) -> Failure {
-    let said = sanitize(&format!("the export is invalid: {error}"));
-    if error.is_useless() { Failure::Usage(said) } else { Failure::Outcome(said) }
+    let message = sanitize(&format!("the export is invalid: {error}"));
+    if error.is_useless() { Failure::Usage(message) } else { Failure::Outcome(message) }
 }
 
 fn in_ocsf(origin: &str, line: &str) -> Result<String, Failure> {
     let event = serde_json::from_str::<EventRecord>(line);
-    let told = event.and_then(|event| ocsf::to_ocsf(origin, &event));
-    told.map(|told| told.to_string())
+    let object = event.and_then(|event| ocsf::to_ocsf(origin, &event));
+    object
+        .map(|object| object.to_string())
         .map_err(|error| Failure::Outcome(format!("cannot convert a line of the export: {error}")))
 }
 

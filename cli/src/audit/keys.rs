@@ -18,7 +18,7 @@ pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Fa
 pub(crate) fn open_checkpoint(
     whose: &str,
     note: &str,
-    believed: &[TrustedKey],
+    trusted: &[TrustedKey],
     named: &[VerifierKey],
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {
@@ -28,18 +28,18 @@ pub(crate) fn open_checkpoint(
         ))
     };
     let origin = Checkpoint::read_unverified(note).map_err(|error| outcome(&error))?.origin();
-    let named = named.iter().filter(|key| believed.iter().any(|one| one.is(key)));
-    let known: Vec<VerifyingKey> = believed
+    let named = named.iter().filter(|key| trusted.iter().any(|one| one.is(key)));
+    let known: Vec<VerifyingKey> = trusted
         .iter()
         .filter_map(|key| key.key_for(&origin))
         .chain(named.map(|key| key.key))
         .collect();
     if known.is_empty() {
-        let said = format!(
+        let message = format!(
             "cannot verify a checkpoint of {origin}: no trusted key is for this log, and a fingerprint only selects a key \
              that the server or the file contains\n  try: the complete verifier key, <name>+<hash>+<base64>"
         );
-        return Err(Failure::Usage(said));
+        return Err(Failure::Usage(message));
     }
     Checkpoint::open(note, &known).map_err(|error| outcome(&error))
 }

@@ -122,8 +122,8 @@ fn kind(what: &str) -> Option<&'static str> {
     kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }
 
-pub(crate) async fn run(context: &CommandContext, ask: Prove) -> Result<(), Failure> {
-    let answer = context.client.bundle(&ask.query()?).await?;
+pub(crate) async fn run(context: &CommandContext, args: Prove) -> Result<(), Failure> {
+    let answer = context.client.bundle(&args.query()?).await?;
     let mut parts = answer.bytes_stream();
     let mut bytes = Vec::new();
     let spinner = context.screen.spinner("proving");
@@ -133,10 +133,10 @@ pub(crate) async fn run(context: &CommandContext, ask: Prove) -> Result<(), Fail
         };
         bytes.extend_from_slice(&part.map_err(cut)?);
         if bytes.len() > MAX_BYTES {
-            let said = format!(
+            let message = format!(
                 "cannot write the proof: it is longer than {MAX_BYTES} bytes\n  try: --hashes-only, or --other-entries none"
             );
-            return Err(Failure::Usage(said));
+            return Err(Failure::Usage(message));
         }
     }
     spinner.finish_and_clear();
@@ -149,7 +149,7 @@ pub(crate) async fn run(context: &CommandContext, ask: Prove) -> Result<(), Fail
         signers.collect::<Result<_, _>>().map_err(|error| wrong(BundleError::Key(error)))?;
     let proven = bundle.check(&signers, None).map_err(wrong)?;
     let history = check::history(&bundle)?;
-    let Some(path) = ask.out else {
+    let Some(path) = args.out else {
         return write(&String::from_utf8_lossy(&bytes));
     };
     if let Err(error) = created(&path)?.write_all(&bytes) {
@@ -158,9 +158,9 @@ pub(crate) async fn run(context: &CommandContext, ask: Prove) -> Result<(), Fail
         return Err(error.into());
     }
     let (path, signer) = (path.display(), &bundle.signer);
-    let said = check::bundle_report(&bundle, &proven, history).proofs();
-    context
-        .screen
-        .remark(&format!("{said}Verify the file offline: stead audit check {path} --key {signer}"));
+    let proofs = check::bundle_report(&bundle, &proven, history).proofs();
+    context.screen.remark(&format!(
+        "{proofs}Verify the file offline: stead audit check {path} --key {signer}"
+    ));
     Ok(())
 }

@@ -32,15 +32,15 @@ pub(crate) struct Verify {
     export: Option<PathBuf>,
 }
 
-pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure> {
-    let note = match &ask.against {
+pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure> {
+    let note = match &args.against {
         Some(path) => Some(fs::read_to_string(path).map_err(|e| {
             Failure::Usage(format!("cannot read the checkpoint {}: {e}", path.display()))
         })?),
         None => None,
     };
-    let given = parse_trusted_keys(&ask.key)?;
-    if let (Some(path), Some(note)) = (&ask.export, &note) {
+    let trusted = parse_trusted_keys(&args.key)?;
+    if let (Some(path), Some(note)) = (&args.export, &note) {
         let mut lines = BufReader::new(fs::File::open(path).map_err(|e| {
             Failure::Usage(format!("cannot read the export {}: {e}", path.display()))
         })?)
@@ -48,21 +48,21 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
         .peekable();
         let first = lines.peek().and_then(|line| line.as_ref().ok());
         let head = first.and_then(|line| Head::read(line.as_bytes()).ok());
-        let kept = open_checkpoint(
+        let stored = open_checkpoint(
             "stored checkpoint",
             note,
-            &given,
+            &trusted,
             &named(head.iter().map(|head| &head.signer)),
         )?;
         // The first line contains the proofs, which only `stead audit check` reads.
         let events = lines.skip(usize::from(head.is_some()));
         let events = stream::iter(events.map(|line| line.map_err(Failure::from)));
-        return check(settings, events, None, Some(kept)).await;
+        return check(settings, events, None, Some(stored)).await;
     }
     let context = settings.context()?;
     let now = context.client.checkpoint().await?;
     let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
-    let (today, ever) = match given.is_empty() {
+    let (today, ever) = match trusted.is_empty() {
         true => {
             // The server under verification selects this key, so the user must see it.
             context.screen.remark(&format!(
@@ -74,16 +74,16 @@ pub(crate) async fn run(settings: &Settings, ask: Verify) -> Result<(), Failure>
             let ever: Vec<_> = by_server.iter().cloned().map(TrustedKey::Verifier).collect();
             (ever[..ever.len().min(1)].to_vec(), ever)
         }
-        false => (given.clone(), given),
+        false => (trusted.clone(), trusted),
     };
     let today = open_checkpoint("checkpoint of the server", &now.note, &today, &by_server)?;
-    let kept = note
+    let stored = note
         .as_deref()
         .map(|note| open_checkpoint("stored checkpoint", note, &ever, &by_server))
         .transpose()?;
     let export = context.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
-    check(settings, events, Some(today), kept).await
+    check(settings, events, Some(today), stored).await
 }
 
 /// Verifies every event, and compares the log with the checkpoints at their sizes.
@@ -91,20 +91,20 @@ async fn check(
     settings: &Settings,
     events: impl Stream<Item = Result<String, Failure>>,
     today: Option<Checkpoint>,
-    kept: Option<Checkpoint>,
+    stored: Option<Checkpoint>,
 ) -> Result<(), Failure> {
     let screen = settings.screen();
-    let Some(any) = today.as_ref().or(kept.as_ref()) else {
+    let Some(any) = today.as_ref().or(stored.as_ref()) else {
         return Err(Failure::Usage(
             "cannot verify the log: there is no checkpoint to compare with; pass --against".into(),
         ));
     };
-    if let (Some(today), Some(kept)) = (&today, &kept)
-        && today.log_id != kept.log_id
+    if let (Some(today), Some(stored)) = (&today, &stored)
+        && today.log_id != stored.log_id
     {
         return Err(Failure::Outcome(format!(
             "the log does not continue the stored checkpoint: the checkpoint is of {}, but the log of this server is {}",
-            kept.origin(),
+            stored.origin(),
             today.origin()
         )));
     }
@@ -116,11 +116,11 @@ async fn check(
     };
     pin_mut!(events);
     let mut faults: Result<(), Fault> =
-        compare(&verifier, &kept).and_then(|()| compare(&verifier, &today));
+        compare(&verifier, &stored).and_then(|()| compare(&verifier, &today));
     while let (Ok(()), Some(line)) = (&faults, events.next().await) {
         let event: EventRecord = serde_json::from_str(&line?)?;
         faults = verifier.take(&event);
-        faults = faults.and_then(|()| compare(&verifier, &kept));
+        faults = faults.and_then(|()| compare(&verifier, &stored));
         faults = faults.and_then(|()| compare(&verifier, &today));
         bar.set_position(verifier.size());
         if today.as_ref().is_some_and(|today| today.size == verifier.size()) {
@@ -128,7 +128,7 @@ async fn check(
         }
     }
     bar.finish_and_clear();
-    for checkpoint in [&today, &kept].into_iter().flatten() {
+    for checkpoint in [&today, &stored].into_iter().flatten() {
         if faults.is_ok() && verifier.size() < checkpoint.size {
             faults = verifier.agrees(checkpoint);
         }
@@ -154,36 +154,36 @@ async fn check(
             count(tally.unsigned, "result"),
         );
     }
-    if let Some(kept) = &kept {
-        text += &format!("  unchanged since the stored checkpoint at {}\n", kept.size);
+    if let Some(stored) = &stored {
+        text += &format!("  unchanged since the stored checkpoint at {}\n", stored.size);
     }
     // No signature covers the events of an export after the stored checkpoint.
-    let signed = today.as_ref().or(kept.as_ref()).map_or(0, |last| last.size);
+    let signed = today.as_ref().or(stored.as_ref()).map_or(0, |last| last.size);
     let unsigned = size.saturating_sub(signed);
     if unsigned > 0 {
         text += &format!(
             "  the last {unsigned} are after the checkpoint: their hashes are valid, but no signature covers them\n"
         );
     }
-    let said = json!({
+    let result = json!({
         "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
-        "unchanged_since": kept.as_ref().map(|k| k.size),
+        "unchanged_since": stored.as_ref().map(|k| k.size),
         "signed_reports": tally.signed, "unsigned_results": tally.unsigned,
         "first_unsigned_result": tally.first_unsigned,
     });
-    print_result(&screen, &said, &text)
+    print_result(&screen, &result, &text)
 }
 
 /// Text about the forged reports. `None` without forged reports.
 fn forged_reports_text(verifier: &Verifier) -> Option<String> {
     let (first, more) = verifier.forged_reports().split_first()?;
-    let mut said = first.to_string();
+    let mut text = first.to_string();
     if !more.is_empty() {
         let places: Vec<_> = more.iter().map(|wrong| wrong.position.to_string()).collect();
-        said += &format!("\nalso at positions {}", places.join(", "));
+        text += &format!("\nalso at positions {}", places.join(", "));
     }
     Some(format!(
-        "{said}\nThe hashes of the log are valid, so the forger can write to the log. Compare the log with the runner's own \
+        "{text}\nThe hashes of the log are valid, so the forger can write to the log. Compare the log with the runner's own \
          record in the customer's account: stead-runner journal"
     ))
 }

@@ -106,9 +106,9 @@ impl Client {
 
     pub async fn create_install(
         &self,
-        ask: &installs::CreateInstall,
+        body: &installs::CreateInstall,
     ) -> CallResult<installs::InstallCreated> {
-        self.change(Method::POST, "/v1/installs", ask).await
+        self.change(Method::POST, "/v1/installs", body).await
     }
 
     pub async fn installs(
@@ -146,10 +146,10 @@ impl Client {
         &self,
         install: &str,
         component: &str,
-        ask: &installs::AcceptState,
+        body: &installs::AcceptState,
     ) -> CallResult<ChangeResult> {
         let path = format!("/v1/installs/{install}/components/{component}/accepted-state");
-        self.change(Method::POST, &path, ask).await
+        self.change(Method::POST, &path, body).await
     }
 
     pub async fn create_enrolment_token(
@@ -168,9 +168,9 @@ impl Client {
     pub async fn request_run(
         &self,
         install: &str,
-        ask: &runs::RequestRun,
+        body: &runs::RequestRun,
     ) -> CallResult<runs::RunRequested> {
-        self.change(Method::POST, &format!("/v1/installs/{install}/runs"), ask).await
+        self.change(Method::POST, &format!("/v1/installs/{install}/runs"), body).await
     }
 
     /// Runs, the newest first.
@@ -188,12 +188,12 @@ impl Client {
         self.get(&format!("/v1/runs/{run}/steps/{step}/plan"), &()).await
     }
 
-    pub async fn approve(&self, run: RunId, word: &runs::ApproveRun) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/approve"), word).await
+    pub async fn approve(&self, run: RunId, body: &runs::ApproveRun) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/approve"), body).await
     }
 
-    pub async fn deny(&self, run: RunId, word: &runs::DenyRun) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/deny"), word).await
+    pub async fn deny(&self, run: RunId, body: &runs::DenyRun) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/deny"), body).await
     }
 
     pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
@@ -220,8 +220,8 @@ impl Client {
     }
 
     /// Resolves an execution with an unknown outcome.
-    pub async fn resolve_job(&self, job: JobId, word: &jobs::Resolve) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), word).await
+    pub async fn resolve_job(&self, job: JobId, body: &jobs::Resolve) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/jobs/{job}/resolve"), body).await
     }
 
     /// The log of one attempt: its records up to now, one per line.
@@ -337,10 +337,10 @@ impl Client {
         &self,
         name: &str,
         verb: &str,
-        how: &projections::RebuildQuery,
+        query: &projections::RebuildQuery,
     ) -> CallResult<Response> {
         let path = format!("/v1/projections/{name}/{verb}");
-        self.open(Method::POST, &path, how, EVENT_STREAM, None).await
+        self.open(Method::POST, &path, query, EVENT_STREAM, None).await
     }
 
     /// Drops the as-of table of a projection at a position.
@@ -361,18 +361,18 @@ impl Client {
     /// Creates a principal with a token.
     pub async fn create_token(
         &self,
-        ask: &tokens::CreateToken,
+        body: &tokens::CreateToken,
     ) -> CallResult<tokens::TokenCreated> {
-        self.change(Method::POST, "/v1/tokens", ask).await
+        self.change(Method::POST, "/v1/tokens", body).await
     }
 
     /// Renames a principal, or deletes its name.
     pub async fn name_principal(
         &self,
         id: PrincipalId,
-        ask: &tokens::RenamePrincipal,
+        body: &tokens::RenamePrincipal,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::PUT, &format!("/v1/principals/{id}/name"), ask).await
+        self.change(Method::PUT, &format!("/v1/principals/{id}/name"), body).await
     }
 
     pub async fn revoke_token(&self, token: TokenId) -> CallResult<ChangeResult> {

@@ -29,9 +29,9 @@ pub fn take_exported_line(range: &mut Range, line: &[u8]) -> Result<(), BundleEr
     }
     let hash = |text: &str| -> Option<Hash> { hex_of(text)?.try_into().ok() };
     let leaf = leaf_of(&event).map_err(|name| wrong(PositionError::Field(name)))?;
-    let said = hash(&event.leaf).ok_or(wrong(PositionError::Field("leaf")))?;
+    let leaf_hash = hash(&event.leaf).ok_or(wrong(PositionError::Field("leaf")))?;
     let link = hash(&event.chain).ok_or(wrong(PositionError::Field("chain")))?;
-    range.take(&leaf, &said, &link)
+    range.take(&leaf, &leaf_hash, &link)
 }
 
 /// Decodes lower-case hexadecimal digits. Rejects other spellings, because a changed line must not

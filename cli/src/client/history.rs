@@ -88,9 +88,10 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
     let ReportCounts { unsigned, .. } = reports.tally();
     history.unsigned = unsigned;
     let names = names(bundle.annotations.as_ref());
-    let (told, show) = (of_events(&recorded), HistoryConverter { names: &names });
-    history.runs = told.runs.into_iter().map(|run| show.run(run)).collect();
-    history.other_events = told.other_events.into_iter().map(|event| show.event(event)).collect();
+    let (history_of_events, show) = (of_events(&recorded), HistoryConverter { names: &names });
+    history.runs = history_of_events.runs.into_iter().map(|run| show.run(run)).collect();
+    history.other_events =
+        history_of_events.other_events.into_iter().map(|event| show.event(event)).collect();
     sanitized(&history).map(Some)
 }
 

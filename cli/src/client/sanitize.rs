@@ -34,8 +34,8 @@ mod tests {
     fn no_text_of_an_answer_is_forgotten() {
         let wild = "x\u{1b}[1A";
         let answered = json!({wild: [wild, {"deep": wild}], "n": 7, "none": null}).to_string();
-        let tamed = answer(answered.as_bytes()).unwrap();
-        let text = String::from_utf8(tamed).unwrap();
+        let sanitized = answer(answered.as_bytes()).unwrap();
+        let text = String::from_utf8(sanitized).unwrap();
         assert!(!text.contains("u001b") && text.matches('\u{fffd}').count() == 3, "{text}");
         assert_eq!(answer(b"no JSON"), None);
     }

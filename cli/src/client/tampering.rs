@@ -259,13 +259,13 @@ async fn tampering_table_matches_the_security_document() {
         if log.is_empty() {
             assert_eq!(ground.reports_say().await, signed, "{}", case.what);
         }
-        let (published, kept) = (ground.published_say().await, ground.kept_says().await);
-        let cell = |said: String| if said.is_empty() { "–".to_owned() } else { said };
+        let (published, stored) = (ground.published_say().await, ground.kept_says().await);
+        let cell = |content: String| if content.is_empty() { "–".to_owned() } else { content };
         let cells = [
             case.what.to_owned(),
             cell(log),
             cell(published),
-            cell(kept),
+            cell(stored),
             cell(signed),
             case.means.into(),
         ];

@@ -123,8 +123,8 @@ impl Verifier {
         let stream = event.stream.split_once('/').unwrap_or_default();
         let fact = ReportEvent::read(stream, &event.event_type, event.payload.get().as_bytes());
         let Some(fact) = fact.filter(|_| self.wrong.len() < MAX_FORGED_REPORTS) else { return };
-        let asked = self.reports.take(event.position, fact);
-        let checked = asked.and_then(|asked| asked.map_or(Ok(()), |asked| asked.check()));
+        let report = self.reports.take(event.position, fact);
+        let checked = report.and_then(|report| report.map_or(Ok(()), |report| report.check()));
         self.wrong.extend(checked.err());
     }
 
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn a_history_that_was_rewritten_with_its_chain_is_found_by_a_kept_checkpoint_only() {
-        let kept = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
+        let stored = checkpoint(&verify(&log(&["{\"a\":1}", "{\"a\":2}"])).unwrap());
         let rewritten = verify(&log(&["{\"a\":1}", "{\"a\":7}"])).unwrap();
-        assert_eq!(rewritten.agrees(&kept), Err(Fault::Rewritten(2)));
+        assert_eq!(rewritten.agrees(&stored), Err(Fault::Rewritten(2)));
         let shorter = verify(&log(&["{\"a\":1}"])).unwrap();
-        assert_eq!(shorter.agrees(&kept), Err(Fault::Truncated { promised: 2, found: 1 }));
+        assert_eq!(shorter.agrees(&stored), Err(Fault::Truncated { promised: 2, found: 1 }));
     }
 }

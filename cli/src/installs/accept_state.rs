@@ -23,10 +23,10 @@ pub(crate) struct AcceptStateArgs {
 
 pub(crate) async fn run(context: &CommandContext, args: AcceptStateArgs) -> Result<(), Failure> {
     let AcceptStateArgs { install, component, lineage, serial, reason } = args;
-    let ask = AcceptState { lineage, serial, reason };
-    let done = context.client.accept_state(&install, &component, &ask).await?;
+    let request = AcceptState { lineage, serial, reason };
+    let done = context.client.accept_state(&install, &component, &request).await?;
     context.screen.print_one(&done, |_| {
-        let (serial, lineage) = (ask.serial, &ask.lineage);
+        let (serial, lineage) = (request.serial, &request.lineage);
         format!("Accepted serial {serial} of lineage {lineage} as the state of {component} in {install}\n")
     })
 }

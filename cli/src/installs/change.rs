@@ -126,8 +126,8 @@ impl Inputs {
     pub(crate) fn read(self) -> Result<BTreeMap<String, String>, Failure> {
         let mut inputs = BTreeMap::new();
         if let Some(path) = &self.inputs_file {
-            let wrong = |said: String| {
-                Failure::Usage(format!("cannot read the inputs file {}: {said}", path.display()))
+            let wrong = |reason: String| {
+                Failure::Usage(format!("cannot read the inputs file {}: {reason}", path.display()))
             };
             let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
             let table: toml::Table = toml::from_str(&text).map_err(|e| wrong(e.to_string()))?;
@@ -178,48 +178,48 @@ pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-pub(crate) async fn set_inputs(context: &CommandContext, ask: SetInputs) -> Result<(), Failure> {
-    let inputs = ask.changes.read()?;
+pub(crate) async fn set_inputs(context: &CommandContext, args: SetInputs) -> Result<(), Failure> {
+    let inputs = args.changes.read()?;
     if inputs.is_none() {
-        let said = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot change the inputs: the command names none\n  try: --input NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(message.into()));
     }
-    let reason = ask.then.reason;
+    let reason = args.then.reason;
     let change = UpdateInstall { inputs, reason, ..UpdateInstall::default() };
-    let done = context.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&args.install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the inputs. No component reads them, so no run is needed.",
         false => "No changes: the inputs already have these values.",
     };
-    print_run_or_text(context, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
 }
 
 pub(crate) async fn toggle(
     context: &CommandContext,
-    ask: Toggle,
+    args: Toggle,
     enabled: bool,
 ) -> Result<(), Failure> {
-    let components = ask.components.into_iter().map(|name| (name, enabled)).collect();
-    let reason = ask.then.reason;
+    let components = args.components.into_iter().map(|name| (name, enabled)).collect();
+    let reason = args.then.reason;
     let change = UpdateInstall { components, reason, ..UpdateInstall::default() };
-    let done = context.client.update_install(&ask.install, &change).await?;
+    let done = context.client.update_install(&args.install, &change).await?;
     let nothing = match (done.changed, enabled) {
         (true, true) => "Enabled. No deploy is needed.",
         (true, false) => "Disabled. No teardown is needed.",
         (false, true) => "No changes: already enabled.",
         (false, false) => "No changes: already disabled.",
     };
-    print_run_or_text(context, &done, done.run, nothing, ask.then.wait).await
+    print_run_or_text(context, &done, done.run, nothing, args.then.wait).await
 }
 
-pub(crate) async fn upgrade(context: &CommandContext, ask: Move) -> Result<(), Failure> {
-    to_version(context, &ask.install, ask.to, (ask.changes, None), ask.then).await
+pub(crate) async fn upgrade(context: &CommandContext, args: Move) -> Result<(), Failure> {
+    to_version(context, &args.install, args.to, (args.changes, None), args.then).await
 }
 
-pub(crate) async fn rollback(context: &CommandContext, ask: Rollback) -> Result<(), Failure> {
-    let install = context.client.install(&ask.install).await?;
+pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result<(), Failure> {
+    let install = context.client.install(&args.install).await?;
     let now = install.config_version;
-    let to = ask.to.unwrap_or(now.saturating_sub(1));
+    let to = args.to.unwrap_or(now.saturating_sub(1));
     if to == 0 || to >= now {
         let name = &install.name;
         return Err(Failure::Usage(format!(
@@ -227,7 +227,7 @@ pub(crate) async fn rollback(context: &CommandContext, ask: Rollback) -> Result<
             install.app_name
         )));
     }
-    let (of, inputs_of) = (Some(install.id.to_string()), ask.inputs_of);
+    let (of, inputs_of) = (Some(install.id.to_string()), args.inputs_of);
     let which =
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
     let diff = context.client.diff(&install.app.to_string(), &which).await?;
@@ -237,7 +237,7 @@ pub(crate) async fn rollback(context: &CommandContext, ask: Rollback) -> Result<
             diff_text(&diff, screen) + &inputs_text(&inputs, to, inputs_of)
         })?;
     }
-    to_version(context, &ask.install, to, (ask.changes, inputs_of), ask.then).await
+    to_version(context, &args.install, to, (args.changes, inputs_of), args.then).await
 }
 
 /// Describes the inputs after a rollback, with those that differed at the earlier version.
@@ -284,32 +284,32 @@ async fn to_version(
 
 pub(crate) async fn operate(
     context: &CommandContext,
-    ask: Operation,
+    args: Operation,
     kind: RequestedKind,
     components: Vec<String>,
     action: Option<String>,
 ) -> Result<(), Failure> {
-    let request = RequestRun { kind, components, action, reason: ask.then.reason };
-    let requested = context.client.request_run(&ask.install, &request).await?;
+    let request = RequestRun { kind, components, action, reason: args.then.reason };
+    let requested = context.client.request_run(&args.install, &request).await?;
     // The server accepts a deprovision without any work, and rejects the other operations.
-    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", ask.install);
-    print_run_or_text(context, &requested, requested.run, &nothing, ask.then.wait).await
+    let nothing = format!("Deprovisioned {}. Nothing was left to destroy.", args.install);
+    print_run_or_text(context, &requested, requested.run, &nothing, args.then.wait).await
 }
 
 pub(crate) async fn auto_approve(
     context: &CommandContext,
-    ask: AutoApprove,
+    args: AutoApprove,
 ) -> Result<(), Failure> {
-    let on = ask.to == Switch::On;
+    let on = args.to == Switch::On;
     let change =
-        UpdateInstall { auto_approve: Some(on), reason: ask.reason, ..UpdateInstall::default() };
-    let done = context.client.update_install(&ask.install, &change).await?;
+        UpdateInstall { auto_approve: Some(on), reason: args.reason, ..UpdateInstall::default() };
+    let done = context.client.update_install(&args.install, &change).await?;
     context.screen.print_one(&done, |_| {
-        let how = match on {
+        let result = match on {
             true => "are now approved automatically; plans that already wait still need `stead runs approve`",
             false => "now require approval",
         };
-        format!("Plans of {} {how}.\n", ask.install)
+        format!("Plans of {} {result}.\n", args.install)
     })
 }
 

@@ -109,7 +109,7 @@ pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
 
 /// Formats values as `a=1 b=x`, with strings unquoted.
 fn pairs<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", shown(value)));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", text(value)));
     pairs.collect::<Vec<_>>().join(" ")
 }

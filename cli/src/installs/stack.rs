@@ -36,9 +36,9 @@ impl Outputs {
     pub(crate) fn read(self) -> Result<BTreeMap<String, Value>, Failure> {
         let mut outputs = BTreeMap::new();
         if let Some(path) = &self.file {
-            let wrong = |said: String| {
+            let wrong = |reason: String| {
                 Failure::Usage(format!(
-                    "cannot read the stack outputs file {}: {said}",
+                    "cannot read the stack outputs file {}: {reason}",
                     path.display()
                 ))
             };
@@ -68,20 +68,20 @@ fn as_templates_read(value: Value) -> Option<Value> {
     }
 }
 
-pub(crate) async fn set(context: &CommandContext, ask: SetStackOutputs) -> Result<(), Failure> {
-    let SetStackOutputs { install, outputs, unset, then } = ask;
-    let given = outputs.read()?;
-    if let Some(both) = unset.iter().find(|name| given.contains_key(*name)) {
+pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Result<(), Failure> {
+    let SetStackOutputs { install, outputs, unset, then } = args;
+    let values = outputs.read()?;
+    if let Some(both) = unset.iter().find(|name| values.contains_key(*name)) {
         return Err(Failure::Usage(format!(
             "cannot change {both}: the command both sets and unsets it\n  try: either --stack-output or --unset"
         )));
     }
     let mut all: BTreeMap<_, _> =
-        given.into_iter().map(|(name, value)| (name, Some(value))).collect();
+        values.into_iter().map(|(name, value)| (name, Some(value))).collect();
     all.extend(unset.into_iter().map(|name| (name, None)));
     if all.is_empty() {
-        let said = "cannot change the stack outputs: the command names none\n  try: --stack-output NAME=VALUE, or --unset NAME";
-        return Err(Failure::Usage(said.into()));
+        let message = "cannot change the stack outputs: the command names none\n  try: --stack-output NAME=VALUE, or --unset NAME";
+        return Err(Failure::Usage(message.into()));
     }
     let change =
         UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };

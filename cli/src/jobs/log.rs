@@ -30,14 +30,14 @@ pub(crate) struct Logs {
     timestamps: bool,
 }
 
-pub(crate) async fn print(context: &CommandContext, ask: Logs) -> Result<(), Failure> {
-    let job = find(context, &ask.job).await?;
-    let attempt = match ask.attempt {
+pub(crate) async fn print(context: &CommandContext, args: Logs) -> Result<(), Failure> {
+    let job = find(context, &args.job).await?;
+    let attempt = match args.attempt {
         Some(attempt) => attempt,
-        None => first_attempt(context, job, ask.follow).await?,
+        None => first_attempt(context, job, args.follow).await?,
     };
-    let mut printer = Printer { context, timestamps: ask.timestamps, last: 0, open: false };
-    if ask.follow {
+    let mut printer = Printer { context, timestamps: args.timestamps, last: 0, open: false };
+    if args.follow {
         return follow(context, job, attempt, &mut printer).await;
     }
     let records = lines(context.client.log(job, attempt, 0).await?);

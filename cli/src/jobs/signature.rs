@@ -19,30 +19,31 @@ pub(crate) fn signature_text(job: &Job, attempt: &Attempt) -> String {
 
 fn wrong(job: &Job, attempt: &Attempt, signed: &SignedResult) -> Option<String> {
     let SignedResult { statement, key, signature, key_matches_runner, .. } = signed;
-    let Some(said) = Statement::open(statement, key, signature) else {
+    let Some(opened) = Statement::open(statement, key, signature) else {
         return Some(format!("the runner's key {key} did not sign this statement"));
     };
     if !key_matches_runner {
         return Some(format!("{key} was never a key of {}", attempt.runner));
     }
-    let of = (said.job, said.execution, said.runner);
+    let of = (opened.job, opened.execution, opened.runner);
     if of != (job.id, attempt.execution, attempt.runner) {
         return Some("the statement belongs to another job, execution or runner".into());
     }
-    if let Some(manifest) = said.manifest.as_ref().filter(|ran| **ran != job.manifest) {
+    if let Some(manifest) = opened.manifest.as_ref().filter(|ran| **ran != job.manifest) {
         return Some(format!("the runner signed another manifest: {manifest}"));
     }
-    let shown = (attempt.exit_code, attempt.signal);
-    if (said.exit_code, said.signal) != shown && shown != (None, None) {
+    let recorded = (attempt.exit_code, attempt.signal);
+    if (opened.exit_code, opened.signal) != recorded && recorded != (None, None) {
         return Some("the runner signed another exit code or signal".into());
     }
-    if let (Some(log), Some(kept)) = (&said.log, attempt.log.as_ref().filter(|log| log.complete))
-        && (log.length_bytes, &log.sha256) != (kept.length_bytes, &kept.sha256)
+    if let (Some(log), Some(stored)) =
+        (&opened.log, attempt.log.as_ref().filter(|log| log.complete))
+        && (log.length_bytes, &log.sha256) != (stored.length_bytes, &stored.sha256)
     {
         return Some("the runner signed another log".into());
     }
     let is_last = job.attempts.last().is_some_and(|last| last.execution == attempt.execution);
-    let outcome = said.outcome.word();
+    let outcome = opened.outcome.word();
     let is_theirs = is_last && ["succeeded", "failed", "cancelled"].contains(&job.state.as_str());
     // The server records a late result as a warning only. The earlier resolution remains valid.
     let is_late = attempt.warnings.iter().any(|note| note.starts_with("late_result"));
@@ -113,8 +114,9 @@ mod tests {
             "never a key",
         );
         let forged = |job: &mut Value| {
-            let said = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
-            job["attempts"][0]["signed"]["statement"] = json!(said.replace("succeeded", "failed"));
+            let statement = job["attempts"][0]["signed"]["statement"].as_str().unwrap();
+            job["attempts"][0]["signed"]["statement"] =
+                json!(statement.replace("succeeded", "failed"));
         };
         wrong(forged, "did not sign");
         let unsigned = line(|job| drop(job["attempts"][0]["signed"].take()));

@@ -50,19 +50,19 @@ pub(crate) struct DecideArgs {
 #[derive(Debug, Args)]
 pub(crate) struct Approve {
     #[command(flatten)]
-    word: DecideArgs,
+    decision: DecideArgs,
     /// Continue with later plans until the run ends; prompts for each plan unless --all is set
     #[arg(long, conflicts_with_all = ["step", "digests", "wait"])]
     follow: bool,
 }
 
 /// Approves the waiting plans. With `--follow`, approves the plans of the run until its end.
-pub(crate) async fn approve(context: &CommandContext, ask: Approve) -> Result<(), Failure> {
-    let Approve { word, follow } = ask;
+pub(crate) async fn approve(context: &CommandContext, args: Approve) -> Result<(), Failure> {
+    let Approve { decision, follow } = args;
     if !follow {
-        return decide(context, Decision::Approve, word).await;
+        return decide(context, Decision::Approve, decision).await;
     }
-    let DecideArgs { run, reason, all, .. } = word;
+    let DecideArgs { run, reason, all, .. } = decision;
     follow::approve(context, &run, Follow { reason, all }).await
 }
 
@@ -78,50 +78,50 @@ struct DecisionResult {
 
 pub(crate) async fn decide(
     context: &CommandContext,
-    verdict: Decision,
-    ask: DecideArgs,
+    decision: Decision,
+    args: DecideArgs,
 ) -> Result<(), Failure> {
-    let run = context.client.run(find(context, &ask.run).await?).await?;
-    let steps = waiting_steps(&run, ask.step.as_deref())?;
+    let run = context.client.run(find(context, &args.run).await?).await?;
+    let steps = waiting_steps(&run, args.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
-    for (step, digest) in select_plans(&run, &steps, &ask, asks)? {
-        let unread = !ask.all && ask.digests.is_empty();
-        if unread && !confirmed(context, (&run, step), verdict, &digest).await? {
+    for (step, digest) in select_plans(&run, &steps, &args, asks)? {
+        let unread = !args.all && args.digests.is_empty();
+        if unread && !confirmed(context, (&run, step), decision, &digest).await? {
             declined.push(step.name.as_str());
             continue;
         }
-        let (step, reason) = (step, ask.reason.clone());
-        let done = match verdict {
+        let (step, reason) = (step, args.reason.clone());
+        let done = match decision {
             Decision::Approve => {
-                let word = ApproveRun { step: step.id, digest: digest.clone(), reason };
-                context.client.approve(id, &word).await?
+                let body = ApproveRun { step: step.id, digest: digest.clone(), reason };
+                context.client.approve(id, &body).await?
             }
             Decision::Deny => {
-                let word = DenyRun { step: step.id, digest: digest.clone(), reason };
-                context.client.deny(id, &word).await?
+                let body = DenyRun { step: step.id, digest: digest.clone(), reason };
+                context.client.deny(id, &body).await?
             }
         };
-        let said =
-            DecisionResult { step: step.name.clone(), decision: verdict.past(), digest, done };
+        let result =
+            DecisionResult { step: step.name.clone(), decision: decision.past(), digest, done };
         match context.screen.output {
             Output::Table | Output::Ndjson => {
-                context.screen.print_one(&said, |_| line(step, &said))?
+                context.screen.print_one(&result, |_| line(step, &result))?
             }
             // JSON output is one document, printed at the end.
-            Output::Json => all.push(said),
+            Output::Json => all.push(result),
         }
     }
-    if context.screen.output == Output::Json && !(ask.wait && declined.is_empty()) {
+    if context.screen.output == Output::Json && !(args.wait && declined.is_empty()) {
         context.screen.print_one(&all, |_| String::new())?;
     }
     if !declined.is_empty() {
-        let (past, names) = (verdict.past(), declined.join(", "));
+        let (past, names) = (decision.past(), declined.join(", "));
         return Err(Failure::Outcome(format!(
             "not {past}: {names}; the plan still waits for a decision"
         )));
     }
-    if ask.wait { until_finished(context, id).await } else { Ok(()) }
+    if args.wait { until_finished(context, id).await } else { Ok(()) }
 }
 
 impl Decision {
@@ -141,9 +141,9 @@ impl Decision {
     }
 }
 
-fn line(step: &Step, said: &DecisionResult) -> String {
+fn line(step: &Step, result: &DecisionResult) -> String {
     let counts = step.plan.as_ref().map(output::counts).unwrap_or_default();
-    format!("{} {}: {counts}, plan {}\n", said.step, said.decision, said.digest)
+    format!("{} {}: {counts}, plan {}\n", result.step, result.decision, result.digest)
 }
 
 /// Selects the plans to decide on: only those that the user has read, not plans that became ready
@@ -151,15 +151,15 @@ fn line(step: &Step, said: &DecisionResult) -> String {
 fn select_plans<'r>(
     run: &Run,
     steps: &[&'r Step],
-    ask: &DecideArgs,
+    args: &DecideArgs,
     asks: bool,
 ) -> Result<Vec<(&'r Step, Digest)>, Failure> {
     let id = run.run.id;
-    if let ([digest], [step], Some(_)) = (ask.digests.as_slice(), steps, &ask.step) {
+    if let ([digest], [step], Some(_)) = (args.digests.as_slice(), steps, &args.step) {
         // The server checks whether this is still the current plan.
         return Ok(vec![(*step, digest.clone())]);
     }
-    if !ask.digests.is_empty() {
+    if !args.digests.is_empty() {
         let of = |digest: &Digest| {
             let has = |step: &&&Step| step.plan.as_ref().is_some_and(|p| p.digest == *digest);
             let step = steps.iter().find(has).map(|step| (*step, digest.clone()));
@@ -169,9 +169,9 @@ fn select_plans<'r>(
                 ))
             })
         };
-        return ask.digests.iter().map(of).collect();
+        return args.digests.iter().map(of).collect();
     }
-    if !ask.all && !asks {
+    if !args.all && !asks {
         return Err(Failure::Usage(format!(
             "cannot prompt for a decision: no terminal\n  try: `stead runs show {id} --plans`, then --digest sha256:… for each plan; or --all for all waiting plans"
         )));
@@ -193,17 +193,17 @@ fn select_plans<'r>(
 async fn confirmed(
     context: &CommandContext,
     (run, step): (&Run, &Step),
-    verdict: Decision,
+    decision: Decision,
     digest: &Digest,
 ) -> Result<bool, Failure> {
     let summary = context.client.plan(run.run.id, step.id).await?;
     let text = output::plan(&step.name, &summary, &context.screen);
-    let asked = verdict.present();
-    write(&format!("{text}  plan {digest}\n{asked} {}? [y/N] ", step.name))?;
-    let mut said = String::new();
-    let heard = std::io::stdin().read_line(&mut said);
-    heard.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
-    Ok(matches!(said.trim(), "y" | "Y" | "yes"))
+    let verb = decision.present();
+    write(&format!("{text}  plan {digest}\n{verb} {}? [y/N] ", step.name))?;
+    let mut answer = String::new();
+    let read = std::io::stdin().read_line(&mut answer);
+    read.map_err(|error| Failure::Usage(format!("cannot read the confirmation: {error}")))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
 /// Returns the steps that wait for approval, or the named step.

@@ -33,10 +33,10 @@ pub(crate) struct Follow {
 pub(crate) async fn approve(
     context: &CommandContext,
     named: &str,
-    ask: Follow,
+    args: Follow,
 ) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if !ask.all && !asks {
+    if !args.all && !asks {
         return Err(Failure::Usage(
             "cannot prompt for approval: no terminal\n  try: --all approves each plan of the run without a prompt"
                 .into(),
@@ -46,7 +46,7 @@ pub(crate) async fn approve(
     let mut decided = HashSet::new();
     // This command prompts for each approval itself, so hints to approve would be confusing.
     let followed = watch::follow(context, run, Hints::Hide, async |now: &Run| {
-        decide(context, now, &ask, &mut decided).await.map(|()| false)
+        decide(context, now, &args, &mut decided).await.map(|()| false)
     });
     tokio::select! {
         ended = followed => ended,
@@ -64,7 +64,7 @@ pub(crate) async fn approve(
 async fn decide(
     context: &CommandContext,
     run: &Run,
-    ask: &Follow,
+    args: &Follow,
     decided: &mut HashSet<(StepId, Digest)>,
 ) -> Result<(), Failure> {
     for step in run.dag.iter().filter(|step| step.state == "waiting_for_approval") {
@@ -72,7 +72,7 @@ async fn decide(
         if !decided.insert((step.id, digest.clone())) {
             continue;
         }
-        if !confirmed(context, (run, step), &digest, ask.all).await? {
+        if !confirmed(context, (run, step), &digest, args.all).await? {
             let id = run.run.id;
             context.screen.remark(&format!(
                 "Not approved: {}. Its plan still waits; to deny the plan: stead runs deny {id} --step {}",
@@ -80,7 +80,7 @@ async fn decide(
             ));
             continue;
         }
-        send_approval(context, run.run.id, step, digest, &ask.reason).await?;
+        send_approval(context, run.run.id, step, digest, &args.reason).await?;
     }
     Ok(())
 }
@@ -117,14 +117,14 @@ async fn confirmed(
     all: bool,
 ) -> Result<bool, Failure> {
     let summary = context.client.plan(run.run.id, step.id).await?;
-    let shown = output::plan(&step.name, &summary, &context.screen);
+    let plan = output::plan(&step.name, &summary, &context.screen);
     if all {
         if context.screen.output == Output::Table && !context.screen.is_quiet() {
-            write(&format!("{shown}  plan {digest}\n"))?;
+            write(&format!("{plan}  plan {digest}\n"))?;
         }
         return Ok(true);
     }
-    write(&format!("{shown}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
+    write(&format!("{plan}  plan {digest}\nApprove {}? [y/N] ", step.name))?;
     discard_typed(std::io::stdin())?;
     let answer = line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

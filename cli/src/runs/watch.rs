@@ -23,17 +23,17 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
 /// enrols.
 pub(crate) async fn first(context: &CommandContext, named: &str) -> Result<RunId, Failure> {
-    let mut said = false;
+    let mut reported = false;
     loop {
         if let Some(run) = newest(context, named).await? {
             return Ok(run);
         }
-        if !said {
+        if !reported {
             context.screen.remark(&format!(
                 "{named} has no run yet; `stead installs show {named}` shows the reason"
             ));
         }
-        said = true;
+        reported = true;
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
@@ -68,7 +68,7 @@ pub(crate) async fn follow(
     mut waiting: impl AsyncFnMut(&Run) -> Result<bool, Failure>,
 ) -> Result<(), Failure> {
     let mut bar = context.screen.spinner("");
-    let mut shown = PrintedSteps::default();
+    let mut printed = PrintedSteps::default();
     loop {
         // Subscribe before reading, so that no event in between is missed.
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
@@ -89,17 +89,17 @@ pub(crate) async fn follow(
                 Err(error) => return Err(error.into()),
             };
             bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
-            let news = bar.suspend(|| shown.print_changes(context, &now, hints));
+            let news = bar.suspend(|| printed.print_changes(context, &now, hints));
             news?;
             let ended = outcome(&now);
-            let mut asked = false;
+            let mut waits = false;
             if ended.is_none() && now.dag.iter().any(|s| s.state == "waiting_for_approval") {
                 // The spinner and a prompt cannot share a line.
                 bar.finish_and_clear();
-                asked = waiting(&now).await?;
+                waits = waiting(&now).await?;
                 bar = context.screen.spinner("");
             }
-            if ended.is_some() || asked {
+            if ended.is_some() || waits {
                 bar.finish_and_clear();
                 context
                     .screen
@@ -124,7 +124,7 @@ struct PrintedSteps(HashMap<StepId, PrintedStep>);
 struct PrintedStep {
     state: String,
     waiting: Option<String>,
-    said: Option<String>,
+    printed_reason: Option<String>,
 }
 
 impl PrintedSteps {
@@ -145,12 +145,14 @@ impl PrintedSteps {
             let waiting = step.waiting.as_ref().filter(|waiting| !passes(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
-            let stuck =
-                !moved && waiting.is_some() && seen.waiting == waiting && seen.said != waiting;
+            let stuck = !moved
+                && waiting.is_some()
+                && seen.waiting == waiting
+                && seen.printed_reason != waiting;
             let asks = moved && step.state == "waiting_for_approval";
             let news = (moved && step.state != "pending") || stuck;
             if stuck || asks {
-                seen.said.clone_from(&waiting);
+                seen.printed_reason.clone_from(&waiting);
             }
             seen.state.clone_from(&step.state);
             seen.waiting = waiting;

@@ -159,10 +159,10 @@ mod tests {
         }))
         .unwrap();
         let text = text(&history, &Screen::new(Output::Table, true, true));
-        let shown =
+        let expected =
             ["provision", "by policy:provision", "approved network", "Ann Lee", ": read it"];
-        for shown in shown.into_iter().chain([&*digest]) {
-            assert!(text.contains(shown), "{shown}: {text}");
+        for expected in expected.into_iter().chain([&*digest]) {
+            assert!(text.contains(expected), "{expected}: {text}");
         }
         let signed_by = |name: &str| {
             let line = text.lines().find(|line| line.contains(name) && line.contains("apply"));
