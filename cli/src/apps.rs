@@ -185,7 +185,7 @@ async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failu
     loop {
         let app = Some(synced.name.clone());
         let query = BuildsQuery { app, limit: Some(200), ..BuildsQuery::default() };
-        let all = match context.client.builds(&query).await {
+        let builds = match context.client.builds(&query).await {
             Ok(page) => page.items,
             // The server may be restarting. The builds continue.
             Err(ClientError::Unreachable { .. }) => {
@@ -194,8 +194,9 @@ async fn wait(context: &CommandContext, synced: &SyncReport) -> Result<(), Failu
             }
             Err(error) => return Err(error.into()),
         };
-        let ours = all.iter().filter(|b| synced.builds.iter().any(|build| build.id == b.id));
-        let ended: Vec<_> = ours.filter(|b| b.ended_at.is_some()).collect();
+        let synced_builds =
+            builds.iter().filter(|b| synced.builds.iter().any(|build| build.id == b.id));
+        let ended: Vec<_> = synced_builds.filter(|b| b.ended_at.is_some()).collect();
         bar.set_position(ended.len() as u64);
         if ended.len() < total {
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
@@ -237,10 +238,10 @@ async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(context: &CommandContext, named: &str) -> Result<(), Failure> {
-    let app = context.client.app(named).await?;
+async fn show(context: &CommandContext, name: &str) -> Result<(), Failure> {
+    let app = context.client.app(name).await?;
     let newest = PageQuery { limit: Some(1), ..PageQuery::default() };
-    let versions = context.client.versions(named, &newest).await?;
+    let versions = context.client.versions(name, &newest).await?;
     context.screen.print_one(&app, |screen| {
         let mut text = format!("{}  {} at version {}\n", app.id, app.name, app.version);
         text += &format!("  installs   {}\n", app.installs);

@@ -139,16 +139,16 @@ The first line has the signed checkpoint and the proofs for `stead audit check`.
 pub(crate) async fn run(verb: Audit, settings: &Settings) -> Result<(), Failure> {
     match verb {
         Audit::Events(args) => events::print(&settings.context()?, args).await,
-        Audit::Replay { which, at } => {
-            let stream = which.stream().ok_or_else(|| {
+        Audit::Replay { which: aggregate, at } => {
+            let stream = aggregate.stream().ok_or_else(|| {
                 Failure::Usage(
                     "cannot replay: no aggregate is selected\n  try: --install NAME, --run ID or --stream TYPE/ID".into(),
                 )
             })?;
             replay(&settings.context()?, stream, at).await
         }
-        Audit::Diff { which, from, to, page } => {
-            diff::run(&settings.context()?, which.stream(), (from, to), page).await
+        Audit::Diff { which: aggregate, from, to, page } => {
+            diff::run(&settings.context()?, aggregate.stream(), (from, to), page).await
         }
         Audit::Verify(args) => verify::run(settings, args).await,
         Audit::Doctor => doctor::run(&settings.context()?).await,

@@ -53,11 +53,11 @@ pub(crate) async fn run(verb: Builds, settings: &Settings) -> Result<(), Failure
             context.screen.print_one(&build, |screen| show(&build, screen))
         }
         Builds::Retry { build } => {
-            let again = context.client.retry_build(build).await?;
-            context.screen.print_one(&again, |_| {
-                let version = again.version;
+            let retried = context.client.retry_build(build).await?;
+            context.screen.print_one(&retried, |_| {
+                let version = retried.version;
                 let mut text = format!("Version {version} retries the failed builds:\n");
-                for build in &again.builds {
+                for build in &retried.builds {
                     text += &format!("  building {}: {}\n", build.component, build.id);
                 }
                 text + &format!(

@@ -308,7 +308,7 @@ fn history_diff_output() {
         ],
         "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_event_advances_run", None)],
     });
-    let going_on = json!({
+    let running = json!({
         "run": id("run"), "kind": "input_update", "requested_by": "system", "interventions": [],
         "jobs": [job("plan", None, None, 0)], "components": [],
         "events": [event(200, "run.planned", "system", None)],
@@ -321,7 +321,7 @@ fn history_diff_output() {
             {"path": "components.network.config_version", "before": 1, "after": 2},
             {"path": "inputs.note", "before": "short", "after": "x".repeat(80)},
         ],
-        "more_changes": 3, "runs": [upgrade, going_on], "complete_through": 214,
+        "more_changes": 3, "runs": [upgrade, running], "complete_through": 214,
         "other_events": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
     }));
     golden("audit-diff.txt", &audit::diff::text(&between, &screen()));

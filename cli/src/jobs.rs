@@ -130,8 +130,8 @@ pub(crate) async fn run(verb: Jobs, settings: &Settings) -> Result<(), Failure> 
 }
 
 /// Finds a job by its id, or by the id of its build.
-async fn find(context: &CommandContext, named: &str) -> Result<JobId, Failure> {
-    if let Ok(build) = named.parse::<BuildId>() {
+async fn find(context: &CommandContext, text: &str) -> Result<JobId, Failure> {
+    if let Ok(build) = text.parse::<BuildId>() {
         let build = context.client.build(build).await?;
         return build.job.ok_or_else(|| {
             Failure::NotFound(format!(
@@ -140,7 +140,7 @@ async fn find(context: &CommandContext, named: &str) -> Result<JobId, Failure> {
             ))
         });
     }
-    named.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
+    text.parse().map_err(|e| Failure::Usage(format!("{e}\n  try: `stead jobs list`")))
 }
 
 fn newest(job: &Job) -> Result<ExecutionId, Failure> {

@@ -100,9 +100,9 @@ fn rotate(args: Rotate, screen: &Screen) -> Result<(), Failure> {
     let overlap = i64::try_from(overlap).ok().and_then(TimeDelta::try_seconds);
     let until = overlap.and_then(|overlap| now.checked_add_signed(overlap)).ok_or_else(too_long)?;
     let usage = KeyUse::from(args.usage);
-    let mut all = keys::rotate(&args.data_dir.keys()?, usage, until, now).map_err(unusable)?;
-    all.retain(|key| key.usage == usage);
-    list(&all, screen)?;
+    let mut keys = keys::rotate(&args.data_dir.keys()?, usage, until, now).map_err(unusable)?;
+    keys.retain(|key| key.usage == usage);
+    list(&keys, screen)?;
     screen
         .remark("A running server loads the new key within seconds. Back up its `keys` directory.");
     Ok(())

@@ -156,8 +156,8 @@ async fn list(context: &CommandContext) -> Result<(), Failure> {
 async fn verify(context: &CommandContext, name: &str) -> Result<(), Failure> {
     let names = match name {
         ALL => {
-            let all = context.client.projections().await?.items.into_iter();
-            all.filter(|p| p.class != "policy").map(|p| p.name).collect()
+            let projections = context.client.projections().await?.items.into_iter();
+            projections.filter(|p| p.class != "policy").map(|p| p.name).collect()
         }
         one => vec![one.to_owned()],
     };

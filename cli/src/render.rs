@@ -38,8 +38,8 @@ impl Screen {
     /// Enables colors if standard output is a terminal, unless `no_colour` or the variable
     /// `NO_COLOR` disables them.
     pub(crate) fn new(output: Output, no_colour: bool, quiet: bool) -> Self {
-        let objects = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        let color = !no_colour && !objects && std::io::stdout().is_terminal();
+        let opts_out = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
+        let color = !no_colour && !opts_out && std::io::stdout().is_terminal();
         Screen { output, color, quiet }
     }
 
@@ -47,10 +47,10 @@ impl Screen {
     pub(crate) fn print_one<T: Serialize>(
         &self,
         thing: &T,
-        people: impl FnOnce(&Self) -> String,
+        table_text: impl FnOnce(&Self) -> String,
     ) -> Result<(), Failure> {
         match self.output {
-            Output::Table => write(&people(self)),
+            Output::Table => write(&table_text(self)),
             Output::Json => write(&format!("{}\n", serde_json::to_string_pretty(thing)?)),
             Output::Ndjson => write(&format!("{}\n", serde_json::to_string(thing)?)),
         }
@@ -237,8 +237,8 @@ pub(crate) fn moment_or_dash(at: Option<&DateTime<Utc>>) -> String {
 }
 
 /// Formats a number with its noun: `1 build`, `2 builds`.
-pub(crate) fn count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Formats a size in a readable unit.

@@ -133,20 +133,20 @@ async fn head(
 
 async fn send(
     context: &CommandContext,
-    order: ControlArgs,
+    args: ControlArgs,
     verb: &str,
     state: &str,
 ) -> Result<(), Failure> {
-    let why = ReasonBody { reason: order.reason };
-    let done = context.client.order_runner(order.runner, verb, &why).await?;
+    let body = ReasonBody { reason: args.reason };
+    let done = context.client.order_runner(args.runner, verb, &body).await?;
     if verb == "enable" {
-        let by = context.client.runner(order.runner).await?.disabled_by;
+        let by = context.client.runner(args.runner).await?.disabled_by;
         if by.iter().any(|by| by == "customer") {
             context.screen.remark("The customer also disabled this runner. Only the customer can enable it: stead-runner enable");
         }
     }
     let already = if done.changed { "is" } else { "was already" };
-    context.screen.print_one(&done, |_| format!("{} {already} {state}.\n", order.runner))
+    context.screen.print_one(&done, |_| format!("{} {already} {state}.\n", args.runner))
 }
 
 async fn list(context: &CommandContext, part: PageArgs) -> Result<(), Failure> {

@@ -132,12 +132,12 @@ pub(crate) async fn run(verb: Runs, settings: &Settings) -> Result<(), Failure> 
         }
         Runs::Retry { run, reason, wait } => {
             let run = find(&context, &run).await?;
-            let again = context.client.retry_run(run, &ReasonBody { reason }).await?;
-            match again.run {
-                Some(run) => print_run(&context, &again, run, "Retrying as", wait).await,
+            let retried = context.client.retry_run(run, &ReasonBody { reason }).await?;
+            match retried.run {
+                Some(run) => print_run(&context, &retried, run, "Retrying as", wait).await,
                 None => context
                     .screen
-                    .print_one(&again, |_| "No changes: the run has no steps to retry\n".into()),
+                    .print_one(&retried, |_| "No changes: the run has no steps to retry\n".into()),
             }
         }
     }
@@ -149,33 +149,33 @@ pub(crate) async fn print_run(
     context: &CommandContext,
     answer: &impl serde::Serialize,
     run: RunId,
-    what: &str,
+    label: &str,
     wait: bool,
 ) -> Result<(), Failure> {
     if !(wait && context.screen.output == Output::Json) {
         context.screen.print_one(answer, |_| match wait {
-            true => format!("{what} {run}.\n"),
-            false => format!("{what} {run}. Follow it: stead runs watch {run}\n"),
+            true => format!("{label} {run}.\n"),
+            false => format!("{label} {run}. Follow it: stead runs watch {run}\n"),
         })?;
     }
     if wait { until_finished(context, run).await } else { Ok(()) }
 }
 
 /// Finds a run by its id, or the newest run of the install with this name.
-pub(crate) async fn find(context: &CommandContext, named: &str) -> Result<RunId, Failure> {
-    newest(context, named).await?.ok_or_else(|| {
+pub(crate) async fn find(context: &CommandContext, text: &str) -> Result<RunId, Failure> {
+    newest(context, text).await?.ok_or_else(|| {
         Failure::NotFound(format!(
-            "the install {named} has no run yet\n  try: `stead installs show {named}` to see the reason"
+            "the install {text} has no run yet\n  try: `stead installs show {text}` to see the reason"
         ))
     })
 }
 
 /// Like [`find`]. `None`: the install has no run yet.
-async fn newest(context: &CommandContext, named: &str) -> Result<Option<RunId>, Failure> {
-    if let Ok(id) = named.parse() {
+async fn newest(context: &CommandContext, text: &str) -> Result<Option<RunId>, Failure> {
+    if let Ok(id) = text.parse() {
         return Ok(Some(id));
     }
-    let install = Some(named.to_owned());
+    let install = Some(text.to_owned());
     let query = RunsQuery { install, limit: Some(1), ..RunsQuery::default() };
     let page = context.client.runs(&query).await?;
     Ok(page.items.first().map(|run| run.id))
@@ -206,8 +206,8 @@ async fn list(context: &CommandContext, list: List) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn show(context: &CommandContext, named: &str, plans: bool) -> Result<(), Failure> {
-    let run = context.client.run(find(context, named).await?).await?;
+async fn show(context: &CommandContext, text: &str, plans: bool) -> Result<(), Failure> {
+    let run = context.client.run(find(context, text).await?).await?;
     context.screen.print_one(&run, |screen| output::run_text(&run, screen))?;
     if plans {
         for step in run.dag.iter().filter(|s| s.plan.is_some()) {

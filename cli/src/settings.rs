@@ -112,17 +112,17 @@ impl Settings {
             let message = "cannot print SARIF: only `stead apps validate` supports this format\n  try: --output json";
             return Err(Failure::Usage(message.into()));
         }
-        let people = self.output == Format::Table;
-        let client = Client::new(&self.target()?)?.sanitize_responses(people);
+        let for_table = self.output == Format::Table;
+        let client = Client::new(&self.target()?)?.sanitize_responses(for_table);
         Ok(CommandContext { client, screen: self.screen() })
     }
 
     /// Returns the server address and the credentials.
     pub(crate) fn target(&self) -> Result<Target, Failure> {
         let stored = Credentials::read()?;
-        let named = self.server.clone();
-        let same = named.is_none() || named == stored.server;
-        let server = named.or_else(|| stored.server.clone()).ok_or_else(|| {
+        let server_option = self.server.clone();
+        let is_stored_server = server_option.is_none() || server_option == stored.server;
+        let server = server_option.or_else(|| stored.server.clone()).ok_or_else(|| {
             Failure::Usage(
                 "cannot call the server: its address is not set\n  try: `stead login --server URL --token-file FILE`, \
                      `--server URL`, or STEAD_SERVER"
@@ -133,9 +133,9 @@ impl Settings {
             (Some(file), _) => Some(read_token(file)?),
             (None, Some(token)) if !token.trim().is_empty() => Some(token.trim().into()),
             // The stored token is for the stored server only. No other server may receive it.
-            (None, _) => stored.token.filter(|_| same),
+            (None, _) => stored.token.filter(|_| is_stored_server),
         };
-        let ca = self.ca_file.clone().or(stored.ca_file.filter(|_| same));
+        let ca = self.ca_file.clone().or(stored.ca_file.filter(|_| is_stored_server));
         Ok(Target { server, token, ca })
     }
 }

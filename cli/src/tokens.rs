@@ -118,8 +118,8 @@ impl RoleArg {
 }
 
 impl From<RoleArg> for Role {
-    fn from(named: RoleArg) -> Self {
-        match named {
+    fn from(role: RoleArg) -> Self {
+        match role {
             RoleArg::Owner => Role::Owner,
             RoleArg::Approver => Role::Approver,
             RoleArg::Auditor => Role::Auditor,

@@ -41,9 +41,9 @@ fn what_init_writes_is_well_formed_and_not_overwritten() {
     let stdout = String::from_utf8(valid.stdout).unwrap();
     assert_eq!(stdout, "shop is valid: 2 components, 1 action, 2 inputs.\n");
     assert!(valid.status.success());
-    let again = stead(&["apps", "init", app]);
-    assert_eq!(again.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&again.stderr).contains("already exists"));
+    let second = stead(&["apps", "init", app]);
+    assert_eq!(second.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("already exists"));
 }
 
 #[test]
@@ -71,8 +71,8 @@ fn mistakes_and_links_out_of_the_repository_end_with_2_and_are_all_shown() {
     let sarif = json(&stead(&["apps", "validate", app, "--output", "sarif"]));
     assert_eq!(sarif["version"], "2.1.0");
     assert_eq!(sarif["runs"][0]["results"][0]["ruleId"], "path_escape", "{sarif:#}");
-    let other = stead(&["apps", "list", "--output", "sarif"]);
-    assert_eq!(other.status.code(), Some(2));
+    let unsupported = stead(&["apps", "list", "--output", "sarif"]);
+    assert_eq!(unsupported.status.code(), Some(2));
 }
 
 #[test]

@@ -179,10 +179,11 @@ pub(crate) fn config_text(config: &Value, screen: &Screen) -> String {
     let mut table = crate::render::Table::new(["LAYER", "COMPONENT", "TYPE", "DEPENDS ON"]);
     for (layer, names) in list("/layers").enumerate() {
         for name in texts(names) {
-            let one = list("/components/list").find(|one| one["name"] == name.as_str());
-            let one = one.cloned().unwrap_or_default();
-            let kind = one["type"].as_str().unwrap_or_default().to_owned();
-            table.row([(layer + 1).to_string(), name, kind, texts(&one["deps"]).join(", ")]);
+            let component =
+                list("/components/list").find(|component| component["name"] == name.as_str());
+            let component = component.cloned().unwrap_or_default();
+            let kind = component["type"].as_str().unwrap_or_default().to_owned();
+            table.row([(layer + 1).to_string(), name, kind, texts(&component["deps"]).join(", ")]);
         }
     }
     text += &table.text(screen);

@@ -60,8 +60,8 @@ pub(crate) fn survey(directory: &Path) -> Result<(Tree, Vec<Diagnostic>), Failur
 /// root.
 pub(crate) fn path_in_repository(directory: &Path) -> Result<String, Failure> {
     let top = canonical(directory)?;
-    let inside = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
-    let parts: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    let relative = top.strip_prefix(repository(&top)).unwrap_or(Path::new(""));
+    let parts: Vec<_> = relative.iter().map(|part| part.to_string_lossy()).collect();
     Ok(parts.join("/"))
 }
 
@@ -112,47 +112,52 @@ impl Walk {
             if is_not_sent(&name_text) {
                 continue;
             }
-            let inside = if below.is_empty() {
+            let relative = if below.is_empty() {
                 name_text.to_string()
             } else {
                 format!("{below}/{name_text}")
             };
             if name.to_str().is_none() {
-                self.add_finding("bad_name", &inside, "the name is not UTF-8", "rename the entry");
+                self.add_finding(
+                    "bad_name",
+                    &relative,
+                    "the name is not UTF-8",
+                    "rename the entry",
+                );
                 continue;
             }
-            let Some(real) = self.inside(&path, &inside) else { continue };
+            let Some(real) = self.inside(&path, &relative) else { continue };
             let meta = match fs::metadata(&real) {
                 Ok(meta) => meta,
                 Err(error) => {
-                    self.cannot(&inside, &error);
+                    self.cannot(&relative, &error);
                     continue;
                 }
             };
             if meta.is_dir() {
                 if above.contains(&real) {
                     let message = "the link leads back to one of its parent directories";
-                    self.add_finding("path_escape", &inside, message, "remove the link");
+                    self.add_finding("path_escape", &relative, message, "remove the link");
                     continue;
                 }
-                if self.is_full(above.len(), &inside) {
+                if self.is_full(above.len(), &relative) {
                     return Ok(());
                 }
                 above.push(real.clone());
-                self.directory(&real, &inside, above)?;
+                self.directory(&real, &relative, above)?;
                 above.pop();
             } else if meta.is_file() {
-                self.file(&path, &inside, &meta)?;
+                self.file(&path, &relative, &meta)?;
             } else {
                 let message = "this is neither a file nor a directory";
-                self.add_finding("malformed_file", &inside, message, "remove this entry");
+                self.add_finding("malformed_file", &relative, message, "remove this entry");
             }
         }
         Ok(())
     }
 
     /// Returns `true` if another directory would exceed a limit. Reports the exceeded limit once.
-    fn is_full(&mut self, depth: usize, inside: &str) -> bool {
+    fn is_full(&mut self, depth: usize, relative: &str) -> bool {
         let message = if self.directories > MOST_DIRECTORIES {
             return true;
         } else if self.directories == MOST_DIRECTORIES {
@@ -165,18 +170,18 @@ impl Walk {
         };
         self.add_finding(
             "too_much",
-            inside,
+            relative,
             &message,
             "remove links to directories, or move files out of the app directory",
         );
         true
     }
 
-    fn cannot(&mut self, inside: &str, error: &io::Error) {
+    fn cannot(&mut self, relative: &str, error: &io::Error) {
         let message = format!("cannot read this entry: {error}");
         self.add_finding(
             "unreadable",
-            inside,
+            relative,
             &message,
             "grant read permission, or remove the entry",
         );
@@ -184,21 +189,21 @@ impl Walk {
 
     /// Returns the real path, if it is inside the repository and not excluded. Reports a finding
     /// otherwise.
-    fn inside(&mut self, path: &Path, inside: &str) -> Option<PathBuf> {
+    fn inside(&mut self, path: &Path, relative: &str) -> Option<PathBuf> {
         let real = match path.canonicalize() {
             Ok(real) => real,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let message = "the target of the link does not exist";
                 self.add_finding(
                     "missing_file",
-                    inside,
+                    relative,
                     message,
                     "remove the link, or create its target",
                 );
                 return None;
             }
             Err(error) => {
-                self.cannot(inside, &error);
+                self.cannot(relative, &error);
                 return None;
             }
         };
@@ -211,16 +216,16 @@ impl Walk {
                 return Some(real);
             }
             let message = format!("the link leads to {}, which is not uploaded", there.display());
-            self.add_finding("path_escape", inside, &message, "remove the link");
+            self.add_finding("path_escape", relative, &message, "remove the link");
             return None;
         }
         let message = format!("the link leads out of the repository, to {}", real.display());
         let remedy = format!("copy the target of the link into {}", self.root.display());
-        self.add_finding("path_escape", inside, &message, &remedy);
+        self.add_finding("path_escape", relative, &message, &remedy);
         None
     }
 
-    fn file(&mut self, path: &Path, inside: &str, meta: &fs::Metadata) -> Result<(), Failure> {
+    fn file(&mut self, path: &Path, relative: &str, meta: &fs::Metadata) -> Result<(), Failure> {
         let limits = self.limits;
         let too = |what: String| {
             Err(Failure::Usage(format!(
@@ -232,7 +237,7 @@ impl Walk {
             let message = format!("the file is larger than {} bytes", limits.file_bytes);
             self.add_finding(
                 "too_much",
-                inside,
+                relative,
                 &message,
                 "move the file out of the app directory",
             );
@@ -248,20 +253,20 @@ impl Walk {
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) => {
-                self.cannot(inside, &error);
+                self.cannot(relative, &error);
                 return Ok(());
             }
         };
         let executable = meta.permissions().mode() & 0o100 != 0;
-        if let Err(error) = self.tree.insert(inside, File { bytes, executable }) {
-            self.add_finding("bad_name", inside, &error.to_string(), "rename the file");
+        if let Err(error) = self.tree.insert(relative, File { bytes, executable }) {
+            self.add_finding("bad_name", relative, &error.to_string(), "rename the file");
         }
         Ok(())
     }
 
-    fn add_finding(&mut self, code: &'static str, inside: &str, message: &str, remedy: &str) {
+    fn add_finding(&mut self, code: &'static str, relative: &str, message: &str, remedy: &str) {
         let finding = Diagnostic::error(code, message, remedy);
-        self.findings.push(finding.at(inside, Default::default()));
+        self.findings.push(finding.at(relative, Default::default()));
     }
 }
 

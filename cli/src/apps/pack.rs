@@ -63,7 +63,7 @@ pub(crate) async fn pack(source: &Source) -> Result<Packed, Failure> {
     let bundle = Tree::bundle(&app, &sources, &pins).map_err(too)?;
     let diagnostics = match read(&bundle) {
         Ok((_, warnings)) => warnings,
-        Err(all) => return Err(invalid_config(&name, &all)),
+        Err(findings) => return Err(invalid_config(&name, &findings)),
     };
     let bytes = zstd::encode_all(bundle.encode().map_err(too)?.as_slice(), 3)?;
     if bytes.len() > LIMIT_BYTES {
@@ -172,8 +172,8 @@ fn short(repo: &str) -> &str {
 }
 
 /// Failure with all errors, in the form of a problem from the server.
-fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
-    let errors: Vec<_> = all.iter().filter(|d| d.severity == Severity::Error).collect();
+fn invalid_config(name: &str, findings: &[app_config::Diagnostic]) -> Failure {
+    let errors: Vec<_> = findings.iter().filter(|d| d.severity == Severity::Error).collect();
     let plural = if errors.len() == 1 { "error" } else { "errors" };
     let detail = format!("{name} was not uploaded: {} {plural}", errors.len());
     let mut problem = Problem::new(422, "invalid", "Invalid config", detail);
@@ -182,15 +182,15 @@ fn invalid_config(name: &str, all: &[app_config::Diagnostic]) -> Failure {
 }
 
 fn to_wire(finding: &app_config::Diagnostic) -> Diagnostic {
-    let some = |n: u32| (n > 0).then_some(n);
+    let nonzero = |n: u32| (n > 0).then_some(n);
     Diagnostic {
         severity: match finding.severity {
             Severity::Error => "error".into(),
             Severity::Warning => "warning".into(),
         },
         file: finding.file.clone(),
-        line: some(finding.line),
-        column: some(finding.column),
+        line: nonzero(finding.line),
+        column: nonzero(finding.column),
         message: finding.message.clone(),
         remedy: Some(finding.remedy.clone()).filter(|r| !r.is_empty()),
     }

@@ -40,13 +40,13 @@ pub(crate) async fn pin(name: &str, path: &Path) -> Result<PluginPin, Failure> {
         description.map_err(|_| wrong("no response to `describe` within 10 s".into()))?;
     let description = description.ok_or_else(|| wrong("no result of `describe`".into()))?;
     let string = |key: &str| description.get(key).and_then(Value::as_str).map(str::to_owned);
-    let (Some(is), Some(version)) = (string("name"), string("version")) else {
+    let (Some(actual), Some(version)) = (string("name"), string("version")) else {
         return Err(wrong("its response has no name or no version".into()));
     };
-    if is != name {
-        return Err(wrong(format!("its name is {is}, not {name}")));
+    if actual != name {
+        return Err(wrong(format!("its name is {actual}, not {name}")));
     }
-    Ok(PluginPin { name: is, version, digest })
+    Ok(PluginPin { name: actual, version, digest })
 }
 
 /// Returns the result of the `describe` call. `None` if the plugin reports an error or ends.

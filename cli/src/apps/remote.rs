@@ -15,7 +15,7 @@ pub(crate) async fn fetch_all(urls: &[String], tree: &mut Tree) -> Result<bool, 
     for url in urls {
         let bytes = fetch(url)
             .await
-            .map_err(|why| Failure::Usage(format!("cannot download {url}: {why}")))?;
+            .map_err(|error| Failure::Usage(format!("cannot download {url}: {error}")))?;
         let file = File { bytes, executable: false };
         tree.insert(&remote_path(url), file).map_err(|e| Failure::Usage(e.to_string()))?;
     }

@@ -67,7 +67,9 @@ async fn of_installs(context: &CommandContext, query: &InstallsDiffQuery) -> Res
     let page = context.client.installs_between(query).await?;
     context.screen.print_one(&page, |screen| match page.items.is_empty() {
         true => "No changes.\n".into(),
-        false => page.items.iter().map(|one| text(one, screen)).collect::<Vec<_>>().join("\n"),
+        false => {
+            page.items.iter().map(|install| text(install, screen)).collect::<Vec<_>>().join("\n")
+        }
     })?;
     page.items.iter().for_each(|between| print_continuation(context, between));
     if let Some(cursor) = &page.next {
@@ -109,8 +111,8 @@ pub(crate) fn text(between: &StreamDiff, screen: &Screen) -> String {
         text += &run_text(run, &jobs(run, screen), screen);
     }
     if !between.other_events.is_empty() {
-        let beside = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
-        text += &format!("\n{}\n", screen.paint(Tone::Strong, beside));
+        let heading = if between.runs.is_empty() { "Events" } else { "Events outside of runs" };
+        text += &format!("\n{}\n", screen.paint(Tone::Strong, heading));
         text += &indented(&events(&between.other_events), screen);
     }
     text
@@ -152,9 +154,9 @@ fn value(value: Option<&Value>) -> String {
 pub(crate) fn run_text(run: &RunActivity, jobs: &Table, screen: &Screen) -> String {
     let to = run.config_version.map(|version| format!(" to version {version}"));
     let to = to.filter(|_| matches!(run.kind.as_str(), "upgrade" | "rollback")).unwrap_or_default();
-    let what = format!("{}{to}", run.kind.replace('_', " "));
+    let label = format!("{}{to}", run.kind.replace('_', " "));
     let outcome = run.outcome.as_deref().unwrap_or("running");
-    let heading = screen.paint(Tone::Strong, &format!("{what}  {}", run.run));
+    let heading = screen.paint(Tone::Strong, &format!("{label}  {}", run.run));
     let mut text = format!("\n{heading}  {}\n", screen.state(outcome));
     let by = actor_text(&run.requested_by, run.requested_by_name.as_deref());
     let at = run.requested_at.as_ref().map(|at| format!(" {}", moment(at))).unwrap_or_default();
@@ -225,8 +227,8 @@ fn of_job(job: &JobActivity, screen: &Screen) -> [String; 6] {
 
 fn of_component(component: &ComponentChange) -> [String; 3] {
     let version = |version: &Option<DeployedVersion>| {
-        let there = version.as_ref();
-        there.map(|one| format!("version {} ({})", one.config_version, one.build))
+        let deployment = version.as_ref();
+        deployment.map(|one| format!("version {} ({})", one.config_version, one.build))
     };
     let mut after = version(&component.after).unwrap_or_else(|| "removed".into());
     if component.incomplete {
@@ -247,9 +249,9 @@ fn span(run: &RunActivity) -> String {
     }
 }
 
-pub(crate) fn events(all: &[EventSummary]) -> Table {
+pub(crate) fn events(events: &[EventSummary]) -> Table {
     let mut table = Table::new(["POSITION", "RECORDED", "EVENT", "BY", "REASON"]);
-    for event in all {
+    for event in events {
         table.row([
             event.position.to_string(),
             moment(&event.recorded_at),

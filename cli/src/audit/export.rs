@@ -96,7 +96,7 @@ async fn written(
         writeln!(out, "{first}")?;
     }
     let origin = head.checkpoint.lines().next().unwrap_or_default().to_owned();
-    let all = head.count();
+    let expected = head.count();
     let signer = head.signer.parse().map_err(|error| wrong(BundleError::Key(error)))?;
     let mut range = Range::begin(head, &[TrustedKey::Verifier(signer)], None).map_err(wrong)?;
     let mut count = 0u64;
@@ -112,7 +112,7 @@ async fn written(
     }
     out.flush()?;
     bar.finish_and_clear();
-    if count != all {
+    if count != expected {
         return Err(incomplete());
     }
     range.end().map(drop).map_err(wrong)

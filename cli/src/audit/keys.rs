@@ -16,23 +16,23 @@ pub(crate) fn parse_trusted_keys(texts: &[String]) -> Result<Vec<TrustedKey>, Fa
 /// Opens a checkpoint that one of the trusted keys signed. A trusted fingerprint selects its key
 /// from `named`, the keys of an untrusted source.
 pub(crate) fn open_checkpoint(
-    whose: &str,
+    source: &str,
     note: &str,
     trusted: &[TrustedKey],
-    named: &[VerifierKey],
+    signers: &[VerifierKey],
 ) -> Result<Checkpoint, Failure> {
     let outcome = |error: &dyn std::fmt::Display| {
         Failure::Outcome(format!(
-            "cannot verify the {whose}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
+            "cannot verify the {source}: {error}\n  try: `stead audit check --help` lists the sources of a key; a checkpoint must be the \
              complete, unchanged file"
         ))
     };
     let origin = Checkpoint::read_unverified(note).map_err(|error| outcome(&error))?.origin();
-    let named = named.iter().filter(|key| trusted.iter().any(|one| one.is(key)));
+    let signers = signers.iter().filter(|key| trusted.iter().any(|one| one.is(key)));
     let known: Vec<VerifyingKey> = trusted
         .iter()
         .filter_map(|key| key.key_for(&origin))
-        .chain(named.map(|key| key.key))
+        .chain(signers.map(|key| key.key))
         .collect();
     if known.is_empty() {
         let message = format!(

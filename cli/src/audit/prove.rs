@@ -105,19 +105,19 @@ impl Prove {
 }
 
 /// Aggregate type of an id. `None` for the id or the name of an install.
-fn kind(what: &str) -> Option<&'static str> {
-    fn is<I: FromStr>(what: &str) -> bool {
-        what.parse::<I>().is_ok()
+fn kind(text: &str) -> Option<&'static str> {
+    fn is<I: FromStr>(text: &str) -> bool {
+        text.parse::<I>().is_ok()
     }
     let kinds = [
-        (is::<AppId>(what), App::NAME),
-        (is::<ComponentId>(what), Component::NAME),
-        (is::<BuildId>(what), Build::NAME),
-        (is::<RunId>(what), Run::NAME),
-        (is::<JobId>(what), Job::NAME),
-        (is::<RunnerId>(what), Runner::NAME),
-        (is::<PrincipalId>(what), Access::NAME),
-        (is::<TokenId>(what), Enrolment::NAME),
+        (is::<AppId>(text), App::NAME),
+        (is::<ComponentId>(text), Component::NAME),
+        (is::<BuildId>(text), Build::NAME),
+        (is::<RunId>(text), Run::NAME),
+        (is::<JobId>(text), Job::NAME),
+        (is::<RunnerId>(text), Runner::NAME),
+        (is::<PrincipalId>(text), Access::NAME),
+        (is::<TokenId>(text), Enrolment::NAME),
     ];
     kinds.into_iter().find(|(is, _)| *is).map(|(_, kind)| kind)
 }

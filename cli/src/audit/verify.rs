@@ -61,7 +61,7 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
     }
     let context = settings.context()?;
     let now = context.client.checkpoint().await?;
-    let by_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
+    let keys_of_server = named([&now.verifier_key].into_iter().chain(&now.former_verifier_keys));
     let (today, ever) = match trusted.is_empty() {
         true => {
             // The server under verification selects this key, so the user must see it.
@@ -71,15 +71,15 @@ pub(crate) async fn run(settings: &Settings, args: Verify) -> Result<(), Failure
                 sanitize(&now.verifier_key)
             ));
             // An older key may have signed the stored checkpoint.
-            let ever: Vec<_> = by_server.iter().cloned().map(TrustedKey::Verifier).collect();
+            let ever: Vec<_> = keys_of_server.iter().cloned().map(TrustedKey::Verifier).collect();
             (ever[..ever.len().min(1)].to_vec(), ever)
         }
         false => (trusted.clone(), trusted),
     };
-    let today = open_checkpoint("checkpoint of the server", &now.note, &today, &by_server)?;
+    let today = open_checkpoint("checkpoint of the server", &now.note, &today, &keys_of_server)?;
     let stored = note
         .as_deref()
-        .map(|note| open_checkpoint("stored checkpoint", note, &ever, &by_server))
+        .map(|note| open_checkpoint("stored checkpoint", note, &ever, &keys_of_server))
         .transpose()?;
     let export = context.client.export(&EventsQuery::default()).await?;
     let events = lines(export).map(|line| line.map_err(Failure::from));
@@ -94,7 +94,7 @@ async fn check(
     stored: Option<Checkpoint>,
 ) -> Result<(), Failure> {
     let screen = settings.screen();
-    let Some(any) = today.as_ref().or(stored.as_ref()) else {
+    let Some(newest) = today.as_ref().or(stored.as_ref()) else {
         return Err(Failure::Usage(
             "cannot verify the log: there is no checkpoint to compare with; pass --against".into(),
         ));
@@ -108,8 +108,8 @@ async fn check(
             today.origin()
         )));
     }
-    let bar = screen.bar(any.size, "verify");
-    let mut verifier = Verifier::new(&any.log_id);
+    let bar = screen.bar(newest.size, "verify");
+    let mut verifier = Verifier::new(&newest.log_id);
     let compare = |verifier: &Verifier, checkpoint: &Option<Checkpoint>| match checkpoint {
         Some(checkpoint) if checkpoint.size == verifier.size() => verifier.agrees(checkpoint),
         Some(_) | None => Ok(()),
@@ -140,8 +140,11 @@ async fn check(
         return Err(Failure::Outcome(sanitize(&false_reports)));
     }
     let (size, root) = (verifier.size(), hex::encode(verifier.root()));
-    let mut text =
-        format!("Verified {} of {}: leaves, chain and tree.\n", count(size, "event"), any.origin());
+    let mut text = format!(
+        "Verified {} of {}: leaves, chain and tree.\n",
+        count(size, "event"),
+        newest.origin()
+    );
     text += &format!("  root      {root}\n");
     let tally = verifier.tally();
     text += &format!(
@@ -166,7 +169,7 @@ async fn check(
         );
     }
     let result = json!({
-        "verified": size, "unsigned": unsigned, "log": any.origin(), "root": root,
+        "verified": size, "unsigned": unsigned, "log": newest.origin(), "root": root,
         "unchanged_since": stored.as_ref().map(|k| k.size),
         "signed_reports": tally.signed, "unsigned_results": tally.unsigned,
         "first_unsigned_result": tally.first_unsigned,

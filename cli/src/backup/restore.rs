@@ -193,7 +193,7 @@ fn emptied(data: &Path) {
         }
         let _ = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
     }
-    if fs::read_dir(data).is_ok_and(|left| left.count() == 1) {
+    if fs::read_dir(data).is_ok_and(|entries| entries.count() == 1) {
         let _ = fs::remove_dir_all(data.join(RESTORING));
     }
 }

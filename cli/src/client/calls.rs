@@ -47,8 +47,8 @@ impl Client {
     }
 
     /// Deletes the key of a data subject, so that its data is permanently unreadable.
-    pub async fn shred(&self, subject: SubjectId, why: &ReasonBody) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), why).await
+    pub async fn shred(&self, subject: SubjectId, body: &ReasonBody) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/subjects/{subject}/shred"), body).await
     }
 
     /// Compares a bundle with a published version, or with the newest one.
@@ -196,13 +196,13 @@ impl Client {
         self.change(Method::POST, &format!("/v1/runs/{run}/deny"), body).await
     }
 
-    pub async fn cancel_run(&self, run: RunId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), why).await
+    pub async fn cancel_run(&self, run: RunId, body: &jobs::Cancel) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/cancel"), body).await
     }
 
     /// Retries the failed steps: in the same run while it is in progress, otherwise in a new run.
-    pub async fn retry_run(&self, run: RunId, why: &ReasonBody) -> CallResult<runs::RunRequested> {
-        self.change(Method::POST, &format!("/v1/runs/{run}/retry"), why).await
+    pub async fn retry_run(&self, run: RunId, body: &ReasonBody) -> CallResult<runs::RunRequested> {
+        self.change(Method::POST, &format!("/v1/runs/{run}/retry"), body).await
     }
 
     /// Jobs, the newest first.
@@ -215,8 +215,8 @@ impl Client {
     }
 
     /// Requests the cancellation of a job.
-    pub async fn cancel_job(&self, job: JobId, why: &jobs::Cancel) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), why).await
+    pub async fn cancel_job(&self, job: JobId, body: &jobs::Cancel) -> CallResult<ChangeResult> {
+        self.change(Method::POST, &format!("/v1/jobs/{job}/cancel"), body).await
     }
 
     /// Resolves an execution with an unknown outcome.
@@ -256,9 +256,9 @@ impl Client {
         &self,
         runner: RunnerId,
         verb: &str,
-        why: &ReasonBody,
+        body: &ReasonBody,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), why).await
+        self.change(Method::POST, &format!("/v1/runners/{runner}/{verb}"), body).await
     }
 
     pub async fn events(&self, which: &audit::EventsQuery) -> CallResult<audit::Events> {
@@ -396,9 +396,9 @@ impl Client {
     pub async fn revoke_enrolment_token(
         &self,
         token: TokenId,
-        why: &ReasonBody,
+        body: &ReasonBody,
     ) -> CallResult<ChangeResult> {
-        self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), why).await
+        self.change(Method::POST, &format!("/v1/enrolment-tokens/{token}/revoke"), body).await
     }
 
     /// The bytes of a blob: a plan's summary, a manifest, a bundle.

@@ -72,8 +72,9 @@ pub fn proven_history(bundle: &Bundle) -> Result<Option<ProvenHistory>, HistoryE
             continue;
         };
         for one in events {
-            let named = references(&one).into_iter().map(|stream| stream.to_string());
-            if let Some(stream) = named.into_iter().find(|name| !streams.contains(&**name)) {
+            let named_streams = references(&one).into_iter().map(|stream| stream.to_string());
+            if let Some(stream) = named_streams.into_iter().find(|name| !streams.contains(&**name))
+            {
                 return Err(HistoryError::LeftOut { position: event.position, stream });
             }
             if let DomainEvent::Job(job, fact) = &one.fact

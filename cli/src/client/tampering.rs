@@ -250,16 +250,17 @@ async fn tampering_table_matches_the_security_document() {
     ];
     let mut table = format!("| {} | meaning |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
-        let ground = TestLog::new(&case.how).await;
+        let test_log = TestLog::new(&case.how).await;
         let before =
-            (ground.log_says().await, ground.published_say().await, ground.kept_says().await);
+            (test_log.log_says().await, test_log.published_say().await, test_log.kept_says().await);
         assert_eq!(before, Default::default(), "untouched");
-        ground.done(case).await;
-        let (log, signed) = ground.log_says().await;
+        test_log.done(case).await;
+        let (log, signed) = test_log.log_says().await;
         if log.is_empty() {
-            assert_eq!(ground.reports_say().await, signed, "{}", case.what);
+            assert_eq!(test_log.reports_say().await, signed, "{}", case.what);
         }
-        let (published, stored) = (ground.published_say().await, ground.kept_says().await);
+        let (published, stored) =
+            (test_log.published_say().await, log_under_test.kept_says().await);
         let cell = |content: String| if content.is_empty() { "–".to_owned() } else { content };
         let cells = [
             case.what.to_owned(),

@@ -210,9 +210,9 @@ mod tests {
         flipped[1].payload = serde_json::value::RawValue::from_string("{\"a\":9}".into()).unwrap();
         assert_eq!(verify(&flipped).unwrap_err(), Fault::Leaf(2));
 
-        let mut gone = good.clone();
-        gone.remove(1);
-        assert_eq!(verify(&gone).unwrap_err(), Fault::Position { expected: 2, found: 3 });
+        let mut removed = good.clone();
+        removed.remove(1);
+        assert_eq!(verify(&removed).unwrap_err(), Fault::Position { expected: 2, found: 3 });
 
         let mut swapped = good.clone();
         swapped[1].chain.clone_from(&good[0].chain);

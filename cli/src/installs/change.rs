@@ -152,10 +152,10 @@ impl Changes {
                 "cannot change {both}: the command both sets and unsets it\n  try: either --input or --unset"
             )));
         }
-        let mut all: BTreeMap<_, _> =
+        let mut inputs: BTreeMap<_, _> =
             set.into_iter().map(|(name, value)| (name, Some(value))).collect();
-        all.extend(self.unset.into_iter().map(|name| (name, None)));
-        Ok(Some(all).filter(|all| !all.is_empty()))
+        inputs.extend(self.unset.into_iter().map(|name| (name, None)));
+        Ok(Some(inputs).filter(|inputs| !inputs.is_empty()))
     }
 }
 
@@ -228,9 +228,9 @@ pub(crate) async fn rollback(context: &CommandContext, args: Rollback) -> Result
         )));
     }
     let (of, inputs_of) = (Some(install.id.to_string()), args.inputs_of);
-    let which =
+    let query =
         DiffQuery { from: Some(now), to: Some(to), install: of, inputs_of, min_position: None };
-    let diff = context.client.diff(&install.app.to_string(), &which).await?;
+    let diff = context.client.diff(&install.app.to_string(), &query).await?;
     if context.screen.output == Output::Table && !context.screen.is_quiet() {
         context.screen.print_one(&diff, |screen| {
             let inputs = diff.impact.iter().flat_map(|reach| &reach.inputs).collect::<Vec<_>>();

@@ -76,15 +76,18 @@ pub(crate) async fn set(context: &CommandContext, args: SetStackOutputs) -> Resu
             "cannot change {both}: the command both sets and unsets it\n  try: either --stack-output or --unset"
         )));
     }
-    let mut all: BTreeMap<_, _> =
+    let mut changes: BTreeMap<_, _> =
         values.into_iter().map(|(name, value)| (name, Some(value))).collect();
-    all.extend(unset.into_iter().map(|name| (name, None)));
-    if all.is_empty() {
+    changes.extend(unset.into_iter().map(|name| (name, None)));
+    if changes.is_empty() {
         let message = "cannot change the stack outputs: the command names none\n  try: --stack-output NAME=VALUE, or --unset NAME";
         return Err(Failure::Usage(message.into()));
     }
-    let change =
-        UpdateInstall { stack_outputs: Some(all), reason: then.reason, ..UpdateInstall::default() };
+    let change = UpdateInstall {
+        stack_outputs: Some(changes),
+        reason: then.reason,
+        ..UpdateInstall::default()
+    };
     let done = context.client.update_install(&install, &change).await?;
     let nothing = match done.changed {
         true => "Changed the outputs. No deployed component reads them, so no run is needed.",

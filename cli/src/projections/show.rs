@@ -17,7 +17,7 @@ pub(crate) async fn run(
     as_of: Option<PointInTime>,
 ) -> Result<(), Failure> {
     let (position, time) = as_of.map_or((None, None), PointInTime::parts);
-    let one = key.clone();
+    let row_key = key.clone();
     let query = RowsQuery { key, position, time, min_position: None };
     let looks = server_events(context.client.projection_rows(name, &query).await?);
     pin_mut!(looks);
@@ -55,7 +55,7 @@ pub(crate) async fn run(
     }
     let at = last.recorded_at.as_ref().map(|at| format!(" ({})", moment(at))).unwrap_or_default();
     context.screen.remark(&format!("{name} as of position {}{at}:", last.position));
-    match (one, rows.as_slice(), context.screen.output) {
+    match (row_key, rows.as_slice(), context.screen.output) {
         (_, _, Output::Ndjson) => Ok(()),
         (Some(key), [], _) => {
             let position = last.position;

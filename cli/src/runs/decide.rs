@@ -84,7 +84,7 @@ pub(crate) async fn decide(
     let run = context.client.run(find(context, &args.run).await?).await?;
     let steps = waiting_steps(&run, args.step.as_deref())?;
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    let (id, mut all, mut declined) = (run.run.id, Vec::new(), Vec::new());
+    let (id, mut results, mut declined) = (run.run.id, Vec::new(), Vec::new());
     for (step, digest) in select_plans(&run, &steps, &args, asks)? {
         let unread = !args.all && args.digests.is_empty();
         if unread && !confirmed(context, (&run, step), decision, &digest).await? {
@@ -109,11 +109,11 @@ pub(crate) async fn decide(
                 context.screen.print_one(&result, |_| line(step, &result))?
             }
             // JSON output is one document, printed at the end.
-            Output::Json => all.push(result),
+            Output::Json => results.push(result),
         }
     }
     if context.screen.output == Output::Json && !(args.wait && declined.is_empty()) {
-        context.screen.print_one(&all, |_| String::new())?;
+        context.screen.print_one(&results, |_| String::new())?;
     }
     if !declined.is_empty() {
         let (past, names) = (decision.past(), declined.join(", "));
@@ -207,9 +207,9 @@ async fn confirmed(
 }
 
 /// Returns the steps that wait for approval, or the named step.
-fn waiting_steps<'r>(run: &'r Run, named: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
+fn waiting_steps<'r>(run: &'r Run, step_name: Option<&str>) -> Result<Vec<&'r Step>, Failure> {
     let id = run.run.id;
-    if let Some(name) = named {
+    if let Some(name) = step_name {
         let step = run.dag.iter().find(|s| s.name == name || s.id.to_string() == name);
         let missing = || {
             Failure::NotFound(format!(

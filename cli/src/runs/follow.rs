@@ -32,7 +32,7 @@ pub(crate) struct Follow {
 /// Ctrl-C ends only the command.
 pub(crate) async fn approve(
     context: &CommandContext,
-    named: &str,
+    text: &str,
     args: Follow,
 ) -> Result<(), Failure> {
     let asks = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
@@ -42,7 +42,7 @@ pub(crate) async fn approve(
                 .into(),
         ));
     }
-    let run = watch::first(context, named).await?;
+    let run = watch::first(context, text).await?;
     let mut decided = HashSet::new();
     // This command prompts for each approval itself, so hints to approve would be confusing.
     let followed = watch::follow(context, run, Hints::Hide, async |now: &Run| {

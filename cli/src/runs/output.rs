@@ -125,8 +125,8 @@ pub(crate) fn plan(name: &str, summary: &Value, screen: &Screen) -> String {
 }
 
 /// Formats a change as `+ address (attribute, attribute)`.
-fn changed(what: &Value, screen: &Screen) -> String {
-    let field = |key: &str| what.get(key).and_then(Value::as_str);
+fn changed(resource: &Value, screen: &Screen) -> String {
+    let field = |key: &str| resource.get(key).and_then(Value::as_str);
     let (sign, tone) = match field("action").unwrap_or_default() {
         "create" | "add" => ("+", Tone::Good),
         "delete" | "destroy" => ("-", Tone::Bad),
@@ -134,15 +134,15 @@ fn changed(what: &Value, screen: &Screen) -> String {
         "read" => ("<", Tone::Faint),
         _ => ("~", Tone::Attention),
     };
-    let named = ["address", "resource", "path", "name"].into_iter().find_map(field);
-    let named = named.map_or_else(|| what.to_string(), str::to_owned);
-    let attributes = what.get("attributes").and_then(Value::as_array);
+    let label = ["address", "resource", "path", "name"].into_iter().find_map(field);
+    let label = label.map_or_else(|| resource.to_string(), str::to_owned);
+    let attributes = resource.get("attributes").and_then(Value::as_array);
     let attributes: Vec<_> = attributes.into_iter().flatten().filter_map(Value::as_str).collect();
     let attributes = match attributes.is_empty() {
         true => String::new(),
         false => format!(" ({})", attributes.join(", ")),
     };
-    format!("  {} {named}{attributes}\n", screen.paint(tone, sign))
+    format!("  {} {label}{attributes}\n", screen.paint(tone, sign))
 }
 
 fn indent(step: &Step) -> usize {

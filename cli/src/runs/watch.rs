@@ -22,15 +22,15 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Returns the run to follow. Waits for the first run of an install, which starts when its runner
 /// enrols.
-pub(crate) async fn first(context: &CommandContext, named: &str) -> Result<RunId, Failure> {
+pub(crate) async fn first(context: &CommandContext, text: &str) -> Result<RunId, Failure> {
     let mut reported = false;
     loop {
-        if let Some(run) = newest(context, named).await? {
+        if let Some(run) = newest(context, text).await? {
             return Ok(run);
         }
         if !reported {
             context.screen.remark(&format!(
-                "{named} has no run yet; `stead installs show {named}` shows the reason"
+                "{text} has no run yet; `stead installs show {text}` shows the reason"
             ));
         }
         reported = true;
@@ -74,8 +74,8 @@ pub(crate) async fn follow(
         let query = ChangesQuery { after: None, stream: Some(format!("run/{run}")) };
         let events = match context.client.changes(&query).await {
             Ok(answer) => server_events(answer),
-            Err(gone @ ClientError::Unreachable { .. }) => {
-                bar.set_message(format!("{gone}; retrying"));
+            Err(unreachable @ ClientError::Unreachable { .. }) => {
+                bar.set_message(format!("{unreachable}; retrying"));
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
@@ -89,8 +89,8 @@ pub(crate) async fn follow(
                 Err(error) => return Err(error.into()),
             };
             bar.set_message(format!("{} of {} steps finished", now.run.steps_ended, now.run.steps));
-            let news = bar.suspend(|| printed.print_changes(context, &now, hints));
-            news?;
+            let printed_changes = bar.suspend(|| printed.print_changes(context, &now, hints));
+            printed_changes?;
             let ended = outcome(&now);
             let mut waits = false;
             if ended.is_none() && now.dag.iter().any(|s| s.state == "waiting_for_approval") {
@@ -139,25 +139,25 @@ impl PrintedSteps {
         let width = run.dag.iter().map(|s| s.name.len() + s.kind.len() + 1).max().unwrap_or(0);
         for step in &run.dag {
             let seen = self.0.entry(step.id).or_default();
-            let moved = seen.state != step.state;
+            let changed = seen.state != step.state;
             // These two waits end without an action of the user.
-            let passes = |on: &str| matches!(on, "dependency" | "server");
-            let waiting = step.waiting.as_ref().filter(|waiting| !passes(&waiting.on));
+            let ends_without_user = |on: &str| matches!(on, "dependency" | "server");
+            let waiting = step.waiting.as_ref().filter(|waiting| !ends_without_user(&waiting.on));
             let waiting = waiting.map(|w| w.detail.clone());
             // A wait that ends before the next poll is not printed.
-            let stuck = !moved
+            let stuck = !changed
                 && waiting.is_some()
                 && seen.waiting == waiting
                 && seen.printed_reason != waiting;
-            let asks = moved && step.state == "waiting_for_approval";
-            let news = (moved && step.state != "pending") || stuck;
-            if stuck || asks {
+            let needs_approval = changed && step.state == "waiting_for_approval";
+            let print = (changed && step.state != "pending") || stuck;
+            if stuck || needs_approval {
                 seen.printed_reason.clone_from(&waiting);
             }
             seen.state.clone_from(&step.state);
             seen.waiting = waiting;
-            if news {
-                let hint = asks && hints == Hints::Show;
+            if print {
+                let hint = needs_approval && hints == Hints::Show;
                 print_step(context, run, step, width, stuck || hint || step.reason.is_some())?;
             }
         }
@@ -170,14 +170,14 @@ fn print_step(
     run: &Run,
     step: &Step,
     width: usize,
-    why: bool,
+    with_details: bool,
 ) -> Result<(), Failure> {
     match context.screen.output {
         Output::Table if context.screen.is_quiet() => Ok(()),
         Output::Table => {
             let flat = Step { layer: 0, ..step.clone() };
             let mut text = output::line(&flat, width, &context.screen);
-            if why {
+            if with_details {
                 text += &output::step_details(&flat, &run.run.install_name, &context.screen);
             }
             write(&text)

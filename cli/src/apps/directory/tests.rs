@@ -78,8 +78,8 @@ fn links_that_multiply_come_to_an_end() {
     }
     fs::create_dir(dir.path().join("d20")).unwrap();
     let (_, findings) = survey(dir.path()).unwrap();
-    let [only] = &findings[..] else { panic!("{findings:?}") };
-    assert_eq!(only.code, "too_much");
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert_eq!(finding.code, "too_much");
 
     let deep = tempfile::tempdir().unwrap();
     fs::create_dir_all(deep.path().join("d/".repeat(70))).unwrap();

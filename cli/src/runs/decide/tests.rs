@@ -52,8 +52,8 @@ fn args(step: Option<&str>, digests: &[u8], all: bool) -> DecideArgs {
 fn on(args: &DecideArgs, asks: bool) -> Result<Vec<(String, Digest)>, Failure> {
     let run = run();
     let steps = waiting_steps(&run, args.step.as_deref())?;
-    let named = select_plans(&run, &steps, args, asks)?;
-    Ok(named.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
+    let selected = select_plans(&run, &steps, args, asks)?;
+    Ok(selected.into_iter().map(|(step, digest)| (step.name.clone(), digest)).collect())
 }
 
 #[test]
