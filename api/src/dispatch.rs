@@ -73,9 +73,8 @@ pub struct Census {
     pub queued: usize,
     /// Jobs that runners hold.
     pub claimed: usize,
-    /// Sessions with this server that their runners used within the lease.
+    /// Sessions of this server whose runners called within the lease.
     pub sessions: usize,
-    /// Open long polls.
     pub long_polls: usize,
 }
 
@@ -88,7 +87,6 @@ impl Dispatch {
         Dispatch(Arc::new(Inner { desk, timing, server, clock, applied: taken }))
     }
 
-    /// Timeouts and intervals of the dispatcher.
     pub fn timing(&self) -> &Timing {
         &self.0.timing
     }
@@ -156,8 +154,8 @@ impl Dispatch {
         held.then(|| tracked.claim.as_deref().cloned()).flatten()
     }
 
-    /// Returns true if this execution may append to its log, as far as this server knows. It may if
-    /// it holds the job, or if it ended the job and its log is not finalized.
+    /// Returns true if this execution may append to its log, as far as this server knows: if the
+    /// execution holds the job, or if the execution ended the job and the log is not finalized.
     pub fn writes_log(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> bool {
         let desk = self.state();
         desk.board.get(job).is_some_and(|tracked| match &tracked.job.state {
@@ -177,7 +175,8 @@ impl Dispatch {
         })
     }
 
-    /// Records that the log of an execution grew, so that it is not finalized while it arrives.
+    /// Records that the log of an execution grew, so that the log is not finalized while chunks
+    /// arrive.
     pub fn log_grew(&self, job: JobId, execution: ExecutionId, length: u64) {
         let now = Instant::now();
         self.state().board.log_grew(job, execution, length, now);
@@ -195,7 +194,7 @@ impl Dispatch {
         }
     }
 
-    /// Closes a session that the runner ended. It gets no more offers.
+    /// Closes a session that the runner ended. The session gets no more offers.
     pub fn close(&self, runner: RunnerId, session: SessionId) {
         let mut desk = self.state();
         desk.leave(runner, session);
@@ -278,7 +277,7 @@ impl Dispatch {
         census
     }
 
-    /// Starts the shutdown: every long poll returns, and no new one waits.
+    /// Starts the shutdown: every long poll returns, and later long polls return immediately.
     pub fn stop(&self) {
         let mut desk = self.state();
         desk.stopping = true;

@@ -31,9 +31,8 @@ pub struct Engine {
 /// Context of a command, and the guards of its commit.
 #[derive(Debug, Clone)]
 pub struct Call {
-    /// Metadata of the events.
     pub meta: Meta,
-    /// Idempotency key of the command.
+    /// Idempotency key of the command, if the caller sent one.
     pub key: Option<IdempotencyKey>,
     /// Consumer of the reaction. The commit fails if its position or owner has changed.
     pub consumer: Option<ConsumerGuard>,
@@ -51,7 +50,6 @@ impl Call {
 /// Result of a use case.
 #[derive(Debug, Clone)]
 pub struct Done<T> {
-    /// Return value of the use case.
     pub value: T,
     /// Last position that the result includes. A projection at that position shows the result.
     pub position: u64,
@@ -60,17 +58,14 @@ pub struct Done<T> {
 }
 
 impl Engine {
-    /// Creates the engine of a log.
     pub fn new(log: EventLog, clock: Clock) -> Engine {
         Engine { log, clock }
     }
 
-    /// Log that the engine appends to.
     pub fn log(&self) -> &EventLog {
         &self.log
     }
 
-    /// Current time of the engine's clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
@@ -101,7 +96,7 @@ impl Engine {
             // The cache is outdated, so the next attempt reads the database.
             fresh = true;
         }
-        let detail = "conflict: concurrent changes to the same data; try again";
+        let detail = "cannot commit: concurrent requests changed the same data; try again";
         Err(Problem::new(Code::Conflict, detail))
     }
 
@@ -336,7 +331,7 @@ mod tests {
             let (two, nth) = (two.clone(), tries.fetch_add(1, SeqCst));
             Box::pin(async move {
                 if nth == 0 {
-                    return Err(Problem::new(Code::Rejected, "as far as memory knows"));
+                    return Err(Problem::new(Code::Rejected, "rejected by the cached state"));
                 }
                 let is_free = unit.load::<Name>("install/acme").await?.owner.is_none();
                 let change = |by: &str| match is_free {

@@ -46,8 +46,8 @@ fn an_install_reads_like_this() {
         json!({"name": name, "kind": "terraform_module", "state": state, "outputs": outputs,
                "config_version": (state == "deployed").then_some(2)})
     };
-    let mut held = component("api", "absent", json!({}));
-    held["reserved_by"] = json!(id("run"));
+    let mut reserved = component("api", "absent", json!({}));
+    reserved["reserved_by"] = json!(id("run"));
     let mut cache = component("cache", "absent", json!({}));
     cache["disabled"] = json!(true);
     let install = read(json!({
@@ -56,7 +56,7 @@ fn an_install_reads_like_this() {
         "stack_outputs": {"account": "123456789012"}, "runner": id("rnr"), "runs": [id("run")],
         "runner_state": "stopped", "runner_last_contact": AT,
         "sandbox": component("sandbox", "deployed", json!({"zones": ["a", "b"]})),
-        "components": [held, cache, component("network", "deployed", json!({"id": "net-1"}))],
+        "components": [reserved, cache, component("network", "deployed", json!({"id": "net-1"}))],
         "not_acted_on": [
             {"severity": "warning", "file": "components/api.toml", "line": 7, "column": 18,
              "message": "12 x `drift_schedule`: this release does not detect drift"},
@@ -129,11 +129,11 @@ fn archives_read_like_this() {
         Some("positions 20480001 to 30720000 are not closed: the log ends at 20491337".into());
     golden("archive-create.txt", &archive::output::made(&CreatedArchives { archives, next }));
     let made_at = AT.parse().unwrap();
-    let shown =
+    let listed =
         [(1, 10_240_000, false), (10_240_001, 20_480_000, true)].map(|(first, last, has_rows)| {
             ArchiveInfo { first, last, made_at, has_rows, bytes: Some(734_003_200) }
         });
-    golden("archive-list.txt", &archive::output::list(&shown, &screen()));
+    golden("archive-list.txt", &archive::output::list(&listed, &screen()));
     golden("archive-drop.txt", &archive::output::dropped(&[(1, 10_240_000)]));
 }
 
@@ -282,10 +282,10 @@ fn history_diff_output() {
         json!({"position": position, "recorded_at": AT, "type": of, "stream": format!("install/{}", id("ins")),
                "actor": actor, "actor_name": actor_name, "reason": reason})
     };
-    let word = |said: &str, of: Option<&str>, who: &str, reason: &str| {
+    let intervention = |action: &str, of: Option<&str>, who: &str, reason: &str| {
         let (by, by_name) = by(who);
         let digest = of.map(|_| digest(7));
-        json!({"kind": said, "step_name": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
+        json!({"kind": action, "step_name": of, "digest": digest, "by": by, "by_name": by_name, "reason": reason,
                "at": AT, "position": 130})
     };
     let job = |kind: &str, outcome: Option<&str>, detail: Option<&str>, attempts: u32| {
@@ -297,8 +297,8 @@ fn history_diff_output() {
         "run": id("run"), "kind": "upgrade", "config_version": 2, "requested_by": id("prn"),
         "requested_by_name": "Ann Lee", "reason": "CHG-1204", "requested_at": AT, "outcome": "failed",
         "ended_at": AT,
-        "interventions": [word("approved", Some("network"), "prn", "read it"),
-                  word("cancel_requested", None, "prn", "enough")],
+        "interventions": [intervention("approved", Some("network"), "prn", "read it"),
+                  intervention("cancel_requested", None, "prn", "enough")],
         "jobs": [job("plan", Some("succeeded"), None, 1),
                  job("apply", Some("failed"), Some("the process exited with code 1"), 2)],
         "components": [
@@ -308,7 +308,7 @@ fn history_diff_output() {
         ],
         "events": [event(121, "install.run_admitted", "prn", None), event(180, "run.finished", "policy:run_event_advances_run", None)],
     });
-    let going_on = json!({
+    let running = json!({
         "run": id("run"), "kind": "input_update", "requested_by": "system", "interventions": [],
         "jobs": [job("plan", None, None, 0)], "components": [],
         "events": [event(200, "run.planned", "system", None)],
@@ -321,7 +321,7 @@ fn history_diff_output() {
             {"path": "components.network.config_version", "before": 1, "after": 2},
             {"path": "inputs.note", "before": "short", "after": "x".repeat(80)},
         ],
-        "more_changes": 3, "runs": [upgrade, going_on], "complete_through": 214,
+        "more_changes": 3, "runs": [upgrade, running], "complete_through": 214,
         "other_events": [event(119, "install.inputs_changed", "prn", Some("as agreed"))],
     }));
     golden("audit-diff.txt", &audit::diff::text(&between, &screen()));

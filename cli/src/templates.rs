@@ -22,16 +22,19 @@ Examples:
   stead templates render --state state.json components/values/api.yaml
   echo '{{ .nuon.install.id }}' | stead templates render --state state.json
   stead templates render --state state.json --output json README.md
-State of an install: {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
-A text without `.nuon` and `.stead` is not a template and is printed unchanged.")]
+
+The state has the form {\"nuon\": {\"install\": {\"id\": \"…\"}, \"inputs\": {\"inputs\": {…}}}}.
+
+A text without `.nuon` and `.stead` is not a template. The command prints it unchanged.")]
     Render(Source),
-    /// List the values that a template reads, with their origin, and missing ones
+    /// List the variables that a template reads, with their origin and value
     #[command(after_help = "\
 Examples:
   stead templates explain --state state.json components/values/api.yaml
-  stead templates explain README.md                 without a state: the values only
+  stead templates explain README.md                 without a state: no values
   stead templates explain --state state.json --output json api.yaml | jq '.[] | select(.missing)'
-Exit code 1 if the state lacks a required value.")]
+
+The exit code is 1 if the state lacks a required value.")]
     Explain {
         /// State, as JSON; without it, missing values are not reported
         #[arg(long, value_name = "FILE")]
@@ -90,9 +93,11 @@ fn explain(
     let missing = variables.iter().filter(|variable| variable.missing && variable.needed).count();
     match missing {
         0 => Ok(()),
-        1 => Err(Failure::Outcome("the state lacks one variable that rendering requires".into())),
+        1 => Err(Failure::Outcome(
+            "cannot render the template: the state lacks one required variable".into(),
+        )),
         _ => Err(Failure::Outcome(format!(
-            "the state lacks {missing} variables that rendering requires"
+            "cannot render the template: the state lacks {missing} required variables"
         ))),
     }
 }
@@ -137,11 +142,14 @@ fn read(file: &PathBuf) -> Result<(String, Origin), Failure> {
 fn read_state(file: &PathBuf) -> Result<Value, Failure> {
     let name = file.display();
     let bytes = fs::read(file).map_err(|e| unread(&name.to_string(), &e))?;
-    let state: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| Failure::Usage(format!("{name} is not valid JSON: {error}")))?;
+    let state: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        Failure::Usage(format!("cannot read the state {name} as JSON: {error}"))
+    })?;
     if state.get("nuon").is_none() && state.get("stead").is_none() {
-        let said = format!("{name} has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}");
-        return Err(Failure::Usage(said));
+        let message = format!(
+            "cannot use the state {name}: it has no top-level key `nuon`\n  try: {{\"nuon\": {{…}}}}"
+        );
+        return Err(Failure::Usage(message));
     }
     Ok(state)
 }

@@ -51,7 +51,10 @@ fn a_port_or_a_data_directory_in_use_or_of_another_version_stops_a_start() {
     let address = server.control().strip_prefix("http://").unwrap().to_string();
     let elsewhere = server.dir().join("other");
     let output = up(&elsewhere, &address);
-    refused(&output, &["cannot listen on", &address, "choose another with --control-listen"]);
+    refused(
+        &output,
+        &["cannot listen on", &address, "choose another address with --control-listen"],
+    );
     let pid = server.pid().to_string();
     refused(&up(&server.data(), "127.0.0.1:0"), &[server.data().to_str().unwrap(), &pid]);
     refused(&up(&server.dir().join("third"), "0.0.0.0:0"), &["plain HTTP", "--tls-cert"]);

@@ -27,8 +27,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// [`MAX_RETRY`].
 const RETRY: Duration = Duration::from_secs(5);
 const MAX_RETRY: Duration = Duration::from_secs(60 * 60);
-/// Advisory lock of the server that erases copies. The database releases it when the connection
-/// closes, so it does not depend on a clock.
+/// Advisory lock of the server that erases copies. The database releases the lock when the
+/// connection closes, so the lock does not depend on a clock.
 const LOCK: &str = "select pg_try_advisory_lock(hashtextextended('stead/erasure', 0))";
 
 /// Deletes keys and copies until the server stops.

@@ -1,5 +1,5 @@
 //! Deletes runner uploads that no report references within a day, and counts the bytes of the
-//! others.
+//! remaining uploads.
 use std::time::Duration;
 
 use event_log::upload;
@@ -18,7 +18,7 @@ pub async fn run(app: App) {
             _ = ticks.tick() => {}
         }
         if let Err(error) = collect(&app).await {
-            tracing::warn!(error = %error, "Cannot collect uploads that no report named");
+            tracing::warn!(error = %error, "Cannot delete uploads that no report references");
         }
     }
 }

@@ -27,7 +27,8 @@ pub fn pending_cancel(job: &Job) -> Option<wire::PendingCancel> {
     Some(wire::PendingCancel { reason: asked.reason.clone(), grace_s, force: asked.force })
 }
 
-/// Seconds from SIGTERM to SIGKILL. A forced cancel leaves little time.
+/// Seconds from SIGTERM to SIGKILL: 5 for a forced cancel, otherwise the grace period of the job
+/// class.
 pub fn grace_s(class: JobClass, force: bool) -> u64 {
     if force { 5 } else { class.grace_s() }
 }

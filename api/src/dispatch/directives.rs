@@ -1,5 +1,5 @@
-//! Directives to runners. Each is queued until the runner acknowledges it, and wakes a waiting long
-//! poll.
+//! Directives to runners. Each directive is queued until the runner acknowledges it, and wakes a
+//! waiting long poll.
 use domain::ids::{JobId, RunnerId};
 use schemas::runner::Directive;
 
@@ -61,7 +61,7 @@ impl DispatchState {
         }
     }
 
-    /// Notifies the runner of a job whether its log has readers.
+    /// Notifies the runner of a job that the job's log has readers, or has none any more.
     pub(super) fn send_tail(&mut self, job: JobId) {
         let alive = self.board.get(job).and_then(|tracked| Some(tracked.alive()?.runner));
         let Some(runner) = alive else { return };
@@ -74,7 +74,8 @@ impl DispatchState {
     }
 }
 
-/// Requests a new identity key from the runner of a session, until it has registered one.
+/// Requests a new identity key from the runner of a session, or withdraws the request if `wanted`
+/// is false.
 pub(super) fn send_rekey(session: &mut Session, wanted: bool) {
     if !wanted {
         session.outbox.withdraw(DirectiveSubject::Rekey);

@@ -73,10 +73,9 @@ pub struct OpenLog {
     pub length: u64,
 }
 
-/// One event of a job, with its place in the log.
+/// One event of a job, with its position in the log.
 #[derive(Debug, Clone)]
 pub struct JobEventRecord {
-    /// Job of the event.
     pub job: JobId,
     /// Sequence in the job's stream, and index among the events that the stored event decodes to.
     pub sequence: (u64, usize),
@@ -84,7 +83,6 @@ pub struct JobEventRecord {
     pub position: u64,
     /// Time of the append.
     pub recorded_at: Timestamp,
-    /// Decoded event.
     pub event: JobEvent,
     /// Stored event of a claim. Its inclusion proof is needed shortly afterwards.
     pub claim: Option<Box<StoredEvent>>,
@@ -150,7 +148,6 @@ impl TrackedJob {
         tracked
     }
 
-    /// Work that the job describes.
     pub fn work(&self) -> Option<&Work> {
         self.job.work.as_ref()
     }
@@ -236,7 +233,7 @@ impl JobTable {
         }
     }
 
-    /// Job that is not complete.
+    /// Entry of a job. `None` if the job is complete or unknown.
     pub fn get(&self, job: JobId) -> Option<&TrackedJob> {
         self.jobs.get(&job)
     }
@@ -312,9 +309,9 @@ impl JobTable {
         Some(tracked.alive().is_some() && contact == Contact::Disconnected)
     }
 
-    /// Returns true if a runner holds an execution that it does not name and has not mentioned for
-    /// the duration `limit`. Returns true at most once in that duration, because the journal takes
-    /// time to arrive.
+    /// Returns true if a runner holds an execution that is not in `named` and had no contact for
+    /// the duration `silence`. For each execution, returns true at most once in that duration,
+    /// because the journal takes time to arrive.
     pub fn is_silent_about(
         &mut self,
         runner: RunnerId,

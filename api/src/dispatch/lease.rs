@@ -28,7 +28,8 @@ pub enum LivenessTransition {
     DeadlinePassed,
 }
 
-/// Returns the next transition, if it is due. It is returned until the job has recorded it.
+/// Returns the transition that is due. Returns the same transition again until the job has recorded
+/// it.
 pub fn edge(silence: ContactState, timing: &Timing) -> Option<LivenessTransition> {
     let patience =
         if silence.disconnected { timing.overtime_disconnected } else { timing.overtime };
@@ -44,7 +45,7 @@ pub fn edge(silence: ContactState, timing: &Timing) -> Option<LivenessTransition
 }
 
 /// Returns true if the last contact is long enough ago to display the execution as suspect. No
-/// event is recorded for that.
+/// event records this state.
 pub fn is_suspect(silent: Duration, timing: &Timing) -> bool {
     silent >= timing.suspect
 }

@@ -18,7 +18,6 @@ pub struct Offer {
     pub until: Instant,
 }
 
-/// Open offers.
 #[derive(Debug, Default)]
 pub struct Offers {
     open: HashMap<JobId, Offer>,
@@ -27,7 +26,7 @@ pub struct Offers {
 }
 
 impl Offers {
-    /// Adds an offer of a job.
+    /// Adds an offer of a job, which replaces an earlier offer.
     pub fn make(&mut self, job: JobId, offer: Offer) {
         self.take(job);
         *slot(self.loads.entry(offer.runner).or_default(), offer.kind) += 1;

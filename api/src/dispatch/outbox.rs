@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use domain::ids::{ExecutionId, JobId, SessionId};
 use schemas::runner::{Directive, SentDirective};
 
-/// Subject of a directive. At most one per subject is queued, and a newer one replaces it.
+/// Subject of a directive. The outbox has at most one directive per subject: a newer directive
+/// replaces an older one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DirectiveSubject {
     /// Offer of this job.
@@ -19,7 +20,6 @@ pub enum DirectiveSubject {
     Rekey,
 }
 
-/// Directives of one session.
 #[derive(Debug)]
 pub struct Outbox {
     session: SessionId,
@@ -29,7 +29,6 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Creates an empty outbox.
     pub fn new(session: SessionId) -> Self {
         Outbox { session, sent: 0, waiting: Vec::new(), acknowledged: HashSet::new() }
     }
@@ -73,7 +72,6 @@ impl Outbox {
         self.waiting.iter().map(|(_, sent)| sent.clone()).collect()
     }
 
-    /// Returns true if no directive is queued.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
@@ -96,10 +94,10 @@ mod tests {
         let mut outbox = outbox();
         assert!(outbox.push(DirectiveSubject::Intake, drain("night")));
         let first = outbox.unheard();
-        assert_eq!(outbox.unheard(), first, "nobody acknowledged it");
+        assert_eq!(outbox.unheard(), first, "not acknowledged yet");
         outbox.ack(&[first[0].id.clone(), "another".into()]);
         assert!(outbox.is_empty());
-        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "it was heard");
+        assert!(!outbox.push(DirectiveSubject::Intake, drain("night")), "already acknowledged");
     }
 
     #[test]

@@ -19,10 +19,9 @@ use crate::problem::{Code, Problem};
 /// Longest delay before runners reconnect when the server stops. It spreads their calls.
 const STOP_SPREAD_MS: u64 = 5_000;
 
-/// Free disk space below which a runner finishes its jobs but gets no new ones.
+/// Free disk space below which a runner finishes its jobs but gets no new jobs.
 const DISK_LEAST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Result of a poll.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Polled {
     /// Directives to deliver (status 200).
@@ -31,7 +30,6 @@ pub enum Polled {
         directives: Vec<SentDirective>,
         /// Remaining time of each lease.
         leases: Vec<Lease>,
-        /// Delay before the next poll.
         delay_ms: u64,
     },
     /// No directives (status 204).
@@ -41,12 +39,11 @@ pub enum Polled {
 /// Reasons to reject a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
-    /// A newer session of this runner exists.
     #[error("session is superseded: a newer session of this runner exists")]
     Superseded,
-    /// This server does not know the session. It may be in the database, or may have been lost in a
-    /// failover.
-    #[error("unknown session; open a new one with the runner's journal")]
+    /// This server does not know the session. The session may be in the database, or may have been
+    /// lost in a failover.
+    #[error("unknown session; open another session with the runner's journal")]
     Unknown,
     /// The runner polls without naming an execution that it holds. Only its journal shows the
     /// result, and the runner sends the journal when it opens a session.
@@ -54,8 +51,7 @@ pub enum SessionError {
         "the poll does not name an execution that the runner holds; open a session with its journal"
     )]
     JournalRequired,
-    /// The runner was revoked.
-    #[error("the runner was revoked")]
+    #[error("the runner was revoked; enrol another runner")]
     Revoked,
 }
 
@@ -131,7 +127,7 @@ impl Dispatch {
         Ok(Touched { reattach, reconnected: returned, disabled_changed: switched })
     }
 
-    /// Records a call about one execution, and renews its lease if the caller holds it.
+    /// Records a call about one execution. Renews the lease if the caller holds the execution.
     pub fn touch_execution(&self, runner: RunnerId, job: JobId, execution: ExecutionId) -> Touched {
         let now = self.moment();
         let mut desk = self.state();
@@ -147,7 +143,7 @@ impl Dispatch {
     }
 
     /// Waits for a directive, at most for the requested time and as long as the leases allow. A
-    /// second poll of the same session releases the first one.
+    /// second poll of the same session releases the first poll.
     pub async fn park(
         &self,
         runner: RunnerId,
@@ -157,7 +153,7 @@ impl Dispatch {
         let timing = self.timing();
         let most = if ask.running.is_empty() { timing.long_poll } else { timing.wait_busy() };
         let until = self.moment().instant + wait.min(most);
-        // Only a poll that arrives later may release this one.
+        // Only a later poll may release this poll.
         let mut first = true;
         loop {
             let parked = {
@@ -194,7 +190,7 @@ impl Dispatch {
     }
 }
 
-/// Returns the runner if this is its current session and the runner is not revoked.
+/// Returns the entry of the runner if this is its current session and the runner is not revoked.
 fn current(
     desk: &mut DispatchState,
     runner: RunnerId,

@@ -37,7 +37,7 @@ impl CallKind {
 }
 
 /// Interval between records of forged reports per runner, so that a runner cannot fill the log with
-/// them.
+/// such records.
 const FORGERY_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Remaining allowance of each runner.

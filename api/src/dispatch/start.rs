@@ -52,7 +52,7 @@ async fn put(
     queued_at: Timestamp,
 ) -> Result<(), Problem> {
     let loaded = log.reload::<Job>(&job.to_string()).await?;
-    // More than a full lease, because no runner could renew it while no server ran.
+    // Grants more than a full lease, because no runner could renew its leases while no server ran.
     let now = dispatch.moment();
     let heard = now.instant + dispatch.timing().takeover;
     let state = (*loaded.state).clone();

@@ -20,10 +20,11 @@ use super::{
     session::{RunnerEntry, RunnerTable, Session, Wake},
 };
 
-/// Number of runners to compare before work is offered.
+/// Number of runners that the dispatcher ranks at a time.
 const COMPARED: usize = 64;
 
-/// Current time on two clocks: monotonic for waits, and wall-clock for values that others read.
+/// Current time on two clocks: monotonic for waits, and wall-clock for values that users and
+/// runners read.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
     /// Monotonic time, which never jumps.
@@ -32,20 +33,17 @@ pub struct Moment {
     pub wall: Timestamp,
 }
 
-/// State of the dispatcher.
 #[derive(Debug, Default)]
 pub struct DispatchState {
     /// Jobs that are not complete.
     pub board: JobTable,
     /// Runners that called this server.
     pub runners: RunnerTable,
-    /// Open offers.
     pub offers: Offers,
     /// Start of the next search for free slots within a fleet.
     next_start: usize,
     /// Number of readers that follow the log of each job.
     pub(super) readers: HashMap<JobId, u32>,
-    /// Rate limits of the runners.
     pub rates: RateLimits,
     /// Runners whose sessions may belong to this server in the database, but that it does not watch
     /// yet.
@@ -92,7 +90,7 @@ impl DispatchState {
             | JobEvent::LogDiverged { .. }
             | JobEvent::LateResultReported { .. } => {}
         }
-        // The event may have freed a slot, so the runner that held the job may get another one.
+        // The event may have freed a slot, so the runner that held the job may get another job.
         let after = self.board.get(job).and_then(|tracked| Some(tracked.held()?.runner));
         if let Some(runner) = before.filter(|_| after.is_none()) {
             self.offer_to(runner, now, timing);
@@ -137,7 +135,8 @@ impl DispatchState {
         }
     }
 
-    /// Offers a job that was queued.
+    /// Offers a queued job to the runners of its target, unless another job of its kind already
+    /// waits.
     fn offer_job(&mut self, job: JobId, now: Moment, timing: &Timing) {
         let Some(tracked) = self.board.get(job) else { return };
         let (Some(target), Some(work)) = (tracked.target(), tracked.work()) else { return };
@@ -150,8 +149,9 @@ impl DispatchState {
 
     /// Offers the queued jobs of a target, the oldest first, to the runners with most free slots.
     pub fn offer_to_all(&mut self, target: Target, now: Moment, timing: &Timing) {
-        // Compares a part of a large fleet at a time, and another part each time. To rank ten
-        // thousand runners for each of ten thousand jobs would hold this lock for minutes.
+        // Ranks a part of a large fleet at a time, and starts with another part at each call.
+        // Ranking ten thousand runners for each of ten thousand jobs would hold this lock for
+        // minutes.
         let fleet = self.runners.of(target).len();
         self.next_start = self.next_start.wrapping_add(COMPARED);
         let start = self.next_start.checked_rem(fleet).unwrap_or_default();
@@ -160,8 +160,8 @@ impl DispatchState {
             let some = COMPARED.min(fleet - looked_at);
             let mut runners: Vec<_> =
                 all.clone().chain(all).skip(start + looked_at).take(some).collect();
-            // A runner with a long poll receives the offer immediately. Among those, the one with
-            // most free slots comes first.
+            // A runner with a long poll receives the offer immediately. Among the runners with a
+            // long poll, the runner with the most free slots comes first.
             runners.sort_by_cached_key(|id| {
                 let parked = self.runners.get(*id).and_then(|known| known.session.as_ref());
                 let parked = parked.is_some_and(Session::is_parked);

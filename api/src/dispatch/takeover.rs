@@ -34,10 +34,11 @@ pub(super) async fn own(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> R
     Ok(())
 }
 
-/// Writes this server's heartbeat, and takes over the sessions of servers without one. All times
-/// come from the database, so server clocks are not compared.
+/// Writes this server's heartbeat, and takes over the sessions of servers without a heartbeat. All
+/// times come from the database, so server clocks are not compared.
 ///
 /// # Errors
+///
 /// The database is unavailable.
 pub async fn beat(dispatch: &Dispatch, log: &EventLog, pool: &PgPool) -> Result<(), Problem> {
     let lease_ms = i64::try_from(dispatch.timing().lease.as_millis()).unwrap_or(i64::MAX);
@@ -78,8 +79,8 @@ fn parsed(runners: Vec<String>) -> Vec<RunnerId> {
     runners.iter().filter_map(|runner| runner.parse().ok()).collect()
 }
 
-/// Takes over each session separately. A failed one is retried with the next heartbeat and does not
-/// delay the others.
+/// Takes over each session separately. A failed takeover is retried with the next heartbeat, and
+/// does not delay the others.
 async fn take_over(dispatch: &Dispatch, log: &EventLog, pool: &PgPool, runners: Vec<RunnerId>) {
     // From here on the database may name this server as the owner, even if a later step fails.
     dispatch.set_unwatched(&runners, true);

@@ -289,7 +289,7 @@ async fn a_runner_sends_often_until_the_last_one_stops_reading() {
     let Polled::Directives { directives: sent, .. } = first else { panic!() };
     dispatch.tail(job, false);
     let heard = Poll { ack: vec![sent[0].id.clone()], ..ask(1, 1) };
-    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty), "one still reads");
+    assert_eq!(poll(&dispatch, 1, &heard).await, Ok(Polled::Empty), "one reader remains");
     dispatch.tail(job, false);
     assert!(told(directives(poll(&dispatch, 1, &ask(1, 1)).await.unwrap())));
 }

@@ -22,16 +22,13 @@ pub enum TimeoutCommand {
     /// Command to a job. If it concerns lost contact, the guard ensures that only the owner of the
     /// session applies it.
     Job {
-        /// Job that handles the command.
         job: JobId,
-        /// Command that records the timeout.
         command: Box<JobCommand>,
         /// Session that this server must still own.
         guard: Option<SessionGuard>,
     },
     /// A runner has been disconnected for [`Timing::runner_disconnected`].
     RunnerDisconnected {
-        /// Runner to disconnect.
         runner: RunnerId,
         /// Time of the runner's last contact.
         since: Timestamp,
@@ -41,9 +38,7 @@ pub enum TimeoutCommand {
     /// This server has not seen a log grow for a while. The log may be arriving at another server,
     /// so the database decides: only a log that still has this length is finalized without its end.
     FinalizeLog {
-        /// Job of the log.
         job: JobId,
-        /// Execution that wrote the log.
         execution: ExecutionId,
         /// Length that this server knows, in bytes.
         length: u64,
@@ -105,8 +100,8 @@ fn silence(tracked: &TrackedJob, now: Moment, timing: &Timing) -> Option<JobComm
     })
 }
 
-/// Time since both clocks passed `moment`, or `None` if one of them has not. A wall clock that
-/// jumps ahead or back therefore ends nothing early.
+/// Time since both clocks passed `moment`, or `None` if one of them has not. A jump of the wall
+/// clock therefore ends nothing early.
 fn elapsed_on_both_clocks(
     tracked: &TrackedJob,
     now: Moment,
@@ -244,12 +239,12 @@ mod tests {
         clock.fetch_add(2 * HOUR.cast_signed(), SeqCst);
         // then the execution is not lost
         assert_eq!(said(&dispatch), []);
-        // but once the hour and the overtime have passed on both clocks, it is
+        // but the execution is lost once the hour and the overtime have passed on both clocks
         advance(Duration::from_secs(HOUR + 600)).await;
         dispatch.touch_execution(RUNNER, JOB, EXECUTION);
         let (execution, loss_reason) = (EXECUTION, LossReason::DeadlinePassed);
         assert_eq!(said(&dispatch), [JobCommand::DeclareLost { execution, loss_reason }]);
-        // and a wall clock that jumps back only delays it
+        // and a wall clock that jumps back only delays the loss
         clock.store(0, SeqCst);
         assert_eq!(said(&dispatch), []);
     }
@@ -332,13 +327,16 @@ mod tests {
         let running = vec![Running { job: JOB, execution: EXECUTION, phase: None, log_len: 0 }];
         let speaks = Poll { running, ..silent.clone() };
         advance(Duration::from_secs(59)).await;
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it may be about to start it");
+        assert!(
+            dispatch.touch(RUNNER, &silent).is_ok(),
+            "the runner may be about to start the job"
+        );
         // after a minute the server requests the runner's journal, at most once a minute
         advance(Duration::from_secs(1)).await;
         assert_eq!(dispatch.touch(RUNNER, &silent), Err(SessionError::JournalRequired));
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "its answer is on its way");
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "the journal may be on its way");
         advance(Duration::from_secs(60)).await;
         assert!(dispatch.touch(RUNNER, &speaks).is_ok());
-        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "it has just spoken of it");
+        assert!(dispatch.touch(RUNNER, &silent).is_ok(), "the runner has just named the execution");
     }
 }

@@ -1,7 +1,6 @@
 //! Timeouts and intervals of the Runner API, in one place so that tests can shorten all of them.
 use std::time::Duration;
 
-/// Timeouts and intervals of the dispatcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// Longest wait of a long poll.

@@ -11,8 +11,9 @@ use super::{
     store::{self, at},
 };
 
-/// Replaces the key of one use. The former key stays valid until `until`, and older keys expire no
-/// later than that. A running server loads the new key automatically. Returns all keys.
+/// Replaces the key of one use. The former key stays valid until `until`, and older keys also
+/// expire at `until` at the latest. A running server loads the new key automatically. Returns all
+/// keys.
 ///
 /// # Errors
 /// [`KeyError`].
@@ -46,7 +47,7 @@ pub fn rotate(
         ended_at: until,
         last_size: None,
     };
-    // Writes the former key first: until the second write it is still the signing key.
+    // Writes the former key first: the key continues to sign until the second write.
     store::replace(&store::place(directory, usage, &former.key), &store::former_line(&former))?;
     store::replace(&directory.join(format!("{name}.key")), &store::line(&store::fresh(now)))?;
     drop(held);

@@ -57,7 +57,7 @@ fn a_damaged_or_exposed_key_is_named_and_never_replaced() {
     let kept = std::fs::read(&path).unwrap();
     std::fs::write(&path, "not a key").unwrap();
     let refusal = Keys::open(dir.path(), now()).err().unwrap().to_string();
-    assert!(refusal.contains("manifests.key is not a key"), "{refusal}");
+    assert!(refusal.contains("manifests.key: it is not a key"), "{refusal}");
     assert_eq!(std::fs::read(&path).unwrap(), b"not a key");
     std::fs::write(&path, kept).unwrap();
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
@@ -148,7 +148,8 @@ fn new_manifest_key_is_published_before_it_signs() {
     // when the key is replaced
     rotate(dir.path(), KeyUse::Manifests, at + TimeDelta::days(1), at).unwrap();
     let set = soon.look().unwrap().unwrap();
-    // then the server that loaded it publishes it, but signs with the key that both publish
+    // then the server that loaded the new key publishes it, but signs with the old key, which both
+    // servers publish
     let shown = list(&set, &first, at).unwrap().of(KeyUse::Manifests, at);
     assert!(shown.contains(set.manifests().verifying_key().as_bytes()));
     assert_eq!(public(set.manifests_at(at)), first);

@@ -17,7 +17,6 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
 use super::progress::Progress;
 
-/// Future of a response.
 pub type Deferred = BoxFuture<'static, Response>;
 
 /// Slot for a deferred response. A request has the slot among its extensions if its connection can
@@ -39,7 +38,7 @@ impl ParkedResponse {
     }
 }
 
-/// Connection with bytes that are read again before those of the stream.
+/// Connection with bytes that are read again before the bytes of the stream.
 pub struct Rewound<S> {
     rewound: Vec<u8>,
     stream: S,

@@ -1,5 +1,5 @@
-//! Serves connections, one task each, with limits on their number and on what unauthenticated
-//! callers may send.
+//! Serves connections, one task each, with limits on the number of connections and on
+//! unauthenticated callers.
 use std::{
     convert::Infallible,
     future::poll_fn,
@@ -81,7 +81,7 @@ impl Default for Limits {
             head_bytes: 16 * 1024,
             headers: 64,
             // Longer than the idle timeout of clients, so that the client closes an idle connection
-            // and never reuses one that the server just closed.
+            // and never reuses a connection that the server just closed.
             idle: Duration::from_secs(120),
             head: Duration::from_secs(10),
             unauthenticated: Duration::from_secs(60),
@@ -220,8 +220,8 @@ impl Connections {
                 () = line.left() => return debug!("Caller of a parked connection has disconnected"),
                 () = self.cut.cancelled() => return,
             };
-            // hyper sends responses to requests only, so a synthetic request stands for the one
-            // that was parked.
+            // hyper sends responses to requests only, so a synthetic request stands for the parked
+            // request.
             let last = self.stop.is_cancelled();
             line.put_back(if last { FINAL_RESUME_REQUEST } else { RESUME_REQUEST });
             answer = Some(answered);
@@ -309,7 +309,6 @@ impl Connections {
 enum Next {
     /// A response was deferred, so the connection can be parked.
     Deferred(Deferred),
-    /// The connection ended.
     Ended(Result<(), hyper::Error>),
     /// The connection was idle for too long.
     Idle,

@@ -47,7 +47,7 @@ async fn committed_data_survives_stop_and_kill() {
     kill(Pid::from_raw(killed), Signal::SIGKILL).unwrap();
     running.ended().await;
     assert!(data.join("postgres/postmaster.pid").exists());
-    // Restarts it like `stead up`. Existing connections are lost.
+    // Restarts Postgres like `stead up`. Existing connections are lost.
     running.restart().await.unwrap();
     assert_ne!(running.pid(), killed);
     let mut db = owner(&running).await;

@@ -93,7 +93,7 @@ async fn control_api_accepts_only_principal_tokens() {
 async fn stop_ends_open_connections_and_accepts_no_new_ones() {
     let started = Started::new().await;
     let url = started.control("/healthz");
-    // A keep-alive connection, and one that sends nothing.
+    // A keep-alive connection, and a connection that sends nothing.
     started.http.get(&url).send().await.unwrap();
     let address = url.trim_start_matches("http://").trim_end_matches("/healthz").to_string();
     let silent = tokio::net::TcpStream::connect(&address).await.unwrap();

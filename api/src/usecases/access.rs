@@ -21,11 +21,9 @@ use crate::{
 pub struct CreatedToken {
     /// Owner of the token.
     pub principal: PrincipalId,
-    /// Id of the token.
     pub token: TokenId,
-    /// Secret text of the token.
     pub secret_text: String,
-    /// Time at which the token expires.
+    /// Time at which the token expires. `None`: the token is valid until it is revoked.
     pub expires_at: Option<Timestamp>,
 }
 
@@ -94,11 +92,14 @@ pub async fn name(
 }
 
 fn too_long() -> Problem {
-    Problem::new(Code::Invalid, "the token lifetime is too long; omit expires_in_s")
+    Problem::new(
+        Code::Invalid,
+        "invalid lifetime: the token would end after the last valid time; set a smaller expires_in_s, or omit it",
+    )
 }
 
-/// Revokes a token, effective from the next request. Rejects this for the only valid token of the
-/// last owner.
+/// Revokes a token, effective from the next request. Rejects the request for the only valid token
+/// of the last owner.
 pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, Problem> {
     let of = tokens::token(&app.pool, token).await?;
     let principal = of.ok_or_else(|| Problem::not_found(token))?.principal;
@@ -107,7 +108,7 @@ pub async fn revoke(app: &App, call: &Call, token: TokenId) -> Result<Done<()>, 
         let (owners, revoke) = (owners.clone(), AccessCommand::RevokeToken { token });
         async move {
             if is_last_of_an_owner(unit, (principal, token), &owners).await? {
-                let detail = "this is the only valid token of an owner; create another one first: \
+                let detail = "cannot revoke the token: it is the only valid token of an owner; create another owner first: \
                               `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
@@ -136,8 +137,8 @@ pub async fn grant(
     Ok(told)
 }
 
-/// Revokes a role from a principal, effective from the next request. Rejects this for the only
-/// owner.
+/// Revokes a role from a principal, effective from the next request. Rejects the request for the
+/// owner role of the only owner.
 pub async fn revoke_role(
     app: &App,
     call: &Call,
@@ -151,8 +152,8 @@ pub async fn revoke_role(
             let now = unit.now();
             let owns = role == Role::Owner && unit.load::<Access>(principal).await?.is_owner(now);
             if owns && !another_owner_exists(unit, principal, &owners).await? {
-                let detail = "this is the only owner; create another one first: `stead tokens \
-                              create --role owner`";
+                let detail = "cannot revoke the role: this principal is the only owner; create another owner first: \
+                              `stead tokens create --role owner`";
                 return Err(Problem::new(Code::Rejected, detail));
             }
             unit.handle::<Access>(principal, revoke_role).await.map(drop)
@@ -179,8 +180,9 @@ async fn another_owner_exists(
     Ok(false)
 }
 
-/// Returns true if no owner would have a valid token without this one. The commit guards all
-/// streams that this reads. If two owners revoke each other concurrently, one of them is rejected.
+/// Returns true if no owner would have a valid token without this token. The commit guards all
+/// streams that this function reads. If two owners revoke each other's tokens concurrently, one of
+/// them is rejected.
 async fn is_last_of_an_owner(
     unit: &mut UnitOfWork,
     (principal, token): (PrincipalId, TokenId),

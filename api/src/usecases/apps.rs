@@ -28,7 +28,6 @@ pub struct SyncResult {
     pub app: Option<AppId>,
     /// Config version that has the bundle, or would have it.
     pub version: u32,
-    /// Digest of the bundle.
     pub bundle: Digest,
     /// True if the newest version already has this bundle.
     pub unchanged: bool,
@@ -38,20 +37,17 @@ pub struct SyncResult {
     pub before: Option<Arc<Config>>,
     /// Number of the version whose config is in `before`.
     pub before_version: Option<u32>,
-    /// Parsed bundle.
     pub config: Arc<Config>,
     /// Impact of a dry run on installs, and the number of installs that were not planned.
     pub impact: (Vec<InstallImpact>, u64),
 }
 
-/// Options of a sync.
+/// Publication of a bundle, or its comparison with a published version.
 #[derive(Debug, Clone, Copy)]
 pub enum SyncOptions {
-    /// Publish the bundle.
     Publish,
-    /// Change nothing. Compare with the given version, or with the newest one.
+    /// Compares the bundle with the given version, or with the newest version, and changes nothing.
     DryRun {
-        /// Published version.
         against: Option<u32>,
     },
 }
@@ -216,8 +212,8 @@ struct DefinedComponent {
     is_new_build: bool,
 }
 
-/// Defines or changes one component of the new version. Requests a build if its source changed or
-/// its last build failed.
+/// Defines or changes one component of the new version. Requests a build if the source or the kind
+/// changed, or if the last build failed.
 async fn part(
     unit: &mut UnitOfWork,
     app: AppId,

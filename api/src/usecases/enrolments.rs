@@ -17,7 +17,6 @@ use crate::{
     state::App,
 };
 
-/// Prefix of every enrolment token.
 const PREFIX: &str = "stead_enrol_";
 /// Lifetime of an enrolment token.
 pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
@@ -25,11 +24,8 @@ pub const TTL: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 /// New token. Its text is shown once and not stored.
 #[derive(Debug, Clone)]
 pub struct NewEnrolment {
-    /// Id of the enrolment.
     pub id: TokenId,
-    /// Secret text of the token.
     pub token: String,
-    /// Time at which the token expires.
     pub expires_at: domain::decider::Timestamp,
 }
 
@@ -63,8 +59,8 @@ pub async fn revoke(
                 (EnrolmentError::NotFound, _) => Problem::not_found(token),
                 (EnrolmentError::AlreadyUsed, Some(runner)) => {
                     let detail = format!(
-                        "{runner} already enrolled with this token; if you do not know this \
-                         runner, revoke it: `stead runners revoke {runner}`"
+                        "cannot revoke the token: {runner} already enrolled with it; if you do not know this \
+                         runner, revoke the runner: `stead runners revoke {runner}`"
                     );
                     Problem::new(Code::EnrolmentUsed, detail)
                 }

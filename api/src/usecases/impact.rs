@@ -24,7 +24,7 @@ use crate::{
     usecases::{installs, toggles},
 };
 
-/// Maximum number of planned installs. Further ones are only counted.
+/// Maximum number of planned installs. Further installs are only counted.
 const MAX_INSTALLS: u32 = 200;
 
 /// Timeout for the projections to process recent events.
@@ -33,9 +33,7 @@ const PROJECTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Planned changes of one install.
 #[derive(Debug, Clone)]
 pub struct InstallImpact {
-    /// Id of the install.
     pub install: InstallId,
-    /// Name of the install.
     pub name: String,
     /// Config version that the install follows now.
     pub config_version: u32,
@@ -48,8 +46,8 @@ pub struct InstallImpact {
     pub inputs: Vec<InputDifference>,
 }
 
-/// Impact on one install, with its current inputs or those that it had at an earlier config
-/// version.
+/// Impact on one install. `inputs_of` selects the inputs that the install had at an earlier config
+/// version; `None` selects the current inputs.
 pub async fn of_install(
     app: &App,
     install: InstallId,

@@ -35,17 +35,14 @@ use crate::{
 /// Parameters of a new install.
 #[derive(Debug, Clone)]
 pub struct NewInstall {
-    /// App of the install.
     pub app: AppId,
-    /// Name of the install.
     pub name: String,
-    /// Values of inputs.
     pub inputs: BTreeMap<String, String>,
     /// True if plans are applied without an approval.
     pub auto_approve: bool,
     /// True if only the plans of the first provision are applied without an approval.
     pub auto_approve_first: bool,
-    /// Config version to deploy; the newest one if `None`.
+    /// Config version to deploy. `None`: the newest.
     pub config_version: Option<u32>,
     /// Outputs of the customer's stack that the vendor already knows.
     pub stack_outputs: Outputs,
@@ -54,7 +51,6 @@ pub struct NewInstall {
 /// New install with the enrolment token for its runner.
 #[derive(Debug, Clone)]
 pub struct Created {
-    /// Id of the install.
     pub install: InstallId,
     /// Config version that the install follows.
     pub config_version: u32,
@@ -127,27 +123,26 @@ pub async fn create(app: &App, call: &Call, new: NewInstall) -> Result<Done<Crea
 /// Changes of an existing install.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
-    /// Inputs to set.
     pub set: BTreeMap<String, String>,
-    /// Inputs to remove.
+    /// Inputs to reset to their defaults.
     pub unset: BTreeSet<String>,
     /// Stack outputs to set, or to remove if `None`.
     pub stack_outputs: BTreeMap<String, Option<Value>>,
-    /// Config version to follow. `None` keeps the current one.
+    /// Config version to follow. `None` keeps the current version.
     pub config_version: Option<u32>,
     /// Config version whose earlier inputs the install gets again. `set` and `unset` have
     /// precedence.
     pub inputs_of: Option<u32>,
-    /// Components to enable or disable.
+    /// Components to enable (`true`) or to disable (`false`).
     pub components: BTreeMap<String, bool>,
-    /// New setting of automatic approval. `None` keeps the current one.
+    /// New setting of automatic approval. `None` keeps the current setting.
     pub auto_approve: Option<bool>,
     /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Changes an install. A run in the same commit plans the impact. Returns `None` if the change has
-/// no impact, or if nothing has been deployed.
+/// Changes an install. A run in the same commit plans the impact. Returns this run, or `None` if
+/// the change has no impact or if nothing has been deployed.
 pub async fn update(
     app: &App,
     call: &Call,
@@ -267,8 +262,8 @@ async fn check_removed_components(
         let brought = app.configs.get(&app.pool, &published(state, version)?.bundle).await?;
         passed(&brought, &after.inputs).map_err(|mut why| {
             why.detail = format!(
-                "{name} was deployed by version {version}, which also destroys it; keep the \
-                 inputs that it requires until then"
+                "cannot remove the inputs: {name} was deployed by version {version}, which requires them to destroy {name}; \
+                 keep these inputs until {name} is destroyed"
             );
             why
         })?;
@@ -277,7 +272,7 @@ async fn check_removed_components(
 }
 
 /// Creates an enrolment token for the first runner of an install, or for the successor of a revoked
-/// one.
+/// runner.
 pub async fn enrol(
     app: &App,
     call: &Call,

@@ -12,7 +12,7 @@ use crate::{
     state::App,
 };
 
-/// Requests that the runner cancels a job. `force` omits the grace period.
+/// Requests that the runner cancels a job. `force` shortens the grace period to 5 seconds.
 pub async fn cancel(
     app: &App,
     call: &Call,

@@ -11,24 +11,22 @@ use crate::{
     state::App,
 };
 
-/// Action on a runner.
+/// Control command for a runner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunnerControl {
     /// Disable the runner: it gets no jobs until it is enabled.
     Disable,
-    /// Enable a disabled runner.
     Enable,
-    /// Drain the runner: it finishes its jobs and accepts no more.
+    /// Drain the runner: it finishes its jobs and accepts no further jobs.
     Drain,
     /// Resume after a drain.
     Resume,
-    /// Replace the identity key.
+    /// Request a new identity key from the runner.
     Rekey,
-    /// Revoke permanently.
     Revoke,
 }
 
-/// Applies an action to a runner, effective from the runner's next request.
+/// Applies a control command to a runner, effective from the runner's next request.
 pub async fn order(
     app: &App,
     call: &Call,

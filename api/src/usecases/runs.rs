@@ -26,20 +26,17 @@ use crate::{
 /// Parameters of a run.
 #[derive(Debug, Clone)]
 pub struct RunRequest {
-    /// Kind of the run.
     pub kind: RunKind,
-    /// Components in scope.
     pub scope: Scope,
-    /// Name of the action, for a run of that kind.
+    /// Name of the action, for a run of the kind action.
     pub action: Option<String>,
-    /// Cause of the run.
     pub cause: Cause,
     /// Reason given by the caller.
     pub reason: Option<String>,
 }
 
-/// Requests a run. Rejects a run without changes. An exception is a deprovision with nothing left
-/// to destroy: it deprovisions the install without a run.
+/// Requests a run. Rejects a run without changes, except for a deprovision: if nothing is left to
+/// destroy, deprovisions the install without a run.
 pub async fn request(
     app: &App,
     call: &Call,
@@ -170,8 +167,10 @@ async fn plan_steps(
         let name = wish.action.clone().unwrap_or_default();
         if config.app.action(&name).is_none() {
             let known: Vec<&str> = config.app.actions.iter().map(|a| a.name.as_str()).collect();
-            let detail =
-                format!("the app has no action {name:?}; its actions are: {}", known.join(", "));
+            let detail = format!(
+                "cannot run the action: the app has no action {name:?}; its actions are: {}",
+                known.join(", ")
+            );
             return Err(Problem::new(Code::NotFound, detail));
         }
         let steps = vec![plan::action(fresh(), name, vec![])];
@@ -229,7 +228,7 @@ pub async fn deny(
     handle_command(app, call, run, RunCommand::Deny(word)).await
 }
 
-/// Cancels a run: skips steps that have not started and requests the cancellation of those in
+/// Cancels a run: skips steps that have not started, and requests the cancellation of steps in
 /// progress.
 pub async fn cancel(
     app: &App,
@@ -264,8 +263,8 @@ pub async fn start_retry(
     handle_command(app, call, run, RunCommand::StartRetry { step, attempt }).await
 }
 
-/// Retries failed steps. While the run is in progress, it repeats the steps itself. Otherwise a new
-/// run does the remaining work.
+/// Retries failed steps. While the run is in progress, the run itself repeats the steps. Otherwise
+/// a new run does the remaining work.
 pub async fn retry(
     app: &App,
     call: &Call,
@@ -316,7 +315,7 @@ async fn retry_remaining(
     reason: Option<String>,
 ) -> Result<RunId, Problem> {
     let undone = state.remaining_work();
-    let done = || Problem::new(Code::NoChanges, "the run has no remaining work");
+    let done = || Problem::new(Code::NoChanges, "cannot retry the run: it has no remaining work");
     if undone.is_empty() {
         return Err(done());
     }
@@ -324,8 +323,8 @@ async fn retry_remaining(
     if desired::trigger(request.kind).is_some() && now != request.config_version {
         let then = request.config_version;
         let detail = format!(
-            "{run} used version {then}, but the install now follows version {now}; use `stead \
-             installs upgrade` or `rollback` instead"
+            "cannot retry {run}: it used version {then}, but the install now follows version {now}; use `stead \
+                 installs upgrade` or `rollback` instead"
         );
         return Err(Problem::new(Code::Rejected, detail));
     }

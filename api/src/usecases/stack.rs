@@ -1,5 +1,5 @@
-//! Checks the outputs of the customer's stack against those that a config reads, before anything
-//! runs.
+//! Checks the outputs of the customer's stack against the outputs that a config reads, before
+//! anything runs.
 use std::collections::{BTreeMap, BTreeSet};
 
 use app_config::{Reads, Text, model::AppConfig, tree::SANDBOX};
@@ -116,7 +116,7 @@ fn missing<'p>(
     let mut is_any = false;
     for part in parts {
         match part {
-            // The deploy of such a component is rejected for its missing plugin.
+            // The deploy of a component without a plugin is rejected for the missing plugin.
             OutputReader::Module(name) if app.lacks_plugin(name).is_some() => continue,
             OutputReader::Module(SANDBOX) => {
                 look(&mut app.sandbox.iter().flat_map(|sandbox| &sandbox.module.texts));
@@ -137,7 +137,8 @@ fn missing<'p>(
     missing
 }
 
-/// Azure calls regions locations.
+/// Returns true if the outputs contain `name`. For `location`, the Azure name of a region, `region`
+/// is enough.
 fn has_output(outputs: &Outputs, name: &str) -> bool {
     outputs.contains_key(name) || (name == "location" && outputs.contains_key("region"))
 }
@@ -154,8 +155,8 @@ fn reject_missing(install: &Install, missing: Missing) -> Result<(), Problem> {
         file: Some(at.file.clone()).filter(|file| !file.is_empty()),
         line: Some(at.line).filter(|line| *line > 0),
         column: Some(at.column).filter(|column| *column > 0),
-        message: format!("the stack output `{name}` is read here but not set"),
-        remedy: Some(format!("set it: --stack-output {name}=…")),
+        message: format!("the config reads the stack output `{name}`, which is not set"),
+        remedy: Some(format!("pass --stack-output {name}=…")),
     });
     let named: Vec<&str> = named.into_iter().collect();
     let detail = format!(

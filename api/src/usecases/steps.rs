@@ -107,7 +107,7 @@ async fn advance(
         },
         Effect::CancelJob(job) => {
             let Some(Cancel { by, reason, force }) = state.cancel.clone() else { return Ok(()) };
-            // A job that has ended in the meantime rejects the cancellation. Its own event
+            // A job that has ended in the meantime rejects the cancellation. The event of its end
             // completes the step.
             let cancel = JobCommand::RequestCancel { by, reason, force };
             let _already_over = unit.try_handle::<Job>(job, cancel).await?;
@@ -194,7 +194,7 @@ async fn apply(
 }
 
 /// Converts a rejected config or input into a failure of the step, as for a template that cannot be
-/// rendered. Only the vendor can fix these. Errors of the database or the server are retried.
+/// rendered. Only the vendor can fix such errors. Errors of the database or the server are retried.
 fn as_step_failure(composed: Result<RenderResult, Problem>) -> Result<RenderResult, Problem> {
     match composed {
         Err(problem) if matches!(problem.code, Code::Invalid | Code::NotFound | Code::TooLarge) => {
@@ -219,7 +219,8 @@ async fn fail(
     Ok(())
 }
 
-/// Releases the resources of finished steps. If the run has ended, also finishes it on its install.
+/// Releases the resources of finished steps. If the run has ended, also records the end on its
+/// install.
 pub(super) async fn tidy(unit: &mut UnitOfWork, run: RunId) -> Result<(), Problem> {
     let state = unit.load::<Run>(run).await?;
     let Some(install) = state.request.as_ref().map(|request| request.install) else {

@@ -41,8 +41,8 @@ pub async fn shred(
     Ok(told)
 }
 
-/// Rejects a subject in use. The commit guards the streams that this reads, so an install that
-/// starts again concurrently is not shredded.
+/// Rejects a subject in use. The commit guards the streams that this function reads, so an install
+/// that starts again concurrently is not shredded.
 async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Problem> {
     match subject {
         SubjectId::Install(install) => {
@@ -53,8 +53,8 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             match state.is_over() {
                 true => Ok(()),
                 false => Err(rejection(format!(
-                    "{install} is in use: its data is required to destroy it; run `stead installs \
-                     deprovision {}` and wait until it has finished",
+                    "cannot shred {install}: its data is required to destroy its resources; run `stead installs \
+                 deprovision {}` and wait until the run has finished",
                     state.name
                 ))),
             }
@@ -69,7 +69,7 @@ async fn is_over(unit: &mut UnitOfWork, subject: SubjectId) -> Result<(), Proble
             match heard {
                 None => Ok(()),
                 Some(token) => Err(rejection(format!(
-                    "{principal} has a valid token; revoke it first: `stead tokens revoke {}`",
+                    "cannot shred {principal}: it has a valid token; revoke the token first: `stead tokens revoke {}`",
                     token.token
                 ))),
             }

@@ -58,7 +58,8 @@ fn field(message: String) -> FieldProblem {
     FieldProblem { field: Some("components".into()), message, ..FieldProblem::default() }
 }
 
-/// Message about enabled components that require disabled ones.
+/// Message about enabled components that require disabled components. `None` if there are no such
+/// components.
 pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
     let broken: Vec<String> = unmet_dependencies(config, toggles)
         .into_iter()
@@ -66,7 +67,7 @@ pub fn problem(config: &Config, toggles: &Toggles) -> Option<String> {
         .collect();
     (!broken.is_empty()).then(|| {
         format!(
-            "enabled components require disabled ones: {}; disable the former too, or enable the latter",
+            "enabled components require disabled components: {}; disable the enabled components, or enable the required components",
             broken.join("; ")
         )
     })
@@ -82,7 +83,7 @@ pub fn scope(config: &Config, toggles: &Toggles, scope: Scope) -> Result<Scope, 
                 return Ok(Scope::Named { names, dependents });
             }
             let message = format!(
-                "disabled on this install: {}; enable it first: stead installs enable-component",
+                "these components are disabled on this install: {}; enable them first: stead installs enable-component",
                 listed(named)
             );
             Err(Problem::invalid(

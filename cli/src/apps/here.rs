@@ -19,7 +19,8 @@ pub(crate) enum Here {
 Examples:
   stead apps validate ./shop
   stead apps validate ./shop --output sarif > shop.sarif
-Exit code 2 if there are errors, and with --strict also if there are warnings.")]
+
+The exit code is 2 if there are errors, or with --strict also if there are warnings.")]
     Validate {
         #[command(flatten)]
         source: Source,

@@ -23,17 +23,17 @@ pub(crate) fn made(made: &CreatedArchives) -> String {
 }
 
 /// Formats a list of archives.
-pub(crate) fn list(shown: &[ArchiveInfo], screen: &Screen) -> String {
-    if shown.is_empty() {
+pub(crate) fn list(archives: &[ArchiveInfo], screen: &Screen) -> String {
+    if archives.is_empty() {
         return "No archives: the database contains the whole log\n".into();
     }
     let mut table = Table::new(["POSITIONS", "MADE", "ROWS", "FILES"]);
-    for one in shown {
+    for archive in archives {
         table.row([
-            format!("{} to {}", one.first, one.last),
-            moment(&one.made_at),
-            if one.has_rows { "in the database" } else { "dropped" }.into(),
-            one.bytes.map_or_else(|| "missing".into(), size),
+            format!("{} to {}", archive.first, archive.last),
+            moment(&archive.made_at),
+            if archive.has_rows { "in the database" } else { "dropped" }.into(),
+            archive.bytes.map_or_else(|| "missing".into(), size),
         ]);
     }
     table.text(screen)

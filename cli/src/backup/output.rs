@@ -14,8 +14,9 @@ pub(crate) fn made(manifest: &Manifest, out: &Path) -> String {
     text += &format!("  Log             {}\n", manifest.log_id);
     let artifacts = manifest.files.iter().filter(|file| file.path.contains("/blobs/")).count();
     text += &format!("  Artifacts       {artifacts} blobs\n");
-    text += "It contains the server's signing keys: store it securely, on another machine.\n";
-    text += &format!("Test it: stead backup drill --from {}\n", out.display());
+    text +=
+        "The backup contains the server's signing keys: store it securely, on another machine.\n";
+    text += &format!("Test the backup: stead backup drill --from {}\n", out.display());
     text
 }
 
@@ -55,10 +56,10 @@ fn report_lines(report: &Report) -> String {
     text += &format!("  Log             {}\n", report.log_id);
     text += &format!("  Root            {}\n", report.root);
     text += &format!("  Agrees with     {} published checkpoints\n", report.checkpoints);
-    for kept in &report.witnessed {
-        let file = sanitize(&kept.file);
-        text += &match kept.missing {
-            None => format!("  Agrees with     {file}, at position {}\n", kept.position),
+    for witnessed in &report.witnessed {
+        let file = sanitize(&witnessed.file);
+        text += &match witnessed.missing {
+            None => format!("  Agrees with     {file}, at position {}\n", witnessed.position),
             Some((first, last)) => format!(
                 "  Missing         positions {first} to {last}: the log contained them when {file} was signed\n"
             ),

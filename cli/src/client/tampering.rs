@@ -1,5 +1,5 @@
-//! Changes of the log by a party with all rights to the database, and the checks that find them.
-//! Generates the table in docs/security.md.
+//! Changes of the log by a party with all rights to the database, and the checks that find these
+//! changes. Generates the table in docs/security.md.
 use std::{fs, io::Write as _, path::Path, process::Stdio};
 
 use domain::{actor::Actor, ids::EventId};
@@ -20,7 +20,7 @@ mod runner_events;
 
 use cases::{CASES, Case, How, Published};
 
-/// Log of twelve events in four streams, with a runner and its job, and data from before the
+/// Log of twelve events in four streams, with a runner and its job, and copies from before the
 /// change.
 struct TestLog {
     database: Database,
@@ -250,22 +250,23 @@ async fn tampering_table_matches_the_security_document() {
     ];
     let mut table = format!("| {} | meaning |\n|---|---|---|---|---|---|\n", head.join(" | "));
     for case in &CASES {
-        let ground = TestLog::new(&case.how).await;
+        let test_log = TestLog::new(&case.how).await;
         let before =
-            (ground.log_says().await, ground.published_say().await, ground.kept_says().await);
+            (test_log.log_says().await, test_log.published_say().await, test_log.kept_says().await);
         assert_eq!(before, Default::default(), "untouched");
-        ground.done(case).await;
-        let (log, signed) = ground.log_says().await;
+        test_log.done(case).await;
+        let (log, signed) = test_log.log_says().await;
         if log.is_empty() {
-            assert_eq!(ground.reports_say().await, signed, "{}", case.what);
+            assert_eq!(test_log.reports_say().await, signed, "{}", case.what);
         }
-        let (published, kept) = (ground.published_say().await, ground.kept_says().await);
-        let cell = |said: String| if said.is_empty() { "–".to_owned() } else { said };
+        let (published, stored) =
+            (test_log.published_say().await, log_under_test.kept_says().await);
+        let cell = |content: String| if content.is_empty() { "–".to_owned() } else { content };
         let cells = [
             case.what.to_owned(),
             cell(log),
             cell(published),
-            cell(kept),
+            cell(stored),
             cell(signed),
             case.means.into(),
         ];

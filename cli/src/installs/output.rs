@@ -67,7 +67,7 @@ fn components(parts: &[&InstallComponent], screen: &Screen) -> String {
             state += " (disabled)";
         }
         if let Some(run) = &part.reserved_by {
-            state += &format!(" (held by {run})");
+            state += &format!(" (reserved by {run})");
         }
         table.row([
             part.name.clone(),
@@ -85,8 +85,8 @@ pub(crate) fn issued(issued: &EnrolmentIssued, screen: &Screen) -> String {
     match &issued.enrolment {
         Some(enrolment) => self::enrolment(enrolment, screen),
         None => {
-            "The token was created by an earlier request of this command and is not shown again: create \
-                 another one.\n"
+            "An earlier request of this command created the token, which is not shown again. Create \
+         another token.\n"
                 .into()
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn enrolment(enrolment: &Enrolment, screen: &Screen) -> String {
 
 /// Formats values as `a=1 b=x`, with strings unquoted.
 fn pairs<'v>(values: impl IntoIterator<Item = (&'v String, &'v Value)>) -> String {
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", shown(value)));
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs = values.into_iter().map(|(name, value)| format!("{name}={}", text(value)));
     pairs.collect::<Vec<_>>().join(" ")
 }

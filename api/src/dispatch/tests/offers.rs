@@ -53,7 +53,7 @@ async fn offers_do_not_exceed_the_free_slots() {
     assert!(offered(poll(&dispatch, 1, &ask(1, 3)).await.unwrap()).contains(&job(12)));
 }
 
-/// Jobs that build runner `n` is offered. It has one slot.
+/// Returns the jobs that build runner `n` is offered. The runner has one slot.
 async fn builds(dispatch: &Dispatch, n: u128) -> Vec<JobId> {
     offered(poll(dispatch, n, &ask(1, 1)).await.unwrap())
 }
@@ -73,7 +73,7 @@ async fn in_a_large_fleet_each_waiting_job_is_offered_to_one_runner_and_the_firs
     let mut seen = Vec::new();
     for poll in waiting {
         let jobs = offered(poll.await.unwrap().unwrap());
-        assert_eq!(jobs.len(), 1, "each has room for one");
+        assert_eq!(jobs.len(), 1, "each runner has one slot");
         seen.extend(jobs);
     }
     seen.sort();

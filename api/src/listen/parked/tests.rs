@@ -65,7 +65,7 @@ impl Served {
 }
 
 async fn soon<T>(what: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(10), what).await.expect("it comes")
+    timeout(Duration::from_secs(10), what).await.expect("timed out")
 }
 
 fn call(path: &str, word: &str, more: &str) -> Vec<u8> {

@@ -138,7 +138,7 @@ async fn record_plan(
     Ok(())
 }
 
-/// Records the state that the job reported, whatever its outcome.
+/// Records the state that the job reported, also for a failed job.
 async fn record_state(
     unit: &mut UnitOfWork,
     install: InstallId,

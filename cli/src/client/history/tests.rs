@@ -33,7 +33,7 @@ fn run() -> String {
     format!("run/run_{ULID}")
 }
 
-/// An install of a hostile name, and a run that was denied for an encrypted reason.
+/// Bundle of an install, with a run that was denied for an encrypted reason.
 fn bundle() -> Bundle {
     let step = format!("stp_{ULID}");
     let digest = format!("sha256:{:064x}", 7);
@@ -113,15 +113,15 @@ fn names_and_reasons_are_shown_if_the_bundle_has_them_and_ids_otherwise() {
 
 #[test]
 fn pentest_no_text_of_a_bundle_reaches_a_terminal_as_it_is() {
-    let wild = "x\u{1b}[2J\u{202e}y\nrun approved";
-    let mut bundle = annotated(Some(wild), Some(wild));
+    let unsafe_text = "x\u{1b}[2J\u{202e}y\nrun approved";
+    let mut bundle = annotated(Some(unsafe_text), Some(unsafe_text));
     bundle.events[0].content = event(
         3,
         &install(),
         "install.created",
         json!({
-            "type": "created", "app": format!("app_{ULID}"), "name": wild, "config_version": 1,
-            "inputs": {wild: wild}, "auto_approve": false,
+            "type": "created", "app": format!("app_{ULID}"), "name": unsafe_text, "config_version": 1,
+            "inputs": {unsafe_text: unsafe_text}, "auto_approve": false,
         }),
     )
     .content;

@@ -1,14 +1,16 @@
 //! Rows of the tampering table in `docs/security.md`: a change, and its meaning.
 
-/// Kind of a change.
 pub(super) enum How {
-    /// SQL statements.
     Sql(&'static str),
     /// Restore of a dump that `pg_dump` wrote at position 9.
-    OldBackup { published: Published },
+    OldBackup {
+        published: Published,
+    },
     /// Restore of a dump from position 5. Then Stead's own code appends other events, until the log
     /// has its former length.
-    Rewritten { published: Published },
+    Rewritten {
+        published: Published,
+    },
     /// One more event, appended with Stead's own code.
     Invented,
     /// The runner's report at position 9 is changed and keeps its old signature. All hashes are
@@ -27,7 +29,6 @@ pub(super) enum Published {
     Removed,
 }
 
-/// Row of the tampering table in `docs/security.md`.
 pub(super) struct Case {
     pub what: &'static str,
     pub how: How,
@@ -115,17 +116,17 @@ pub(super) const CASES: [Case; 19] = [
         "the log does not match the published checkpoints",
     ),
     case(
-        "the same, and the published checkpoints are removed",
+        "history is rewritten with new hashes, and the published checkpoints are removed",
         How::Rewritten { published: Published::Removed },
-        "the log is consistent, but differs from the one that other parties saw",
+        "the log is consistent, but differs from the log that other parties saw",
     ),
     case(
         "an old backup is restored",
         How::OldBackup { published: Published::Removed },
-        "later events are missing; the database alone cannot show it",
+        "later events are missing; the database alone cannot show the loss",
     ),
     case(
-        "the same, with the current published checkpoints",
+        "an old backup is restored, with the current published checkpoints",
         How::OldBackup { published: Published::PutBack },
         "later events are missing; a checkpoint covers them",
     ),
@@ -142,7 +143,7 @@ pub(super) const CASES: [Case; 19] = [
     case(
         "a runner's report is forged and not signed",
         How::ReportInvented { lacks: &["signed"] },
-        "no signature proves that the runner sent it: it relies on the server alone",
+        "no signature proves that the runner sent the report; only the server vouches for it",
     ),
     case(
         "a job's result is forged as a resolution",

@@ -1,8 +1,8 @@
 //! Failures that permit an automatic retry of a step.
 use domain::job::{FailureReason, Job, JobClass, JobEvent};
 
-/// Exit codes of a process that no signal ended. A shell reports a signal of its child as 128 and
-/// more.
+/// Exit codes of a process that ended without a signal. A shell reports a signal of its child as
+/// 128 plus the number of the signal.
 const NO_SIGNAL: std::ops::Range<i32> = 0..128;
 
 /// Returns true if the job's result is known and another attempt may succeed. A mutating job is
