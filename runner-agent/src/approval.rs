@@ -26,25 +26,23 @@ use crate::{
 /// Interval between checks for the decision.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Request for an approval: everything that will run.
+/// Request for an approval, with everything that the job will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// Execution that the decision names.
+    /// Id that the user passes to `approve` or `deny`.
     pub execution: ExecutionId,
     /// Verified manifest, which the shim receives unchanged.
     pub manifest: Manifest,
     /// Digest of the manifest.
     pub digest: Digest,
-    /// Name and digest of an action, in the form that the policy compares.
+    /// Name and digest of an action, as policy rules write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Summary of the plan, if this runner has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// Time of the request.
     #[serde(with = "moment")]
     pub asked_at: DateTime<Utc>,
-    /// Time at which the request expires.
     #[serde(with = "moment")]
     pub expires_at: DateTime<Utc>,
 }
@@ -52,14 +50,14 @@ pub struct ApprovalRequest {
 /// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// True for an approval, false for a denial.
+    /// `true` for an approval, `false` for a denial.
     pub yes: bool,
     /// Reason that the user gave.
     pub reason: String,
 }
 
 impl ApprovalRequest {
-    /// Creates the approval request of a granted job. It expires after `patience`.
+    /// Creates the approval request of a granted job. The request expires after `patience`.
     pub fn new(
         data: &Data,
         verified: &Verified,
@@ -108,10 +106,7 @@ pub async fn wait(
         .and_then(|()| data::replace_json(&dir.approval_request(), question))
         .and_then(|()| journal.write(JournalEvent::ApprovalRequested { job, execution }))
         .map_err(|error| {
-            Refusal::policy(
-                "require_approval",
-                format!("the approval cannot be requested: {error}"),
-            )
+            Refusal::policy("require_approval", format!("cannot request the approval: {error}"))
         })?;
     let said = loop {
         if CancelOrder::of(&dir).is_some() {
@@ -125,12 +120,15 @@ pub async fn wait(
             Ok(None) | Err(_) => {}
         }
         if Instant::now() >= until {
-            let detail = format!("the approval request expired after {} s", patience.as_secs());
+            let detail = format!(
+                "not approved: the request expired after {} s; start the job again and approve it in time",
+                patience.as_secs()
+            );
             break Err(Refusal::policy("require_approval", detail));
         }
         tokio::time::sleep(LOOK).await;
     };
-    // Best effort: the wait is over, and no later decision has an effect.
+    // Best effort: a decision after this point has no effect, even if the file remains.
     let _best_effort = data::remove(&dir.approval_request());
     said
 }

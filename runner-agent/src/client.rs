@@ -41,32 +41,29 @@ const TOTAL: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the server rejected the request: {problem}")]
 pub struct ServerRejection {
-    /// HTTP status of the response.
+    /// HTTP status of the response; 0 if the runner cannot build or complete the request.
     pub status: u16,
-    /// Problem in the response.
     pub problem: Problem,
     /// Number of log bytes that the server has; only with status 416.
     pub have: Option<u64>,
 }
 
 impl ServerRejection {
-    /// Returns the problem code.
     pub fn code(&self) -> &str {
         &self.problem.code
     }
 
-    /// Returns whether another session replaced this one.
+    /// Returns true if another session replaced the session of the request.
     pub fn is_superseded(&self) -> bool {
         self.status == 409 && self.code() == "session_superseded"
     }
 
-    /// Returns whether the session has ended. A new session may be open already.
+    /// Returns true if the session of the request has ended. The next session may already be open.
     fn is_of_a_former_session(&self) -> bool {
         self.is_superseded() || (self.status == 409 && self.code() == "session_unknown")
     }
 }
 
-/// Request to the server.
 #[derive(Debug, Clone)]
 pub struct ApiRequest {
     method: Method,
@@ -79,7 +76,6 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Returns a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         ApiRequest {
             method,
@@ -92,7 +88,6 @@ impl ApiRequest {
         }
     }
 
-    /// Returns a request with a JSON body.
     pub fn json<T: Serialize>(
         method: Method,
         path: impl Into<String>,
@@ -107,7 +102,7 @@ impl ApiRequest {
         ApiRequest { body: body.into(), ..self }
     }
 
-    /// Adds a header. An invalid value is left out.
+    /// Adds a header, unless the value is invalid.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -125,7 +120,8 @@ impl ApiRequest {
         ApiRequest { cap: IDLE_CAP, ..self }
     }
 
-    /// Returns whether the request belongs to an execution. Such a request outlives its session.
+    /// Returns true if the request belongs to an execution. Such a request stays valid after its
+    /// session.
     fn outlives(&self) -> bool {
         self.with_token && self.headers.contains_key(EXECUTION)
     }
@@ -180,8 +176,8 @@ impl Client {
         &self.base
     }
 
-    /// Time since the last successful call. It grows while the server is unreachable or rejects the
-    /// runner.
+    /// Returns the time since the last successful call, or since the creation of the client. The
+    /// value grows while the server is unreachable or rejects the runner.
     pub fn time_since_contact(&self) -> Duration {
         self.last_contact.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -203,8 +199,8 @@ impl Client {
         self.send_until_conclusive(|| Ok(ask.clone()), backoff).await
     }
 
-    /// Sends a request with a signature that expires in a minute. Each attempt builds and signs the
-    /// request again.
+    /// Sends a request with a signature that expires after a minute. Each attempt builds and signs
+    /// the request again.
     pub async fn send_signed<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<ApiRequest>,
@@ -235,10 +231,10 @@ impl Client {
                         self.forget_token(&refused).await;
                         continue;
                     }
-                    // The token is of a former session, but requests of an execution outlive
-                    // sessions. Either this runner is opening a new session, or another agent uses
-                    // its identity. In the second case the server rejects the next poll, and this
-                    // process exits.
+                    // The token belongs to a former session, but requests of an execution stay
+                    // valid in the next session. Either this runner is opening a new session, or
+                    // another agent uses its identity. In the second case the server rejects the
+                    // next poll, and this process exits.
                     response::Classified::Refused(refused)
                         if refused.is_of_a_former_session() && ask.outlives() =>
                     {
@@ -259,9 +255,9 @@ impl Client {
             let retry_ms = pause.as_millis();
             let (method, path, why) = (&ask.method, &ask.path, &unclear.why);
             if backoff.tries() > 3 {
-                warn!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
+                warn!(%method, %path, %why, retry_ms, "No conclusive response from the server, retrying");
             } else {
-                debug!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
+                debug!(%method, %path, %why, retry_ms, "No conclusive response from the server, retrying");
             }
             tokio::time::sleep(pause).await;
             ask = make().map_err(|error| token::local_error(&error))?;
@@ -275,7 +271,7 @@ impl Client {
         }
     }
 
-    /// Corrects the clock, if the rejection contains the server's time.
+    /// Corrects the estimated server clock, if the rejection contains a plausible server time.
     pub fn correct_clock(&self, refused: &ServerRejection) {
         let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
         if let Some(Ok(time)) = said.map(str::parse)
@@ -317,7 +313,8 @@ impl Client {
     }
 }
 
-/// Reads at most `limit` bytes, whatever length the response announces.
+/// Reads the body. Fails if the body has more than `limit` bytes, regardless of the announced
+/// length.
 async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, SendError> {
     let too_large = || SendError::Rejected(InvalidResponse::TooLarge { limit });
     let mut body = bytes::BytesMut::new();
@@ -336,7 +333,7 @@ enum SendError {
     Refused(ServerRejection),
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -347,7 +344,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Returns whether to retry after this status, whatever the body says.
+/// Returns true if the client retries after this status, regardless of the body.
 fn is_later(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error()
 }

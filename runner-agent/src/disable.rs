@@ -21,12 +21,12 @@ use crate::{
 /// Contents of the file while the runner is disabled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DisableFile {
-    /// Time since which the runner is disabled.
+    /// Start of the disabled period.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Reason, for the vendor to read.
+    /// Reason, shown to the vendor.
     pub reason: String,
-    /// True if the running jobs are stopped as well.
+    /// `true` if the agent also stops the running jobs.
     #[serde(default)]
     pub stop_jobs: bool,
 }
@@ -69,7 +69,7 @@ pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()>
     }
     let journalled = Journal::open(data).and_then(|to| to.write(JournalEvent::Disabled { reason }));
     if let Err(error) = journalled {
-        eprintln!("the runner is disabled, but the journal has no entry about it: {error}");
+        eprintln!("disabled the runner, but cannot record it in the journal: {error}");
     }
     Ok(())
 }
@@ -89,8 +89,8 @@ fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the running agent if the file cannot be written, for example on a disk that became
-/// read-only.
+/// Stops the running agent because the file cannot be written, for example on a disk that became
+/// read-only. Returns the error for the user.
 fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
     let at = path(data);
     let at = at.display();

@@ -62,7 +62,6 @@ pub fn stored_identity(data: &Data) -> io::Result<Option<Identity>> {
     data::read_json(&data.path("runner.json"))
 }
 
-/// Stores the identity of this runner.
 pub fn store_identity(data: &Data, identity: &Identity) -> io::Result<()> {
     data::replace_json(&data.path("runner.json"), identity)
 }
@@ -70,7 +69,9 @@ pub fn store_identity(data: &Data, identity: &Identity) -> io::Result<()> {
 /// Returns the trusted keys of the server.
 pub fn server_keys(data: &Data) -> anyhow::Result<KeyList> {
     let keys = data::read_json(&data.path("server-keys.json"))?;
-    keys.context("the data directory has no keys of the server")
+    keys.context(
+        "cannot read the server's keys: the data directory has none; enrol the runner first",
+    )
 }
 
 /// Returns the checkpoint keys that are valid now, for verifiers outside this runner.
@@ -97,7 +98,7 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::
     };
     let call = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
     let answer = client.send::<Enrolled>(&call).await.context("cannot enrol")?;
-    let enrolled = answer.body.context("the server's response has no body")?;
+    let enrolled = answer.body.context("cannot enrol: the server's response has no body")?;
     host::set_server_time(enrolled.server_time);
     if enrolled.log_id != list.log_id {
         bail!(
@@ -119,31 +120,43 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::
     Ok(identity)
 }
 
-/// Stores a newer key list, if a trusted manifest key signed it. `held` is the list that is trusted
-/// when the response arrives, because responses can arrive out of order.
+/// Stores a key list, if a trusted manifest key signed it and it is not older than `held`.
+/// Responses can arrive out of order, so `held` must be the trusted list at the arrival of the
+/// response.
 pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::Result<KeyList> {
-    // An expired key is not accepted.
+    // An expired key cannot sign a new list.
     let signers = witness::of(held, KeyUse::Manifests, host::server_now());
     let bytes = dsse::verify_as(KEYS_TYPE, envelope, &signers)?;
     let list: KeyList = serde_json::from_slice(&bytes)?;
-    if list.log_id != held.log_id || list.issued_at < held.issued_at {
-        bail!("rejected the server's key list: it is older, or of another log");
+    if list.log_id != held.log_id {
+        bail!(
+            "rejected the server's key list: it belongs to log {}, but this runner is enrolled with log {}",
+            list.log_id,
+            held.log_id
+        );
+    }
+    if list.issued_at < held.issued_at {
+        bail!(
+            "rejected the server's key list: it was issued at {}, before the stored list of {}",
+            list.issued_at,
+            held.issued_at
+        );
     }
     data::replace_json(&data.path("server-keys.json"), &list)?;
     Ok(list)
 }
 
-/// Fetches the key list of the server. It is not verified yet.
+/// Fetches the server's key list without verifying its signature.
 pub async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
     let ask = ApiRequest::new(Method::GET, KEYS_PATH).without_token().idle();
     let answer = client.send::<Envelope>(&ask).await.context("cannot fetch the server's keys")?;
-    answer.body.context("the server's key list is empty")
+    answer.body.context("cannot fetch the server's keys: the response has no body")
 }
 
-/// Returns the key list, if it contains the key with this fingerprint and that key signed it.
+/// Returns the key list, if it contains the key with this fingerprint and that key signed the list.
 fn verified_key_list(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
     let expected = expected.trim_start_matches("sha256:").to_lowercase();
-    // The key is searched in unverified data. The list is trusted only if that key signed it.
+    // Searches for the key in unverified data. The list is trusted only if that key signed it.
     let unproven = dsse_payload(envelope)?;
     let list: KeyList =
         serde_json::from_slice(&unproven).context("cannot parse the server's keys")?;

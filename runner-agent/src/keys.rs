@@ -61,12 +61,12 @@ impl Keys {
         Ok(Keys { identity: IdentityKey::of(identity), encryption: StaticSecret::from(*sealing) })
     }
 
-    /// Returns the public identity key.
+    /// Returns the public identity key in hexadecimal.
     pub fn identity_hex(&self) -> String {
         self.identity.now().public_hex()
     }
 
-    /// Returns the public encryption key.
+    /// Returns the public encryption key in hexadecimal.
     pub fn encryption_hex(&self) -> String {
         hex::encode(PublicKey::from(&self.encryption).as_bytes())
     }
@@ -76,7 +76,8 @@ impl Keys {
         read(&data.path(NEXT))
     }
 
-    /// Returns the next identity key. It is on disk before it is sent.
+    /// Returns the next identity key, and creates it if none exists. The key is on disk before the
+    /// runner sends it.
     pub fn begin_next(data: &Data) -> io::Result<Dated> {
         match Keys::next(data)? {
             Some(next) => Ok(next),
@@ -98,7 +99,6 @@ impl IdentityKey {
         IdentityKey(Arc::new(RwLock::new(key)))
     }
 
-    /// Returns the current key.
     pub fn now(&self) -> Dated {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -110,7 +110,7 @@ impl IdentityKey {
 }
 
 impl Dated {
-    /// Returns the public key.
+    /// Returns the public key in hexadecimal.
     pub fn public_hex(&self) -> String {
         hex::encode(self.key.verifying_key().as_bytes())
     }
@@ -131,7 +131,10 @@ fn read(path: &Path) -> io::Result<Option<Dated>> {
     text.zeroize();
     match (read, made_at) {
         (Ok(()), Some(made_at)) => Ok(Some(Dated { key: SigningKey::from_bytes(&seed), made_at })),
-        (_, _) => Err(io::Error::other(format!("{} is not a key", path.display()))),
+        (_, _) => Err(io::Error::other(format!(
+            "cannot read {}: the file is not a key; restore it from a backup",
+            path.display()
+        ))),
     }
 }
 
@@ -150,7 +153,12 @@ fn seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
         Ok(mut text) => {
             let read = hex::decode_to_slice(text.trim(), seed.as_mut());
             text.zeroize();
-            read.map_err(|_| io::Error::other(format!("{} is not a key", path.display())))?;
+            read.map_err(|_| {
+                io::Error::other(format!(
+                    "cannot read {}: the file is not a key; restore it from a backup",
+                    path.display()
+                ))
+            })?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             OsRng.fill_bytes(seed.as_mut());
@@ -184,7 +192,7 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         for broken in ["short", "short 1", &format!("{} soon", "11".repeat(32))] {
             fs::write(data.path("keys/identity"), broken).unwrap();
-            assert!(Keys::open(&data).unwrap_err().to_string().contains("is not a key"));
+            assert!(Keys::open(&data).unwrap_err().to_string().contains("the file is not a key"));
         }
     }
 

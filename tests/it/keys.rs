@@ -180,7 +180,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
 fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let verified = |more: &[&str]| {
         let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
-        assert!(said.contains("each chained to the one before"), "{said}");
+        assert!(said.contains("each chained to the previous one"), "{said}");
         said
     };
     assert!(verified(&[]).contains("signed on"));

@@ -1,5 +1,5 @@
-//! Disk budget of artifacts. The least recently used artifacts are removed first. The current and
-//! the previous version of each component stay.
+//! Disk budget of artifacts. The runner removes the least recently used artifacts first. It always
+//! keeps the two most recently used versions of each component.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,18 +11,18 @@ use domain::digest::Digest;
 
 use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
 
-/// Number of versions of each component that stay regardless of the budget: the current and the
-/// previous one.
+/// Number of versions of each component that [`Layout::prune`] keeps regardless of the budget: the
+/// most recently used ones.
 const VERSIONS: usize = 2;
-/// Age below which an unreferenced blob stays. It may belong to an artifact that is still being
-/// pulled.
+/// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
+/// that is still being pulled.
 const ARRIVING: Duration = Duration::from_secs(3600);
-/// Number of damaged blobs that are kept for examination.
+/// Maximum number of damaged blobs that stay on disk for examination.
 const DAMAGED: usize = 4;
 const REPOSITORY: &str = "dev.stead.repository";
 
 impl Layout {
-    /// Returns the bytes on disk.
+    /// Returns the total bytes of blobs, damaged blobs and incomplete downloads.
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
@@ -38,9 +38,9 @@ impl Layout {
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes unreferenced blobs. Then removes the least recently used artifacts until the rest
-    /// fits into `budget` bytes. The current and the previous version of each component stay, and
-    /// so do the artifacts in `used`. Returns the number of removed bytes.
+    /// Removes the least recently used artifacts until the rest fits into `budget` bytes. Then
+    /// removes the blobs that no artifact references. Always keeps the two most recently used
+    /// versions of each component and the artifacts in `used`. Returns the number of removed bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
@@ -82,7 +82,8 @@ impl Layout {
         self.remove_unnamed(&named)
     }
 
-    /// Returns the file names of the blobs of these artifacts.
+    /// Returns the file names of the manifests and blobs of these artifacts, and of the artifacts
+    /// in `used`.
     fn named<'m>(
         &self,
         manifests: impl Iterator<Item = &'m Descriptor>,
@@ -196,7 +197,7 @@ mod tests {
         let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
         let then = SystemTime::now() - 2 * ARRIVING;
         fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
-        // One download is active. The process of the other one was killed.
+        // One active download, and one whose process was killed.
         let (active, killed) = (layout.root().join(".tmpA"), layout.root().join(".tmpB"));
         for path in [&active, &killed] {
             fs::write(path, "part").unwrap();

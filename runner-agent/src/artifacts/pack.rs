@@ -12,8 +12,8 @@ use super::{ArtifactError, Context};
 /// Packs regular files, sorted by path, without times and owners, with mode 0644 or 0755.
 ///
 /// # Errors
-/// Refuses symbolic links and special files by name: on another host they can mean something
-/// else.
+/// Rejects symbolic links and special files, because their meaning depends on the host. The error
+/// names the file. I/O errors are returned.
 pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
     let mut files = Vec::new();
     collect(dir, Path::new(""), &mut files)?;
@@ -36,7 +36,7 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         header.set_gid(0);
         header.set_path(&path).map_err(|_| ArtifactError::Unpackable {
             path: path.clone(),
-            why: "the path is too long",
+            why: "its path does not fit into a tar header; use a shorter path",
         })?;
         header.set_cksum();
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
@@ -51,7 +51,7 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), Art
         let path: PathBuf = below.join(entry.file_name());
         let name = path.to_str().ok_or_else(|| ArtifactError::Unpackable {
             path: path.display().to_string(),
-            why: "the name is not UTF-8",
+            why: "its name is not UTF-8; rename the file",
         })?;
         let kind = entry.file_type().context(|| format!("cannot read {name}"))?;
         if kind.is_dir() {
@@ -59,7 +59,7 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), Art
         } else if kind.is_file() {
             files.push(name.to_owned());
         } else {
-            let why = "only directories and regular files are packed";
+            let why = "it is not a regular file or a directory; replace it with a regular file";
             return Err(ArtifactError::Unpackable { path: name.to_owned(), why });
         }
     }
@@ -98,6 +98,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
         let refusal = pack(dir.path(), Vec::new()).unwrap_err().to_string();
-        assert_eq!(refusal, "cannot pack link: only directories and regular files are packed");
+        assert_eq!(
+            refusal,
+            "cannot pack link: it is not a regular file or a directory; replace it with a regular file"
+        );
     }
 }

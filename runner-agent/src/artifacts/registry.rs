@@ -1,4 +1,4 @@
-//! OCI client of the Runner listener. It transfers only the digests that a job may use.
+//! OCI client of the registry on the server's Runner listener.
 
 use std::{io::Write, time::Duration};
 
@@ -23,7 +23,7 @@ const WRONG_RETRIES: u32 = 3;
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
-/// Lowest upload rate, in bytes per second. The timeout of a push depends on it.
+/// Assumed minimum upload rate, in bytes per second, for the timeout of a push.
 const SLOWEST: u64 = 64 * 1024;
 
 /// Pulls an artifact with all its blobs into the layout, unless the layout has it.
@@ -89,7 +89,7 @@ pub async fn push(
         push_blob(registry, layout, repository, blob).await?;
     }
     let bytes = serde_json::to_vec(&image).map_err(std::io::Error::from);
-    let bytes = bytes.context(|| "cannot write a manifest".into())?;
+    let bytes = bytes.context(|| "cannot serialize the image manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
     let answer = answered(&format!("PUT {path}"), registry.idle_timeout, || {
@@ -123,7 +123,9 @@ async fn push_blob(
     .await?;
     accepted(&format!("POST {begin}"), &begun)?;
     let upload = upload_url(registry, &begun, digest).ok_or_else(|| ArtifactError::Registry {
-        request: format!("POST {begin} without a Location header on its own host"),
+        request: format!(
+            "POST {begin}: the response has no Location header on the registry's own host"
+        ),
         status: begun.status().as_u16(),
     })?;
     let what = format!("PUT {path}");
@@ -145,8 +147,8 @@ async fn push_blob(
     accepted(&what, &answer)
 }
 
-/// Returns the upload URL. A URL on another host is rejected, because the upload sends the job
-/// token.
+/// Returns the upload URL. Returns `None` if the header is absent, invalid or names another origin:
+/// the upload would send the job token there.
 fn upload_url(registry: &Registry, begun: &Response, digest: &Digest) -> Option<Url> {
     let base = Url::parse(&registry.base_url).ok()?;
     let location = begun.headers().get(header::LOCATION)?.to_str().ok()?;
@@ -174,7 +176,7 @@ async fn fetch(
         accepted(&what, &answer)?;
         match receive(&mut answer, registry.idle_timeout, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
-            // The connection broke: start again after a pause.
+            // The connection broke: repeat the request after a pause.
             Ok(None) => {}
             // A proxy can respond with 200 and a page of its own, and recover a moment later.
             Err(ArtifactError::WrongDigest { .. }) if wrong < WRONG_RETRIES => wrong += 1,
@@ -216,8 +218,8 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
         .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
 }
 
-/// Sends a request until the registry itself responds, and not a proxy. A request that times out or
-/// loses its connection is sent again.
+/// Sends a request until the registry itself responds, not a proxy. Repeats the request after a
+/// timeout and after a lost connection.
 async fn answered(
     what: &str,
     patience: Duration,
@@ -235,8 +237,8 @@ async fn answered(
     }
 }
 
-/// Returns whether to retry after this response. The registry refuses requests in JSON; HTML comes
-/// from a proxy.
+/// Returns true if the request must be repeated. The registry's own errors are JSON, so an HTML
+/// error comes from a proxy.
 fn passing(answer: &Response) -> bool {
     let status = answer.status();
     let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());

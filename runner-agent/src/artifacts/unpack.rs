@@ -9,7 +9,6 @@ use std::{
 
 use super::{ArtifactError, Context};
 
-/// Limits of an unpacked archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Total bytes of all files.
@@ -24,11 +23,11 @@ impl Default for Limits {
     }
 }
 
-/// Unpacks into `dir`, an empty directory of the job. Nothing is overwritten, so no entry can
-/// be reached through another one.
+/// Unpacks into `dir`, an empty directory of the job. Never overwrites a file and never creates a
+/// link, so no entry can redirect a later one to another directory.
 ///
 /// # Errors
-/// Refuses links, devices, absolute paths, `..`, repeated paths, and archives that exceed the
+/// Rejects links, devices, absolute paths, `..`, repeated files, and archives that exceed the
 /// limits.
 pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
     let mut archive = tar::Archive::new(tar);
@@ -72,7 +71,7 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
                     return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
                 }
             }
-            _ => return Err(hostile("only directories and regular files are unpacked")),
+            _ => return Err(hostile("the entry is not a regular file or a directory")),
         }
     }
     Ok(())
@@ -101,7 +100,11 @@ mod tests {
         let dir = outside.path().join("in");
         fs::create_dir(&dir).unwrap();
         let refusal = unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "a file outside it");
+        assert_eq!(
+            fs::read_dir(outside.path()).unwrap().count(),
+            1,
+            "the archive wrote outside the directory"
+        );
         refusal
     }
 
@@ -130,6 +133,6 @@ mod tests {
     #[test]
     fn an_archive_ends_at_its_limits() {
         let too_large = refused(&tar_of(tar::EntryType::Regular, "x", 101));
-        assert_eq!(too_large, "the archive is larger than 100 bytes");
+        assert_eq!(too_large, "the artifact exceeds the limit of 100 bytes");
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Resolve {
     component: String,
     #[command(flatten)]
     choice: Choice,
-    /// Reason, for the journal
+    /// Reason, recorded in the journal
     #[arg(long)]
     reason: String,
 }
@@ -81,7 +81,7 @@ fn list(data: &Data) -> anyhow::Result<String> {
 fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyhow::Result<String> {
     if component.contains('/') || component.starts_with('.') {
         bail!(
-            "{component:?} is not the name of a component; `stead-runner state list` shows all names"
+            "cannot resolve {component:?}: it is not the name of a component; `stead-runner state list` shows all names"
         );
     }
     let decision = match choice {
@@ -106,7 +106,7 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
     };
     journal.write(resolving).context("cannot record the decision in the journal")?;
     resolution.carry_out()?;
-    // This entry comes last: after a crash before it, the runner still refuses plans.
+    // Write this entry last: if the process stops earlier, the runner still refuses plans.
     let resolved =
         JournalEvent::StateResolved { component: component.clone(), lineage, serial, reason };
     journal.write(resolved).with_context(|| {
@@ -116,8 +116,8 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
              {component} --{again} --reason TEXT`"
         )
     })?;
-    // Record the decision even if it changes nothing: the journal may have only the start of an
-    // earlier resolution.
+    // A decision that changes nothing was recorded as well: the journal may have contained only the
+    // start of an earlier resolution.
     Ok(match keeps && !blocked {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),
@@ -152,7 +152,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let web = data.path("state/web");
-        // given a decision that cannot be carried out
+        // A directory at the path of the marker file makes the decision fail.
         fs::create_dir_all(web.join("no-prior-state")).unwrap();
         resolved(&data, nothing_exists()).unwrap_err();
         let begun = facts(&data);

@@ -21,13 +21,12 @@ impl Backoff {
         self.tries
     }
 
-    /// Returns the next pause. It is at least as long as the server requests, and always has
-    /// jitter.
+    /// Returns the next pause: jitter, plus the pause that the server requested.
     pub fn next(&mut self, asked: Option<Duration>) -> Duration {
         let ceiling = BASE.saturating_mul(1 << self.tries.min(16)).min(self.cap);
         self.tries = self.tries.saturating_add(1);
         let jitter = rand::thread_rng().gen_range(Duration::ZERO..=ceiling);
-        // A requested pause counts up to five minutes. A longer one is an error or an attack.
+        // Limits a requested pause to five minutes: a longer pause is an error or an attack.
         asked.map_or(jitter, |asked| asked.min(Duration::from_secs(300)) + jitter.min(BASE))
     }
 }

@@ -9,7 +9,8 @@ use tokio::{
 use super::Client;
 use crate::tls::Trust;
 
-/// Returns the next of these responses to each request, and records the requests.
+/// Starts a server that responds to each request with the next of these responses, and records the
+/// requests. An empty response closes the connection.
 pub(crate) async fn scripted(answers: Vec<&'static str>) -> (Client, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -89,13 +89,13 @@ async fn what_belongs_to_an_execution_is_said_again_with_the_token_of_the_next_s
         ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     let (next, said) = (opened(2, "T2"), client.send::<serde_json::Value>(&report));
     let (said, ()) = tokio::join!(said, client.opened(&next));
-    // then the client sends it again with the token of the new session, and nothing is lost
+    // then the client sends the report again with the token of the new session
     assert_eq!(said.unwrap().status, 200);
     {
         let asked = asked.lock().unwrap();
         assert!(asked[0].contains("Bearer T1") && asked[1].contains("Bearer T2"));
     }
-    // but a request of the session is rejected at once
+    // but the client returns the rejection of a request of the session at once
     assert!(get(&client).await.unwrap_err().is_superseded());
 }
 
@@ -106,7 +106,8 @@ async fn a_session_that_the_server_has_lost_is_over_and_nobody_has_taken_its_pla
     let runner = "rnr_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
     let client = client.with_tokens(Tokens::new(runner, identity()));
     client.opened(&opened(1, "T1")).await;
-    // A request of an execution waits for the next session. A request of the session is rejected.
+    // The client repeats a request of an execution in the next session. It returns the rejection of
+    // a request of the session.
     let report =
         ApiRequest::new(Method::POST, "/x").header(HeaderName::from_static(EXECUTION), "exe_1");
     assert_eq!(client.send::<serde_json::Value>(&report).await.unwrap().status, 200);

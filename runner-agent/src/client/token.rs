@@ -1,5 +1,5 @@
-//! Access tokens. The identity key signs the request for one; it is valid for some minutes and
-//! never written to disk.
+//! Access tokens. The identity key signs the request for a token. The server limits the lifetime of
+//! a token, and the runner never writes a token to disk.
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -63,7 +63,8 @@ impl Tokens {
         *held = Some(CachedToken::of(&opened.access_token, opened.expires_in_s));
     }
 
-    /// Returns a token that stays valid for some time. Concurrent callers share one request.
+    /// Returns a token with at least 20 % of its lifetime left. Concurrent callers share one
+    /// request.
     pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, ServerRejection> {
         let mut held = self.held.lock().await;
         if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew_at) {
@@ -78,10 +79,11 @@ impl Tokens {
 
     async fn fetch(&self, client: &Client) -> Result<TokenResponse, ServerRejection> {
         let mut clock_corrected = false;
-        // One back-off for all rounds: runners must not all call a recovered server at once.
+        // Share one back-off among all attempts, so that runners do not all call a recovered server
+        // at once.
         let mut backoff = Backoff::new(super::IDLE_CAP);
         loop {
-            // Each round signs a new assertion, because an assertion is valid for 60 s.
+            // Sign a new assertion for each attempt, because an assertion is valid for 60 s.
             let asked =
                 tokio::time::timeout(Duration::from_secs(45), self.ask(client, &mut backoff)).await;
             match asked {
@@ -119,9 +121,10 @@ impl Tokens {
     }
 }
 
-/// Returns a rejection for a request that the runner itself cannot build.
+/// Returns a rejection for an error of the runner itself, for example if it cannot sign the
+/// request.
 pub(super) fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
     let problem =
-        Problem::new(0, "internal", "The runner cannot build the request", why.to_string());
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

@@ -12,16 +12,14 @@ use crate::data::Data;
 /// Hash chain of one journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
-    /// Id of the journal.
     pub journal_id: String,
-    /// Link that the first of `links` follows. It is the start of the journal, or the first link of
-    /// a file whose predecessors are not read.
+    /// Link before the first of `links`: the start of the journal, or the first link of a file if
+    /// older files are not read.
     base: Link,
     links: Vec<Hash>,
 }
 
 impl Chain {
-    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.base.number + self.links.len() as u64
     }
@@ -44,7 +42,7 @@ impl Chain {
 /// Result of a successful check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VerifiedJournal {
-    /// Chains of the journals that were begun in the directory, usually one.
+    /// Chains of the journals that were begun in the directory, usually only one.
     pub chains: Vec<Chain>,
     /// Number of lines that an older program wrote. The entry that began the chain has their
     /// digest.
@@ -60,10 +58,10 @@ pub enum ChainError {
     #[error("entry {number} was changed: its bytes do not match its hash")]
     Changed { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {last}: deleted, or truncated so that it cannot be read"
+        "the entries from {number} to {last} are missing: they were deleted, or truncated so that they cannot be read"
     )]
     Missing { number: u64, last: u64 },
-    #[error("entry {number} is not in its place: entry {found} precedes it; they were swapped")]
+    #[error("entry {number} is out of order: entry {found} precedes it")]
     Moved { number: u64, found: u64 },
     #[error("entry {number} exists twice: a line was inserted or copied")]
     Twice { number: u64 },
@@ -72,7 +70,7 @@ pub enum ChainError {
     )]
     Inserted { number: u64 },
     #[error(
-        "entry 1 is missing: the journal begins with entry {found}; look for journal.<time>.ndjson"
+        "entry 1 is missing: the journal begins with entry {found}; restore the older file journal.<time>.ndjson"
     )]
     Beginning { found: u64 },
     #[error(
@@ -80,8 +78,8 @@ pub enum ChainError {
     )]
     BeforeChanged { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {signed}, which was signed on {at}: the end of the journal was removed, \
-         or an old copy replaced it"
+        "entry {number} is missing: the head that was signed on {at} covers {signed} entries, so the end of the journal was \
+         removed or an old copy replaced it"
     )]
     CutOff { number: u64, signed: u64, at: String },
     #[error(
@@ -125,7 +123,8 @@ impl Unlinked {
         self.lines += 1;
     }
 
-    /// Returns the digest of the lines with their line ends. Without lines it covers one line end.
+    /// Returns the SHA-256 of the lines, each with its line end. Without lines, the digest covers
+    /// one line end.
     fn digest(&self) -> Digest {
         let bytes: [u8; 32] = self.hasher.clone().chain_update(b"\n").finalize().into();
         bytes.into()
@@ -158,12 +157,11 @@ fn says_something(line: &[u8]) -> bool {
     serde_json::from_slice::<Entry>(line).is_ok()
 }
 
-/// Data before the first line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// None: the journal begins here.
+    /// The first line begins the journal.
     Nothing,
-    /// Files that are not read: the first link is trusted.
+    /// Older files that are not read: the check trusts the first link.
     Files,
 }
 
@@ -184,7 +182,8 @@ pub fn examine_all(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError
     unread.map(|()| examined)
 }
 
-/// Verifies the current file only. If there are older files, its first link is trusted.
+/// Verifies the current file only. If older files exist, the check trusts the first link of the
+/// current file.
 pub fn examine_current(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError>> {
     let files = read::files(data)?;
     let before = if files.len() > 1 { Before::Files } else { Before::Nothing };
@@ -228,15 +227,16 @@ fn each<L: AsRef<[u8]>>(
         };
         let last = chain.last();
         let number = last.number + 1;
-        // Returns whether the expected entry follows later. The check ends after that.
+        // Returns whether the expected entry follows later. Consumes the remaining lines, so the
+        // check must end afterwards.
         let mut again = || {
             let mut links = lines.by_ref().filter_map(|line| Some(frame::decode(line.as_ref())?.1));
             links.any(|link| link.number == number)
         };
         if link.number < number {
             let before = chain.after(link.number.saturating_sub(1));
-            // A copy, or a second successor of one entry. The journal does not show which of them
-            // is genuine.
+            // The line is a copy, or a second successor of the same entry. The journal does not
+            // show which successor is genuine.
             if before.is_some_and(|before| before.then(&bytes) == link) {
                 return Err(ChainError::Twice { number: link.number });
             }
@@ -252,7 +252,7 @@ fn each<L: AsRef<[u8]>>(
             });
         }
         if last.then(&bytes) != link || fact.is_none() {
-            // A line was inserted, with the number of the entry that follows it.
+            // If the expected entry follows later, a line with its number was inserted.
             return Err(if again() {
                 ChainError::Twice { number }
             } else {
@@ -282,8 +282,8 @@ fn each<L: AsRef<[u8]>>(
     }
 }
 
-/// Returns a chain that begins after files that are not read. The hash of its first entry depends
-/// on the link before it, and a digest of older lines depends on the other files. Both are trusted.
+/// Returns a chain that begins after files that are not read. The hash of the first entry depends
+/// on those files, and so can a digest of older lines. The check trusts both.
 fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, ChainError> {
     let number = link.number;
     match fact {
@@ -311,7 +311,7 @@ impl VerifiedJournal {
     /// head covers.
     ///
     /// # Errors
-    /// [`ChainError`] with the difference.
+    /// [`ChainError`]: an entry that the head covers is missing or was changed.
     pub fn holds(&self, head: &JournalHead) -> Result<u64, ChainError> {
         let JournalHead { journal_id, entries: signed, .. } = head;
         let (signed, at) = (*signed, schemas::moment::text(&head.at));

@@ -40,7 +40,8 @@ impl Link {
     }
 }
 
-/// Returns the line of an entry after this link, without its line end, and the link of the entry.
+/// Encodes the entry that follows the link `after`. Returns the line without its line end, and the
+/// link of the entry.
 pub fn encode(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     #[derive(Serialize)]
     struct Numbered<'e> {

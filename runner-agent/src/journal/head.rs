@@ -70,8 +70,8 @@ impl Heads {
         data::read_json(&path).map_err(|error| unread(&path, &error))
     }
 
-    /// Returns the heads that the journal contradicted when the next head was signed. Their
-    /// signatures are not verified, because these files are the runner's own and are only compared.
+    /// Returns the heads that the journal contradicted when the next head was signed. Does not
+    /// verify their signatures: the runner wrote these files, and callers only compare the heads.
     pub fn contradicted(&self) -> io::Result<Vec<JournalHead>> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.0.root())?
             .filter_map(|file| Some(file.ok()?.path()))
@@ -86,13 +86,16 @@ impl Heads {
             read.transpose()
         });
         let heads = read.map(|envelope| {
-            unverified_head(&envelope?)
-                .ok_or_else(|| Error::other("a journal.head.* file is not a head"))
+            unverified_head(&envelope?).ok_or_else(|| {
+                Error::other(
+                    "cannot read the signed heads: a journal.head.* file does not contain a head",
+                )
+            })
         });
         heads.collect()
     }
 
-    /// Returns all stored heads of this journal. Their signatures are not verified.
+    /// Returns all stored heads of this journal, without verifying their signatures.
     pub fn signed(&self) -> io::Result<Vec<JournalHead>> {
         let mut signed = self.contradicted()?;
         signed.extend(self.last()?.as_ref().and_then(unverified_head));
@@ -102,12 +105,12 @@ impl Heads {
     fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {
-            // A file without a head was changed.
+            // A file without a head was changed, so it is evidence.
             Ok(bytes) => Some(
                 serde_json::from_slice(&bytes).ok().and_then(|former| unverified_head(&former)),
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            // An unreadable file may be intact: that is no sign of tampering.
+            // An unreadable file may be intact, so it is no evidence.
             Err(error) => return Err(unread(&path, &error)),
         };
         let is_denied =
@@ -134,7 +137,6 @@ fn unverified_head(envelope: &Envelope) -> Option<JournalHead> {
     serde_json::from_slice(&STANDARD.decode(&envelope.payload).ok()?).ok()
 }
 
-/// Returns whether the new head contradicts the former one.
 fn contradicts(former: &JournalHead, new: &JournalHead) -> bool {
     former.journal_id != new.journal_id
         || former.entries > new.entries

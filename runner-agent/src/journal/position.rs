@@ -21,8 +21,8 @@ impl Journal {
         Ok(Position { inode: file.ino(), offset: file.len() })
     }
 
-    /// Returns the entries after `position`, which advances past the last complete line. After a
-    /// rotation it returns all entries of the new file.
+    /// Returns the entries after `position`, and advances the position past the last complete line.
+    /// After a rotation, returns all entries of the new file.
     pub fn read_on(&self, position: &mut Position) -> io::Result<Vec<Entry>> {
         let mut file = fs::File::open(&self.path)?;
         let found = file.metadata()?;

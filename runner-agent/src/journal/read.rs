@@ -9,7 +9,7 @@ use std::{
 use super::{Entry, JournalEvent};
 use crate::data::Data;
 
-/// Reads a journal file without its incomplete lines.
+/// Returns the entries of one journal file. Skips incomplete lines.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     Ok(parse(&fs::read(path)?))
 }

@@ -176,7 +176,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
     assert_eq!(examine_all(&data).unwrap(), Ok(examined));
-    // A change of its lines is detected as well.
+    // A change of the older program's lines is detected as well.
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();

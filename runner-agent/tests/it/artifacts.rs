@@ -206,6 +206,9 @@ async fn the_token_goes_to_no_other_host() {
     server.layout.put(b"the layer").unwrap();
     let layer = Descriptor::of(LAYER_TYPE, b"the layer");
     let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
-    assert!(refused.to_string().contains("without a Location header on its own host"), "{refused}");
+    assert!(
+        refused.to_string().contains("no Location header on the registry's own host"),
+        "{refused}"
+    );
     assert_eq!(server.lines().len(), 2);
 }
