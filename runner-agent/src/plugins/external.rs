@@ -1,5 +1,5 @@
 //! External plugins: an executable `stead-plugin-<name>` that exchanges JSON lines with the runner.
-//! `docs/plugins.md` is the specification; this is the runner's side.
+//! `docs/plugins.md` specifies the protocol. This module is the runner's side.
 //!
 //! The executable is copied from the plugin directory while its digest is computed, and the copy is
 //! executed. So the bytes that were checked are the bytes that run.
@@ -28,7 +28,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a call that needs no work.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Plugin executable that runs.
+/// Running plugin executable.
 pub(crate) struct External {
     channel: Channel,
     described: Described,
@@ -44,13 +44,16 @@ impl External {
         let described: Described = channel.call(call, Some(DESCRIBE_TIMEOUT), work, sink).await?;
         if described.protocol != PROTOCOL {
             let spoken = described.protocol;
-            let failed = format!("it uses protocol {spoken}, but this runner uses {PROTOCOL}");
+            let failed = format!(
+                "it uses protocol {spoken}, but this runner uses {PROTOCOL}; install a matching version of the plugin"
+            );
             return Err(PluginError::PluginFailed(failed).into());
         }
         if described.name != wanted.name {
             let (found, wanted) = (&described.name, &wanted.name);
-            let refusal =
-                format!("the plugin is named {found}, but the manifest requires {wanted}");
+            let refusal = format!(
+                "cannot use the plugin: the plugin is named {found}, but the manifest requires {wanted}"
+            );
             return Err(PluginError::Refused(refusal).into());
         }
         // The digest identifies the executable. The version is information for users.
@@ -151,7 +154,7 @@ impl External {
         call: impl FnOnce(CallContext<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
-            let stale = format!("it was made by {}, but this is {}", plan.tool, self.tool());
+            let stale = format!("it was made by {}, but this plugin is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
         let call = call(CallContext::of(work), plan.file.clone(), plan.state.clone());

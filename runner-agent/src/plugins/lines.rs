@@ -1,5 +1,3 @@
-//! Splits the output of a child into lines.
-
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// Splits a stream at newlines, and at `limit` bytes where there are none.
@@ -46,7 +44,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
             }
             seen = self.waiting.len();
             let room = (self.limit - seen).min(16 * 1024);
-            // A broken pipe counts as the end.
+            // A read error counts as the end of the stream.
             let read = (&mut self.stream).take(room as u64).read_buf(&mut self.waiting).await;
             self.ended = read.is_err() || read.is_ok_and(|length| length == 0);
         }

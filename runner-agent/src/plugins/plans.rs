@@ -128,7 +128,7 @@ pub(crate) fn store(
     Ok(PlanRecord { digest, file, summary, summary_digest, noop, add, change, destroy, tool })
 }
 
-/// Returns whether this plan is stored, complete or begun.
+/// Returns true if this plan is stored and is either complete or begun.
 fn is_stored(home: &Path, record: &Record, digest: &Digest) -> bool {
     let kept = fs::read(home.join("record.json")).ok();
     let kept = kept.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
@@ -137,7 +137,7 @@ fn is_stored(home: &Path, record: &Record, digest: &Digest) -> bool {
     same && (home.join(BEGUN).exists() || whole())
 }
 
-/// Returns the approved plan if it is stored, matches its digest and still fits this manifest.
+/// Returns the approved plan if it is stored, matches its digest and still matches this manifest.
 pub(crate) fn find(
     work: &Work<'_>,
     approved: &Digest,
@@ -258,7 +258,10 @@ fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
     let copy = || format!("cannot copy {}", from.display());
     // A link could lead to a file that the plugin did not write.
     if !fs::symlink_metadata(from).doing(copy)?.is_file() {
-        return Err(PluginError::PluginFailed(format!("{} is not a regular file", from.display())));
+        return Err(PluginError::PluginFailed(format!(
+            "cannot store {}: it is not a regular file",
+            from.display()
+        )));
     }
     let bytes = fs::read(from).doing(copy)?;
     write_private(to, &bytes)?;
@@ -283,7 +286,7 @@ mod tests {
     use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
-        // The first test of the process installs it; all of them need the same one.
+        // The first test of the process installs the TLS provider. Further calls fail without harm.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
         JobContext {

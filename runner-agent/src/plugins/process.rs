@@ -42,7 +42,7 @@ pub(crate) struct ChildSpec {
     pub dir: PathBuf,
     /// Variables in addition to those of the job and the manifest.
     pub env: BTreeMap<String, String>,
-    /// Signal that stops this program and lets it save what it has done.
+    /// Signal that stops the program and lets it save its work.
     pub stop: Signal,
     /// Time limit, if it is shorter than the job's remaining time.
     pub limit: Option<Duration>,
@@ -66,7 +66,7 @@ impl ChildEnd {
         }
     }
 
-    /// Returns the failure that this end means.
+    /// Converts the end of a child into the failure of its job.
     pub(crate) fn into_failure(self, what: &str) -> Halt {
         match self {
             ChildEnd::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
@@ -92,8 +92,8 @@ impl ProcessGroup {
         }
     }
 
-    /// Sends the stop signal to every member. Returns the members if they are known: a process that
-    /// starts later has not received the signal.
+    /// Sends the stop signal to the group. Returns the members that received the signal, or `None`
+    /// if they are unknown.
     fn stop_members(&self, stop: Signal) -> Option<Vec<Process>> {
         let members = self.members().ok();
         self.signal(stop);
@@ -133,7 +133,7 @@ impl Drop for ProcessGroup {
 /// Shell script that waits for a line of input before it executes the program. Until then, nothing
 /// of the program has run.
 const GATE: &str = r#"read -r _ && exec "$0" "$@""#;
-/// Same script for a program without input.
+/// [`GATE`] for a program without input.
 const GATE_WITHOUT_INPUT: &str = r#"read -r _ && exec "$0" "$@" </dev/null"#;
 
 /// Standard input of a child.
@@ -190,7 +190,7 @@ pub(crate) async fn spawn(
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
     // The program does not run yet, so an error here interrupts nothing.
     sink.child(number, stop)
-        .doing(|| format!("cannot journal the process of {name}, so it was not started"))?;
+        .doing(|| format!("cannot start {name}: its process cannot be recorded in the journal"))?;
     open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
     Ok((child, group))
 }

@@ -1,5 +1,5 @@
-//! Fetches the files of a job. Artifacts are pulled into the install's own layout and unpacked from
-//! there.
+//! Fetches the files of a job. Pulls artifacts into the install's own layout and unpacks them from
+//! the layout.
 
 use std::{fs::File, future::Future, path::PathBuf};
 
@@ -16,8 +16,8 @@ use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as p
 /// Largest source of a build in bytes.
 const SOURCE_LIMIT: u64 = 2 << 30;
 
-/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`], several go
-/// to `<source>/<n>` by their position in the manifest.
+/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`]. Several
+/// artifacts go to `<source>/<n>`, by their position in the manifest.
 pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let artifacts = &work.manifest.artifacts;
     if artifacts.is_empty() {
@@ -45,8 +45,8 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
     Ok(())
 }
 
-/// Returns a blob that matches its digest. A damaged blob is moved to quarantine and pulled again;
-/// otherwise its artifact would stay unusable on this runner.
+/// Returns a blob that matches its digest. Moves a damaged blob to quarantine and pulls it again.
+/// Otherwise its artifact would stay unusable on this runner.
 async fn verified(
     work: &Work<'_>,
     layout: &Layout,
@@ -78,8 +78,9 @@ pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
 /// Unpacks the source of a build into [`Work::source`]. Returns the repository of the component.
 pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
     sink.phase("sync");
-    let malformed =
-        |what: &str| PluginError::Refused(format!("the manifest's inputs have no {what}"));
+    let malformed = |what: &str| {
+        PluginError::Refused(format!("cannot build: the manifest's inputs have no {what}"))
+    };
     let digest: Digest = work
         .input("source")
         .and_then(|text| text.parse().ok())

@@ -35,7 +35,7 @@ const OUTPUT_LIMIT: usize = 256 << 20;
 /// Exit code of `plan -detailed-exitcode` if something would change.
 const EXIT_CODE_CHANGES: i32 = 2;
 
-/// Terraform plugin. It has a tool after `health`.
+/// Terraform plugin. `health` selects the tool, terraform or tofu.
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
@@ -58,7 +58,7 @@ impl Plugin for Terraform {
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let tool = match tool::find(work, sink).await {
-            // A build packs the module, and validates it only where a tool is installed.
+            // A build packs the module even without a tool, but does not validate it.
             Err(Halt::Error(PluginError::ToolMissing(_)))
                 if work.manifest.kind == JobKind::Build =>
             {
@@ -91,7 +91,10 @@ impl Plugin for Terraform {
                 None => Ok(()),
             };
         }
-        let refusal = format!("the source of {} has no .tf file at its root", work.name);
+        let refusal = format!(
+            "cannot build {}: its source has no .tf file at the root; add the module's files or correct its directory",
+            work.name
+        );
         Err(PluginError::Refused(refusal).into())
     }
 
@@ -218,7 +221,7 @@ impl Plugin for Terraform {
     }
 }
 
-/// Returns the standard output of a command. None of it is logged.
+/// Returns the standard output of a command without logging it.
 async fn capture_output(
     workspace: &Workspace<'_>,
     sink: &mut dyn Sink,

@@ -364,7 +364,11 @@ fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
     drop(lock);
     let last = run.end();
     assert_eq!(last.outcome, Outcome::Failed);
-    assert!(last.detail.contains("so it was not started"), "{}", last.detail);
+    assert!(
+        last.detail.contains("its process cannot be recorded in the journal"),
+        "{}",
+        last.detail
+    );
     assert!(!second.exists(), "a program ran that the journal does not know");
 }
 

@@ -1,5 +1,5 @@
-//! Pipes to a plugin executable. They carry one call at a time, limit every message, and can stop
-//! the plugin.
+//! Channel over the pipes of a plugin executable. The channel carries one call at a time, limits
+//! the size of messages, and stops the plugin on a cancel.
 
 use std::{
     collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
@@ -24,8 +24,8 @@ use crate::plugins::{
 
 /// Largest message in bytes, in either direction.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// Largest number of phases. With the runner's own phases, the total stays below the limit of a
-/// job.
+/// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
+/// below the limit of a job.
 const MAX_PHASES: usize = 50;
 /// Time for a plugin to exit after its input was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ impl Channel {
         let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
         let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
         let (Some(from), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(PluginError::PluginFailed("it has no pipes".into()).into());
+            return Err(PluginError::PluginFailed("it has no output pipes".into()).into());
         };
         let to = child.stdin.take();
         let from = Lines::new(from, MESSAGE_LIMIT);
@@ -87,7 +87,7 @@ impl Channel {
                         return Err(self.closed_output_failure(word, kill_at.is_some(), sink).await);
                     };
                     if line.cut {
-                        let failed = format!("a message is larger than {MESSAGE_LIMIT} bytes");
+                        let failed = format!("it sent a message of more than {MESSAGE_LIMIT} bytes");
                         return Err(PluginError::PluginFailed(failed).into());
                     }
                     if let Some(answer) = self.handle_message(&line.bytes, id, word, sink)? {
@@ -124,13 +124,13 @@ impl Channel {
         }
     }
 
-    /// Closes the plugin's input. A plugin that does not exit in time is killed.
+    /// Closes the plugin's input. Kills a plugin that does not exit within [`EXIT_TIMEOUT`].
     pub(super) async fn close(mut self, sink: &mut dyn Sink) {
         self.stdin = None;
         self.drain_stderr(sink).await;
     }
 
-    /// Reads standard error until the plugin has exited or its time is up.
+    /// Reads standard error until the plugin has exited or [`EXIT_TIMEOUT`] has passed.
     async fn drain_stderr(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
         let until = Instant::now() + EXIT_TIMEOUT;
         let mut left = None;
@@ -141,7 +141,7 @@ impl Channel {
                 }
                 status = self.child.wait(), if left.is_none() => {
                     left = Some(status.ok());
-                    // Remaining members of its group hold the pipe open.
+                    // Other members of the plugin's group may still hold the pipe open.
                     self.group.signal(Signal::SIGKILL);
                 }
                 () = sleep_until(until) => break,
@@ -155,20 +155,22 @@ impl Channel {
         let (id, word) = (self.last_id, call.name());
         let mut line = serde_json::to_vec(&Request { id, call })
             .map_err(std::io::Error::from)
-            .doing(|| format!("cannot write the call {word}"))?;
+            .doing(|| format!("cannot serialize the call {word}"))?;
         line.push(b'\n');
         if line.len() > MESSAGE_LIMIT {
-            let refusal = format!("the call {word} is larger than {MESSAGE_LIMIT} bytes");
+            let refusal = format!(
+                "cannot send the call {word} to the plugin: it is larger than {MESSAGE_LIMIT} bytes; reduce the inputs of the component"
+            );
             return Err(PluginError::Refused(refusal).into());
         }
         if let Some(to) = &mut self.stdin {
-            // Writing to a plugin that has ended fails. Reading then shows how it ended.
+            // An error means that the plugin has ended. Its exit status is read later.
             let _ended = tokio::time::timeout(EXIT_TIMEOUT, to.write_all(&line)).await;
         }
         Ok(id)
     }
 
-    /// Handles one message. Returns the value if the message is the result of this call.
+    /// Handles one message. Returns the value if the message is the result of `call`.
     fn handle_message(
         &mut self,
         line: &[u8],
@@ -187,7 +189,7 @@ impl Channel {
                 ErrorCode::Refused => PluginError::Refused(message).into(),
                 ErrorCode::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),
             }),
-            // Response to a cancel that came after the end of its call.
+            // Late response, for example to a cancel that arrived after the end of the call.
             Message::Result { .. } | Message::Error { .. } => Ok(None),
             Message::Log { line } => {
                 line.lines().for_each(|line| sink.line(Stream::Out, line.as_bytes()));
