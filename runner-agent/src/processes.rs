@@ -36,9 +36,10 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
-/// Starts a child and records it, so that [`reap`] leaves it to Tokio and [`adopted`] leaves it out.
+/// Starts a child and records it: [`reap`] must not reap the child, and [`adopted`] must not return
+/// it.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    // Held during the start: otherwise a child that ends immediately is reaped as an orphan.
+    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately.
     let mut own = own_children();
     let child = command.spawn()?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
@@ -75,7 +76,8 @@ pub(crate) fn descendants() -> io::Result<Vec<RunningProcess>> {
 }
 
 /// Returns adopted children of this process and their descendants: processes whose parents have
-/// ended. Leaves out children that it started itself, and processes of the customer's hooks.
+/// ended. Omits the children that this process started itself, and processes of the customer's
+/// hooks.
 pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
     if !nix::sys::prctl::get_child_subreaper()? {
         return Ok(Vec::new());
@@ -110,7 +112,7 @@ pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<RunningProcess>> {
     RunningProcess::with_descendants(&leader.session_members(&all), &all)
 }
 
-/// Returns these processes and their descendants.
+/// Returns the running processes with these pids, and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<RunningProcess>> {
     if pids.is_empty() {
         return Ok(Vec::new());
@@ -126,8 +128,8 @@ pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
     Ok(members.filter_map(|stat| Some(RunningProcess::of(stat, &boot_id)?.process)).collect())
 }
 
-/// Returns whether a process has this variable. Another user's environment cannot be read, so there
-/// the variable counts as absent.
+/// Returns whether a process has this variable. Another user's environment cannot be read, so its
+/// variables count as absent.
 fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| {
@@ -200,7 +202,7 @@ impl RunningProcess {
         self.group
     }
 
-    /// Sends a signal, unless the process has ended or its pid now belongs to another one.
+    /// Sends a signal, unless the process has ended or its pid now belongs to another process.
     pub(crate) fn signal(&self, signal: Signal) {
         if let (Ok(true), Ok(pid @ 2..)) =
             (self.process.is_alive(), i32::try_from(self.process.pid))

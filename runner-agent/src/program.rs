@@ -27,9 +27,9 @@ const RUNS: Duration = Duration::from_secs(30);
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns the path of the running program in the data directory. It is a hard link where possible,
-/// and a copy elsewhere. It is made once per version from the running program, because the file at
-/// its path may be another version.
+/// Returns a path of the running program in the data directory: a hard link where possible,
+/// otherwise a copy. Creates it once per version, from the running program itself. The file at the
+/// program's own path may be another version.
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
     let path = data.path(DIR).join(name(&running));
@@ -46,7 +46,8 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs the stored program once. On a file system mounted with `noexec` it exists but cannot run.
+/// Runs the stored program once. On a file system mounted with `noexec`, the program exists but
+/// cannot run.
 pub(crate) async fn check(kept: &Path) -> io::Result<()> {
     let why = match timeout(RUNS, version(kept)).await {
         Ok(Ok(status)) if status.success() => return Ok(()),
@@ -84,7 +85,7 @@ async fn version(kept: &Path) -> io::Result<ExitStatus> {
     }
 }
 
-/// Removes the programs of other versions. The caller makes sure that none of their jobs runs.
+/// Removes the programs of other versions. The caller must ensure that none of their jobs runs.
 pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     let own = name(&fs::metadata(RUNNING)?);
     for kept in fs::read_dir(data.path(DIR))?.filter_map(Result::ok) {
@@ -102,7 +103,7 @@ fn name(running: &Metadata) -> String {
 }
 
 fn make(running: &Metadata, draft: &Path) -> io::Result<()> {
-    // A file of the same name may be another version.
+    // The file at the program's path may be another version by now.
     let linked = fs::read_link(RUNNING).and_then(|path| fs::hard_link(path, draft));
     let is_it = |found: Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
     if linked.is_ok() && fs::metadata(draft).is_ok_and(is_it) {

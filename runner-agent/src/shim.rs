@@ -86,8 +86,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let recorder = match Recorder::begin((job, execution), dir.clone(), &journal, secrets, keep) {
         Ok(recorder) => recorder,
         Err(error) => {
-            // Nothing has begun, and the journal must prove it; otherwise a user has to resolve the
-            // outcome. The disk of the log is full, but the journal has a reserve.
+            // No work has begun, and the journal must show that. Otherwise a user has to resolve
+            // the outcome. The disk of the log is full, but the journal has a reserve.
             for file in [dir.reports(), dir.log(), dir.reserve()] {
                 let _best_effort = crate::data::remove(&file);
             }
@@ -107,7 +107,7 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         (Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (_, _) => Err(anyhow::anyhow!("the supervisor exited before it sent the order")),
+        (_, _) => Err(anyhow::anyhow!("cannot start the job: the supervisor exited before it sent the launch parameters")),
     };
     let last = last
         .unwrap_or_else(|error| failure_report(FailureReason::SpawnFailed, format!("{error:#}")));
@@ -125,8 +125,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     Ok(finished?)
 }
 
-/// Returns whether the work directory can be removed: no apply of this execution remains to be
-/// resolved.
+/// Returns true if no apply of this execution remains to be resolved, so the work directory can be
+/// removed.
 fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
     state::executions_in_progress(&data.path("state"))
         .is_ok_and(|in_progress| !in_progress.contains(&execution))
@@ -227,7 +227,7 @@ async fn environment(
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
-    // Outside the work directory, which a plugin may expect to be empty.
+    // Create it outside the work directory, which a plugin may expect to be empty.
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
@@ -298,7 +298,7 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
             failure_report(FailureReason::TimedOut, "the deadline has passed".into())
         }
         Some(StopCause::NoOutput) => {
-            failure_report(FailureReason::TimedOut, "there was no output for too long".into())
+            failure_report(FailureReason::TimedOut, "the job wrote no output for longer than its limit".into())
         }
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,

@@ -84,7 +84,6 @@ pub(crate) fn journal(
     })
 }
 
-/// Prints to standard output.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -113,8 +112,8 @@ pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes control characters from text of several lines. The note of an honest vendor has none and
-/// stays unchanged.
+/// Removes control characters from text of several lines. A valid signed note has none and stays
+/// unchanged.
 pub(crate) fn sanitized(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
@@ -131,7 +130,7 @@ pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> 
     if kept.is_empty() && output == Output::Table {
         writeln!(
             out,
-            "no log was rejected: every head that the server sent continues the earlier ones"
+            "no log was rejected: every head that the server sent continues the earlier heads"
         )?;
     }
     for StoredEvidence { path, evidence } in kept {

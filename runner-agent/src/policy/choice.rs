@@ -48,7 +48,7 @@ impl Choice {
         }
     }
 
-    /// Returns the recorded choice.
+    /// Returns the recorded choice, with an absolute path.
     pub fn recorded(data: &Data) -> io::Result<Option<Choice>> {
         let choice: Option<Choice> = data::read_json(&record_of(data))?;
         Ok(choice.map(|choice| match choice {
@@ -63,7 +63,6 @@ impl Choice {
         data::replace_json(&record_of(data), self)
     }
 
-    /// Reads the policy.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         match self {
             Choice::File(path) => Policy::read(path),
@@ -126,8 +125,7 @@ pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
         (Some(known), None) => known,
         (Some(known), Some(asked)) if known.is_same(&asked) => known,
         (Some(known), Some(asked)) => bail!(
-            "the policy of this runner is {known}, not {asked}; start it without that option, or change the policy \
-             first: `{}`",
+            "cannot start: the recorded policy is {known}, not {asked}; start without that option, or change the policy \",
             change_to(data, &asked)
         ),
         (None, Some(asked)) => {
@@ -135,13 +133,13 @@ pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
             asked
         }
         (None, None) => bail!(
-            "the policy of this runner is not recorded in {}; name it: --policy FILE, or --no-policy for no rules",
+            "cannot start: {} records no policy; pass --policy FILE, or --no-policy for no rules",
             data.root().display()
         ),
     };
     choice.policy().with_context(|| {
         format!(
-            "the policy of this runner is {choice}; restore that file, or change the policy: `{}`",
+            "cannot start with the recorded policy {choice}; restore its file, or change the policy: `{}`",
             change_to(data, &Choice::File("FILE".into()))
         )
     })?;
@@ -189,7 +187,7 @@ mod tests {
         );
         assert_eq!((names(dir.path()), names(data.root())), before);
 
-        // The default path is the same file, also when the command names it in full.
+        // A full path through a link to the default file counts as the default path.
         std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
         let default = Choice::File(dir.path().join("link/policy.toml"));
         begin(&data, Some(default.clone())).unwrap();

@@ -37,13 +37,15 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
     }
 }
 
-/// Returns the action that the manifest runs.
+/// Returns the name of the action that the manifest runs, empty if the name is missing. `None` for
+/// other kinds of jobs.
 pub(super) fn action(manifest: &Manifest) -> Option<&str> {
     let action = (manifest.kind == JobKind::Action).then(|| manifest.inputs.get("action"))?;
     Some(action.and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Accepts OCI's grammar, and the upper-case letters and underscores in names of components.
+/// Returns true for names in OCI's grammar, and for upper-case letters and underscores as in names
+/// of components.
 fn is_repository(name: &str) -> bool {
     name.len() <= LONGEST && name.split('/').all(is_segment)
 }
@@ -61,7 +63,7 @@ fn is_role(name: &str) -> bool {
     (1..=2048).contains(&name.len()) && graphic && !name.split('/').any(up)
 }
 
-/// Returns whether a screen shows the name unchanged.
+/// Returns true if a terminal shows the name unchanged.
 fn is_printed(name: &str) -> bool {
     let short = (1..=LONGEST).contains(&name.len());
     short && name.trim() == name && !name.contains('\t') && sanitize(name) == name
@@ -117,7 +119,7 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Returns the first misleading pattern: `*` is allowed only at the end.
+/// Returns the first invalid pattern: an empty one, or one with a `*` before the end.
 pub(super) fn malformed<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Option<&'p String> {
     patterns.into_iter().find(|pattern| {
         let start = pattern.strip_suffix('*').unwrap_or(pattern);

@@ -22,9 +22,9 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes that the plugin left behind.
 pub(super) struct Leftovers {
-    /// At least one of them was killed.
+    /// `true` if a process was killed.
     pub killed: bool,
-    /// Labels of those that could not be ended, for the report.
+    /// Labels of the processes that could not be ended, for the report.
     pub not_ended: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
     let (mut asked, mut killed_at, mut told) = (BTreeSet::new(), None, false);
     loop {
         watch.check();
-        // A process that cannot be inspected may run.
+        // If the processes cannot be listed, assume that some still run.
         let left = remaining(cgroup);
         let is_readable = left.is_ok();
         let left = left.unwrap_or_default();
@@ -71,8 +71,8 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
         let is_over = watch.forced_at.unwrap_or(until) <= Instant::now();
         if watch.cancel.forced.is_cancelled() || is_over {
             let killed_at = *killed_at.get_or_insert_with(Instant::now);
-            // Freeze all of them first, so that none can start another while they are killed one by
-            // one.
+            // Freeze all processes before killing them one by one, so that none can start another
+            // process.
             left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
             if let Some(cgroup) = cgroup {
                 cgroup.kill();

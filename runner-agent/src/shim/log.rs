@@ -1,4 +1,4 @@
-//! Log of one execution: one record per line, appended to the file that is sent byte by byte.
+//! Log of one execution: one record per line. The agent uploads the file byte for byte.
 //!
 //! ```text
 //! log.ndjson   record … record │ the beginning, up to its limit
@@ -6,7 +6,7 @@
 //! at the end   log.ndjson ◀── {"omitted":BYTES} ◀── the last records of the tail
 //! ```
 //!
-//! A full disk loses log bytes, and the log states how many. It never stops the job.
+//! A full disk loses log bytes, and the log states how many. A full disk never stops the job.
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -49,7 +49,7 @@ pub struct FinalizedLog {
     pub length: u64,
     /// SHA-256 in hexadecimal.
     pub sha256: String,
-    /// Number of bytes that were left out.
+    /// Number of bytes that the log does not contain.
     pub omitted: u64,
 }
 
@@ -98,7 +98,7 @@ impl Log {
         self.record(LogStream::Shim, text, false);
     }
 
-    /// Adds lines with their newlines. A line without one continues in the next record.
+    /// Adds lines with their newlines. Text without a final newline continues in the next record.
     pub fn lines(&mut self, stream: LogStream, text: &[u8]) {
         self.written = Instant::now();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -149,7 +149,7 @@ impl Log {
         true
     }
 
-    /// Syncs what was written to disk.
+    /// Syncs the written bytes to disk.
     pub fn sync(&mut self) {
         if std::mem::take(&mut self.dirty) {
             // A failed sync is repeated the next time.

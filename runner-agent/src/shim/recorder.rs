@@ -33,7 +33,7 @@ use crate::{
 const MAX_PHASES: u32 = 64;
 /// Bytes of disk that are reserved for the final report.
 const RESERVE_BYTES: usize = 256 * 1024;
-/// Length at which a line of a plugin is split and continues.
+/// Length in bytes at which a line of a plugin is split and continues.
 const SPLIT_LENGTH: usize = 1 << 20;
 
 /// Longest detail in bytes. A report has at most 64 KiB, and the log has everything.
@@ -44,8 +44,8 @@ const MAX_NAME_BYTES: usize = 120;
 /// Largest output in bytes.
 const MAX_OUTPUT_BYTES: usize = OUTPUTS_BYTES / 2;
 
-/// Returns the outputs that a report can carry, and the names of the others. Outputs that are too
-/// large must not fail work that was done.
+/// Returns the outputs that a report can carry, and the names of the omitted outputs. Oversized
+/// outputs must not fail completed work.
 fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
     let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS_BYTES);
     for (name, value) in outputs {
@@ -60,7 +60,7 @@ fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<S
     (fitting, withheld)
 }
 
-/// Shortens a text to the limit, between two characters.
+/// Shortens a text to `limit` bytes, between two characters.
 pub fn truncate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit - '…'.len_utf8()));
@@ -69,7 +69,7 @@ pub fn truncate(mut text: String, limit: usize) -> String {
     text
 }
 
-/// Writer for everything that is recorded of one execution.
+/// Writer of the log, the reports and the journal entries of one execution.
 pub struct RecordWriter {
     pub job: JobId,
     pub execution: ExecutionId,
@@ -83,14 +83,15 @@ pub struct RecordWriter {
     phases: u32,
     held_back: [HeldBack; 2],
     guard: Option<Guard>,
-    /// A value could not be registered for redaction, so the child's output is no longer shown.
+    /// `true` after a value could not be registered for redaction: the child's output is no longer
+    /// shown.
     withheld: bool,
 }
 
 /// Placeholder for withheld output.
 const WITHHELD: &str = "[withheld]";
 
-/// Handle of the writer that the plugin and the watching shim share.
+/// Shared handle of the [`RecordWriter`], for the plugin and for the shim.
 #[derive(Clone)]
 pub struct Recorder(Arc<Mutex<RecordWriter>>);
 
@@ -134,7 +135,7 @@ impl Recorder {
 }
 
 impl RecordWriter {
-    /// Appends a report. It is on disk when this returns.
+    /// Appends a report and syncs it to disk.
     pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
         // The supervisor signs the final report: a shim has no key.
@@ -183,8 +184,8 @@ impl RecordWriter {
         }
     }
 
-    /// Returns whether output is withheld. The check is between the child's write and the display.
-    /// So output that follows a value that could not be registered is never shown.
+    /// Returns whether output is withheld. The check comes after the child's write and before the
+    /// output is recorded. So output that follows an unregistered value is never shown.
     fn is_withheld(&mut self) -> bool {
         if !self.withheld && self.guard.as_ref().is_some_and(|guard| !guard.may_show()) {
             self.withhold();
@@ -262,7 +263,6 @@ impl RecordWriter {
         reported
     }
 
-    /// Writes an entry to the journal.
     pub fn journal(&self, fact: JournalEvent) -> io::Result<()> {
         self.journal.write(fact)
     }
@@ -299,7 +299,8 @@ impl Sink for Recorder {
                 pen.journal(JournalEvent::ChildStarted { execution: pen.execution, process, stop })
             }
             Err(_) if !processes::exists(pid) => Ok(()),
-            // The child runs and cannot be journalled, so it must not execute the program.
+            // The child runs and cannot be recorded in the journal, so it must not execute the
+            // program.
             Err(error) => Err(error),
         }
     }

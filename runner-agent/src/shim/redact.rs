@@ -22,7 +22,8 @@ use self::{encoded::Pieces, shapes::PrivateKeyState};
 pub const MARK: &str = "[redacted]";
 /// Shortest value that is redacted. Shorter ones would remove large parts of every log.
 pub const MIN_SECRET_BYTES: usize = 6;
-/// Smallest part of an unfinished line that is held back. No credential shape is longer.
+/// Bytes of an unfinished line that are held back at least. A credential shape of up to this length
+/// is found across a cut.
 const MIN_HELD_BACK_BYTES: usize = 8 * 1024;
 
 /// Redactor for a set of values. It keeps no other state.
@@ -43,7 +44,6 @@ pub struct HeldBack {
 }
 
 impl Redactor {
-    /// Creates a redactor for these values.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let values: Vec<&str> = values.into_iter().collect();
         let pieces = Pieces::of(values.iter().copied());
@@ -105,8 +105,8 @@ impl Redactor {
         clean
     }
 
-    /// Takes a line of a stream and returns what can be shown. These are complete lines with their
-    /// newlines, or the first part of a line that `goes_on`.
+    /// Adds a line of a stream and returns the text that can be shown: complete lines with their
+    /// newlines, or the first part of a line that continues (`goes_on`).
     pub fn line(&self, waiting: &mut HeldBack, line: &[u8], goes_on: bool) -> Vec<u8> {
         let pending = &mut waiting.pending;
         pending.extend_from_slice(line);
@@ -213,7 +213,8 @@ fn url_encoded(value: &str) -> [String; 3] {
     [encode(true), encode(false), encode(true).replace("%20", "+")]
 }
 
-/// Returns the characters that do not depend on the bytes around the value.
+/// Returns the base64 forms of a value at this alignment, without the characters that depend on the
+/// bytes around the value.
 fn base64_at(value: &str, alignment: usize) -> [String; 2] {
     let mut bytes = vec![0; alignment];
     bytes.extend_from_slice(value.as_bytes());

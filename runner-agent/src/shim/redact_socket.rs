@@ -1,5 +1,4 @@
-//! Redacts values that are created in a job. A script registers a value before it uses it, and the
-//! value is redacted from then on.
+//! Redacts values that are created in a job. A script registers a value before using it, and the runner redacts the value from then on.
 //!
 //! ```sh
 //! password=$(fetch-password)
@@ -57,15 +56,16 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns whether the job's output may be shown: no value failed, and scripts can still call
-    /// `redact`.
+    /// Returns whether the job's output may be shown: every value was registered, and scripts can
+    /// still call `redact`.
     pub fn may_show(&self) -> bool {
         // Detects a filesystem that was remounted with `noexec`, too.
         self.complete.exists() && access(&self.program, AccessFlags::X_OK).is_ok()
     }
 }
 
-/// Listens for values on a socket until the shim ends. Scripts reach it with this program.
+/// Listens for values on the job's socket until the shim ends. Scripts call `program` to register a
+/// value.
 pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result<PathBuf> {
     let path = dir.redact();
     let (_dir, address) = short_path(&path)?;
@@ -81,8 +81,7 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
                     let recorder = recorder.clone();
                     tokio::spawn(async move { serve(connection, &recorder).await });
                 }
-                // The connection that could not be accepted may be of a script that registers a
-                // value.
+                // The failed connection may belong to a script that registers a value.
                 Err(_) => {
                     recorder.writer().withhold();
                     sleep(ACCEPT_RETRY_PAUSE).await;
@@ -148,7 +147,7 @@ pub fn register() -> anyhow::Result<()> {
     handed_in.context("cannot redact the value: the rest of the job's output is withheld")
 }
 
-/// Withholds the rest of the output of the job that this process belongs to, if there is one.
+/// Withholds the rest of the job's output. Does nothing outside a job.
 pub fn withhold() {
     if let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) {
         // The file no longer exists if the output is withheld already.

@@ -34,7 +34,7 @@ pub(super) fn screen(question: &ApprovalRequest) -> String {
         line("plan", &plan.to_string());
         match &question.plan {
             Some(summary) => block(&mut text, "summary of the plan", summary),
-            None => line("", "its summary is not on this runner"),
+            None => line("", "the summary of the plan is not on this runner"),
         }
     }
     if !manifest.env.is_empty() {

@@ -36,7 +36,7 @@ struct ChangeValues {
     after_unknown: Value,
 }
 
-/// Returns names and actions. The caller sets `noop`.
+/// Returns the names and actions of all changes. The caller must set `noop`.
 pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
     let shown: ShownPlan = serde_json::from_slice(shown)
         .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))?;

@@ -1,4 +1,4 @@
-//! Finds terraform or tofu as the runner's operator installed it. Nothing is downloaded.
+//! Finds the terraform or tofu that the runner's operator installed. The runner downloads neither.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::plugins::{
     process::{self, ChildSpec},
 };
 
-/// Advice for a missing tool.
+/// Error if neither tool is installed.
 pub(super) const REMEDY: &str = "neither terraform nor tofu is on the runner's PATH; install Terraform 1.0 \
      or later (or OpenTofu) on the runner's host, or start the runner with a PATH that has it";
 
@@ -63,12 +63,12 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let version = version.ok().filter(|version| !version.starts_with("0."));
     let old = || {
         let found = path.display();
-        PluginError::ToolMissing(format!("{found} is older than 1.0; install a later version"))
+        PluginError::ToolMissing(format!("cannot use {found}: it does not report a version of 1.0 or later; install a later version"))
     };
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
 }
 
-/// Returns the preferred tool wherever it is on the path, even if the other one comes first.
+/// Returns the preferred tool that is on the path, regardless of the order of the directories.
 fn find_preferred(path: &str) -> Option<(&'static str, PathBuf)> {
     NAMES.into_iter().find_map(|name| Some((name, find_in_path(path, name)?)))
 }

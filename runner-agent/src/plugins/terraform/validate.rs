@@ -17,7 +17,7 @@ use crate::plugins::{
 
 /// Number of errors in the build's result. The log has all of them.
 const MAX_SHOWN_ERRORS: usize = 3;
-/// Longest output of `validate -json` that is read.
+/// Largest output of `validate -json` in bytes. The rest is dropped.
 const OUTPUT_LIMIT: usize = 8 << 20;
 /// Summary of the `validate` error for each module that a failed `init` could not fetch.
 const NOT_INSTALLED: &str = "Module not installed";
@@ -57,7 +57,7 @@ impl Diagnostic {
     }
 }
 
-/// Validates a module. Fails with file and line of each error.
+/// Validates a module. The failure names file and line of the first errors.
 pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
     let workspace = Workspace { work, tool };
     let lock = work.source.join(LOCK_FILE);
@@ -95,8 +95,7 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         return Err(Halt::exit(1, format!("the module is not valid: {shown}{more}")));
     }
     if !is_installed {
-        let told = "only the module's own files are validated: init could not fetch its providers or \
-                    modules here";
+        let told = "only the module's own files are validated: init could not fetch its providers or modules";
         sink.line(Stream::Runner, told.as_bytes());
     }
     Ok(())

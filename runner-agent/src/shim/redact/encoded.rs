@@ -15,7 +15,7 @@ pub struct Pieces(HashSet<[u8; PIECE]>);
 /// Encoding of bytes as text.
 #[derive(Clone, Copy)]
 struct Coding {
-    /// Value of a character as a digit.
+    /// Returns the numeric value of a digit, or `None` for another character.
     digit: fn(u8) -> Option<u8>,
     /// Test for characters that may be between digits.
     between: fn(u8) -> bool,
