@@ -187,7 +187,10 @@ impl Policy {
         match &manifest.role {
             Some(role) => listed("roles", &self.roles, role)?,
             None if self.roles.is_some() => {
-                return Err(Refusal::policy("roles", "the policy requires a role, but the job has none"));
+                return Err(Refusal::policy(
+                    "roles",
+                    "the policy requires a role, but the job has none",
+                ));
             }
             None => {}
         }
@@ -206,7 +209,8 @@ impl Policy {
         if of_kind.peek().is_none() || of_kind.any(|window| window.is_open(now)) {
             return Ok(());
         }
-        let detail = format!("the time is outside the maintenance windows for {} jobs", kind.as_str());
+        let detail =
+            format!("the time is outside the maintenance windows for {} jobs", kind.as_str());
         Err(Refusal::policy("windows", detail))
     }
 }

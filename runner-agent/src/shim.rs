@@ -107,7 +107,9 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         (Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (_, _) => Err(anyhow::anyhow!("cannot start the job: the supervisor exited before it sent the launch parameters")),
+        (_, _) => Err(anyhow::anyhow!(
+            "cannot start the job: the supervisor exited before it sent the launch parameters"
+        )),
     };
     let last = last
         .unwrap_or_else(|error| failure_report(FailureReason::SpawnFailed, format!("{error:#}")));
@@ -297,9 +299,10 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
         Some(StopCause::Deadline) => {
             failure_report(FailureReason::TimedOut, "the deadline has passed".into())
         }
-        Some(StopCause::NoOutput) => {
-            failure_report(FailureReason::TimedOut, "the job wrote no output for longer than its limit".into())
-        }
+        Some(StopCause::NoOutput) => failure_report(
+            FailureReason::TimedOut,
+            "the job wrote no output for longer than its limit".into(),
+        ),
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,
             "the runner stopped the job immediately".into(),

@@ -29,8 +29,9 @@ impl<'a> Work<'a> {
     /// [`PluginError::Refused`] if the manifest is malformed.
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
         let key = manifest.kind.subject();
-        let name = string_input(&manifest.inputs, key)
-            .ok_or_else(|| PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}")))?;
+        let name = string_input(&manifest.inputs, key).ok_or_else(|| {
+            PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}"))
+        })?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
             let refusal = format!(
                 "{name:?} is not a valid component name: use up to 128 letters, digits, `-`, `_` and `.`, \
@@ -51,7 +52,9 @@ impl<'a> Work<'a> {
             None => false,
             Some(Value::Bool(present)) => *present,
             Some(_) => {
-                return Err(PluginError::Refused("cannot run the job: the input `present` is not a boolean".into()));
+                return Err(PluginError::Refused(
+                    "cannot run the job: the input `present` is not a boolean".into(),
+                ));
             }
         };
         let state = match manifest.kind.uses_state() {

@@ -125,7 +125,8 @@ pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
         (Some(known), None) => known,
         (Some(known), Some(asked)) if known.is_same(&asked) => known,
         (Some(known), Some(asked)) => bail!(
-            "cannot start: the recorded policy is {known}, not {asked}; start without that option, or change the policy \",
+            "cannot start: the recorded policy is {known}, not {asked}; start without that option, or change the policy \
+             first: `{}`",
             change_to(data, &asked)
         ),
         (None, Some(asked)) => {

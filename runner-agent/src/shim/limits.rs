@@ -113,7 +113,10 @@ impl Watch {
         }
         let silence = self.recorder.writer().log().time_since_output();
         if self.cause.is_none() && self.no_output.is_some_and(|limit| silence >= limit) {
-            self.stop(&Self::own_order(StopCause::NoOutput, "the job wrote no output for longer than its limit"));
+            self.stop(&Self::own_order(
+                StopCause::NoOutput,
+                "the job wrote no output for longer than its limit",
+            ));
         }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()

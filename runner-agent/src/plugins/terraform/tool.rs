@@ -63,7 +63,9 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let version = version.ok().filter(|version| !version.starts_with("0."));
     let old = || {
         let found = path.display();
-        PluginError::ToolMissing(format!("cannot use {found}: it does not report a version of 1.0 or later; install a later version"))
+        PluginError::ToolMissing(format!(
+            "cannot use {found}: it does not report a version of 1.0 or later; install a later version"
+        ))
     };
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
 }

@@ -90,7 +90,10 @@ impl Workspace<'_> {
         let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
         for (place, file) in files.iter().enumerate() {
             let text = file.as_str().ok_or_else(|| {
-                PluginError::Refused(format!("cannot plan: variable file {} in the manifest is not a string", place + 1))
+                PluginError::Refused(format!(
+                    "cannot plan: variable file {} in the manifest is not a string",
+                    place + 1
+                ))
             })?;
             let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
             args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
