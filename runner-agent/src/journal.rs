@@ -4,7 +4,7 @@
 //! ```text
 //! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ statement_signed ─▶ reported
 //!     │           └─▶ refused ─▶ statement_signed ─▶ reported
-//!     └─▶ not_claimed                        (abandoned: left to the server)
+//!     └─▶ claim_rejected                     (abandoned: left to the server)
 //! ```
 //!
 //! The supervisor, each shim and the customer's commands append to one file. Each holds the lock

@@ -67,7 +67,7 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
         Some(server) if server.max < PROTOCOL => {
             "this agent is newer than its server: upgrade the server, or start an older agent"
         }
-        Some(_) => "this agent is older than its server accepts: install a newer one",
+        Some(_) => "this agent is older than its server accepts: install a newer agent",
         None => "install the agent that belongs to the server's version",
     };
     let speaks = server
@@ -76,7 +76,7 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
     format!("this agent supports protocol version {PROTOCOL}{speaks}; {remedy}")
 }
 
-/// Takes the lock of the agent. Retries, because `status` holds it for a moment.
+/// Takes the agent's lock. Retries, because `stead-runner status` holds the lock for a moment.
 async fn lock(data: &Data) -> anyhow::Result<fs::File> {
     for _ in 0..5 {
         if let Some(lock) = data.lock()? {
@@ -84,7 +84,10 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    bail!("cannot start: another agent uses {}", data.root().display())
+    bail!(
+        "cannot start: another agent uses {}; stop that agent, or pass another directory with --data",
+        data.root().display()
+    )
 }
 
 /// Returns the stored identity. Enrols the runner if there is none.
@@ -146,7 +149,9 @@ fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
                 Value::String(_) | Value::Array(_) | Value::Object(_) => value,
                 // A template would print a large number as 1e+07.
                 Value::Bool(_) | Value::Number(_) => Value::String(value.to_string()),
-                Value::Null => bail!("cannot use {}: {name} is null; leave it out", path.display()),
+                Value::Null => {
+                    bail!("cannot use {}: {name} is null; remove the entry", path.display())
+                }
             };
             outputs.insert(name, value);
         }
@@ -183,20 +188,23 @@ fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
     let token = text.trim();
     // The server would reject an empty token as an unknown one.
     if token.is_empty() {
-        bail!("the enrolment token is empty; ask the vendor for one");
+        bail!("cannot enrol: the enrolment token is empty; ask the vendor for a token");
     }
     Ok(Zeroizing::new(token.into()))
 }
 
 /// Rejects an unencrypted URL of another host, because requests contain tokens.
 fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
-    let url = reqwest::Url::parse(server).with_context(|| format!("{server:?} is not a URL"))?;
+    let url = reqwest::Url::parse(server)
+        .with_context(|| format!("cannot use the server {server:?}: it is not a URL"))?;
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     match url.scheme() {
         "https" => Ok(()),
         "http" if local || allow_http => Ok(()),
-        "http" => bail!("{server} is not encrypted: use https, or pass --allow-http"),
-        other => bail!("{other} is not a supported URL scheme: use https"),
+        "http" => bail!(
+            "cannot use {server}: the connection is not encrypted; use https, or pass --allow-http"
+        ),
+        other => bail!("cannot use {server}: the URL scheme {other} is not supported; use https"),
     }
 }
 
@@ -208,7 +216,7 @@ mod tests {
     fn who_has_to_be_upgraded_is_said() {
         let range = |min, max| Some(ProtocolRange { min, max });
         assert!(no_protocol(range(0, 0)).contains("upgrade the server"));
-        assert!(no_protocol(range(2, 3)).contains("install a newer one"));
+        assert!(no_protocol(range(2, 3)).contains("install a newer agent"));
         assert!(no_protocol(None).contains("install the agent"));
     }
 

@@ -11,16 +11,16 @@ use schemas::{
 
 use crate::journal::{JournalEvent, Line};
 
-/// Entry, and the job that it is about.
+/// Journal entry with the job that it belongs to.
 pub struct JobEntry {
     pub line: Line,
     job: Option<JobId>,
 }
 
-/// Returns the entries of this job or all of them; with `last` only the last ones.
+/// Returns the entries of this job, or of all jobs. `last` limits the result to the newest entries.
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobEntry> {
     let mut jobs = BTreeMap::new();
-    // Copies are left out, because their originals are in the history.
+    // Omit copies, because their originals are in an older file.
     let lines = lines
         .into_iter()
         .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
@@ -95,7 +95,7 @@ fn what(fact: &JournalEvent) -> String {
             format!("opened session {generation} with the server")
         }
         JournalEvent::Claiming { .. } => "requested the job".into(),
-        JournalEvent::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
+        JournalEvent::ClaimRejected { reason: why, .. } => format!("claim rejected: {why}"),
         JournalEvent::Claimed { attempt: 1, .. } => "claimed the job".into(),
         JournalEvent::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
         JournalEvent::Verified { kind, plugin, .. } => {
@@ -133,12 +133,14 @@ fn what(fact: &JournalEvent) -> String {
         JournalEvent::Reported { .. } => "the server has the result".into(),
         JournalEvent::ApprovalRequested { .. } => "waits for your approval".into(),
         JournalEvent::ApprovalDecided { approved: true, reason, .. } => {
-            format!("you approved it: {reason}")
+            format!("you approved the job: {reason}")
         }
         JournalEvent::ApprovalDecided { approved: false, reason, .. } => {
-            format!("you denied it: {reason}")
+            format!("you denied the job: {reason}")
         }
-        JournalEvent::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
+        JournalEvent::Abandoned { reason: why, .. } => {
+            format!("left the outcome to the server: {why}")
+        }
         JournalEvent::Checkpoint { note } => match Checkpoint::read_unverified(note) {
             Ok(seen) => format!("verified the server's log up to event {}", seen.size),
             Err(_) => "verified a head of the server's log".into(),
@@ -178,8 +180,8 @@ fn what(fact: &JournalEvent) -> String {
 fn who(by: RefusedBy) -> &'static str {
     match by {
         RefusedBy::CustomerPolicy => "your policy",
-        RefusedBy::Verification => "the runner, which could not verify it",
-        RefusedBy::Capability => "the runner, which cannot run it",
+        RefusedBy::Verification => "the runner's verification",
+        RefusedBy::Capability => "the runner's capabilities",
         RefusedBy::Veto => "your veto command",
     }
 }

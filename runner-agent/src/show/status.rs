@@ -13,10 +13,10 @@ use crate::{
     witness::Witness,
 };
 
-/// Returns whether the chain of the journal is valid and contains what was signed. Only `journal
-/// verify` checks the signatures.
+/// Returns the state of the journal: the number of entries, and the first error of its chain or of
+/// its signed heads. Only `journal verify` checks the signatures.
 pub fn journal(data: &Data) -> String {
-    // Read the heads first: the agent may write and sign more meanwhile.
+    // Read the heads first: the agent may write and sign more entries meanwhile.
     let signed = journal::Heads::of(data).signed();
     let examined = match journal::examine_all(data) {
         Ok(examined) => examined,
@@ -39,7 +39,7 @@ pub fn journal(data: &Data) -> String {
 pub fn policy(data: &Data) -> String {
     let choice = match Choice::recorded(data) {
         Ok(Some(choice)) => choice,
-        Ok(None) => return "not recorded: every job is refused".into(),
+        Ok(None) => return "not recorded: every job is refused; run `stead-runner policy set FILE` or `stead-runner policy none`".into(),
         Err(error) => return format!("cannot be read, every job is refused: {error}"),
     };
     match (choice.policy(), &choice) {
@@ -82,7 +82,7 @@ fn size(bytes: u64) -> String {
     format!("{size:.1} {unit}")
 }
 
-/// Returns the state of the vendor's log.
+/// Returns the last verified head of the vendor's log, or the reason of its rejection.
 pub fn witness(data: &Data) -> io::Result<String> {
     if let Some(refused) = refused(data)? {
         return Ok(refused);
@@ -123,7 +123,7 @@ pub fn refused(data: &Data) -> io::Result<Option<String>> {
     let why = sanitize(&why);
     let at = moment::text(&at);
     Ok(Some(format!(
-        "the vendor's log is REJECTED since {at}: {why}. The runner refuses all jobs until you resolve this; see \
+        "the vendor's log has been REJECTED since {at}: {why}. The runner refuses all jobs until you resolve the rejection; see \
          `stead-runner witness evidence`"
     )))
 }

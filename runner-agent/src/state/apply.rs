@@ -1,5 +1,4 @@
-//! Period in which the state on disk may be incomplete: from the start of an apply to its known
-//! end.
+//! Start and end of an apply. In between, the state on disk may be incomplete.
 use std::{
     collections::BTreeSet,
     fs::{self, File, TryLockError},
@@ -16,9 +15,9 @@ use serde::{Deserialize, Serialize};
 use super::{IN_PROGRESS, LOCK, RESERVE, StateError, StateMark, StateStore};
 use crate::{data, host::Process, processes};
 
-/// Smallest disk space that is reserved for a rescue.
+/// Smallest disk space in bytes that is reserved for a rescue.
 const LEAST_RESERVE: u64 = 64 << 20;
-/// Block size of the reserve.
+/// Block size of the reserve in bytes.
 const BLOCK: usize = 1 << 20;
 /// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,14 +39,16 @@ pub(super) struct InProgress {
 }
 
 impl InProgress {
-    /// Returns an error if a process of the execution still runs. Terraform can outlive its shim.
-    /// Its processes have the execution's id in their environment, or are in the shim's session.
+    /// Returns an error if a process of the execution still runs, because Terraform can outlive its
+    /// shim. The processes of an execution have its id in their environment, or are in the shim's
+    /// session.
     pub(super) fn require_ended(&self) -> Result<(), StateError> {
-        let context = format!("cannot tell whether {} still runs; retry", self.execution);
+        let context =
+            format!("cannot determine whether the apply {} still runs; retry", self.execution);
         match self.runs().map_err(StateError::io(context))? {
             None => Ok(()),
             Some(process) => Err(StateError::Blocked(format!(
-                "its apply {} still runs: {process}; wait for its end",
+                "the apply {} still runs: {process}; wait for its end",
                 self.execution
             ))),
         }
@@ -74,9 +75,9 @@ pub enum ApplyEnd {
 }
 
 impl StateStore {
-    /// Prepares for an apply; the caller must change nothing before this returns. Reserves disk
-    /// space, records the apply, and removes the marker that the component has no resources. After
-    /// an error everything is unchanged.
+    /// Prepares for an apply: reserves disk space, records the apply, and removes the marker that
+    /// the component has no resources. The caller must change nothing before the return. After an
+    /// error, everything is as before the call.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
@@ -88,7 +89,7 @@ impl StateStore {
         self.resolved()?;
         let had_nothing = self.is_marked_as_nothing();
         self.reserve()?;
-        let context = || format!("cannot record that an apply of {} begins", self.component);
+        let context = || format!("cannot record the start of an apply of {}", self.component);
         let recorded = Process::of(std::process::id()).and_then(|process| {
             let module_dir = module_dir.into();
             let record = InProgress { execution, module_dir, process, had_nothing, uses_file };
@@ -121,9 +122,9 @@ impl StateStore {
         self.resolved()
     }
 
-    /// Locks the component until the file is closed: no other process begins or ends an apply, or
-    /// resolves the state. The lock is not held during an apply, because the record of the apply
-    /// blocks other processes.
+    /// Locks the component until the returned file is closed: no other process begins or ends an
+    /// apply, or resolves the state. The lock is not held during an apply, because the record of
+    /// the apply blocks other processes.
     pub(super) fn lock(&self) -> Result<File, StateError> {
         let context = || format!("cannot lock the state of {}", self.component);
         let file = data::append(&self.dir.join(LOCK)).map_err(StateError::io(context()))?;
@@ -173,7 +174,7 @@ impl StateStore {
         let is_unchanged = end == ApplyEnd::Unchanged && mark.is_ok();
         if record.uses_file && !is_rescued && !has_state && !is_unchanged {
             return Err(self.blocked(&format!(
-                "its apply {} left no complete state in {}; parts of it may be there and in {}",
+                "its apply {} left no complete state in {}; that file and {} may contain parts of the state",
                 record.execution,
                 self.file().display(),
                 record.module_dir.display()

@@ -10,7 +10,7 @@ use crate::journal::{Entry, JournalEvent};
 /// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// Newest lineage, with its highest serial. No lineage: this runner knows no state.
+    /// Newest lineage, with its highest serial. Without a lineage, this runner knows no state.
     pub newest: StateMark,
     /// True if the component has no resources: it was destroyed, or a user of the customer decided
     /// so.
@@ -22,7 +22,8 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// The serial never decreases, because a plan can be recorded after an apply that began later.
+    /// Records a state that this runner has seen. The serial never decreases: a plan can be
+    /// recorded after an apply that began later.
     fn see(&mut self, lineage: Option<&String>, serial: u64) {
         self.nothing = lineage.is_none();
         self.newest = lineage.map_or_else(StateMark::default, |lineage| {
@@ -32,7 +33,7 @@ impl KnownState {
         });
     }
 
-    /// A decision replaces everything that was known before it.
+    /// Records a decision about the state. The decision replaces all earlier records.
     fn decide(&mut self, lineage: Option<&String>, serial: u64) {
         self.highest.clear();
         self.see(lineage, serial);
@@ -101,7 +102,7 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
-/// Message about a state that is refused.
+/// Reason for the refusal of a state, with the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StateRefusal(pub String);
 
@@ -141,7 +142,7 @@ impl StateStore {
                 let (name, file) = (&self.component, self.file());
                 return Err(StateRefusal(format!(
                     "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
-                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept this one: `stead \
+                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept the present state: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
                     mark.serial,
                     known.serial,

@@ -15,7 +15,7 @@ use crate::data;
 const LEFT_BEHIND: &str = "errored.tfstate";
 
 impl StateStore {
-    /// Rescues the state, if Terraform left one. Returns whether there is a rescued state now.
+    /// Rescues the state, if Terraform left one. Returns whether a rescued state exists.
     pub(super) fn rescue(&self, record: &InProgress) -> Result<bool, StateError> {
         let (rescued, dump) =
             (self.rescued_file(record.execution), self.dump_file(record.execution));

@@ -129,7 +129,7 @@ fn one_job_is_told_from_its_claim_to_its_end() {
     assert_eq!(of(journal(), Some(other_job()), None).len(), 2);
     // `last` counts the entries of the job only.
     let last = of(journal(), Some(other_job()), Some(1));
-    assert!(table(&last).contains("did not get the job"));
+    assert!(table(&last).contains("claim rejected"));
     assert_eq!(of(journal(), None, Some(3)).len(), 3);
 }
 
