@@ -33,8 +33,8 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     }
     if nix::unistd::geteuid().is_root() {
         warn!(
-            "This runner runs as root, and so does each job: a job can change everything on this host. Use a user of \
-             its own"
+            "This runner runs as root, and so does each job: a job can change everything on this host. Use a \
+             dedicated user"
         );
     }
     let keys = Keys::open(data)?;
@@ -106,8 +106,8 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         enrol::store_identity(data, &known)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
-                "Ignoring the stack outputs: this runner sent its own when it enrolled. To change them, revoke it and enrol \
-                 one in a new directory"
+                "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
+                 runner and enrol another runner in a new directory"
             );
         }
         return Ok(known);

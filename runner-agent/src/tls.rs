@@ -39,7 +39,9 @@ impl Trust {
         if hex::decode(&plain).is_ok_and(|bytes| bytes.len() == 32) {
             Ok(Trust::Fingerprint(plain))
         } else {
-            bail!("{text:?} is not a SHA-256 fingerprint: expected 64 hexadecimal digits")
+            bail!(
+                "cannot use the fingerprint {text:?}: a SHA-256 fingerprint has 64 hexadecimal digits"
+            )
         }
     }
 
@@ -108,7 +110,8 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(root) = chain.iter().find(|certificate| self.is(certificate)) else {
-            let said = "no certificate of the server has the expected fingerprint";
+            let said =
+                "no certificate of the server has the expected fingerprint; check --ca-fingerprint";
             return Err(Error::General(said.into()));
         };
         let mut roots = RootCertStore::empty();

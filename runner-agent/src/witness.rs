@@ -1,5 +1,4 @@
-//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a
-//! log that continues the verified one.
+//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a log that continues the last verified log.
 //!
 //! ```text
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
@@ -29,10 +28,8 @@ use crate::{
     policy::Refusal,
 };
 
-/// Verified claim.
 #[derive(Debug, Clone)]
 pub struct Verified {
-    /// Manifest of the job.
     pub manifest: Manifest,
     /// SHA-256 of the manifest's bytes as received.
     pub digest: Digest,
@@ -49,7 +46,6 @@ pub struct Verified {
 pub struct Expected {
     /// Log that this runner enrolled with.
     pub log_id: String,
-    /// Id of this runner.
     pub runner: RunnerId,
     /// Identity key of this runner, hexadecimal.
     pub runner_key: String,
@@ -123,7 +119,7 @@ impl Witness {
         Ok(verified)
     }
 
-    /// Returns the last verified head.
+    /// Returns the last verified head, or `None` before the first verified claim.
     fn believed(&self, keys: &[VerifyingKey]) -> Result<Option<Checkpoint>, Refusal> {
         let unreadable = |why: String| {
             no("checkpoint_kept", format!("cannot read the stored checkpoint: {why}"))
@@ -143,7 +139,7 @@ impl Witness {
     }
 }
 
-/// Checks that the new head's log continues the verified one.
+/// Checks that the log of the new head continues the log of the last verified head.
 fn check_continuity(
     last: &Checkpoint,
     new: &Checkpoint,
@@ -207,15 +203,27 @@ fn fits(
 ) -> Result<(), Refusal> {
     let (manifest, grant) = (&verified.manifest, &verified.grant);
     let checks = [
-        (manifest.version == 1 && grant.version == 1, "version", "its version is not supported"),
+        (
+            manifest.version == 1 && grant.version == 1,
+            "version",
+            "the manifest or the grant has an unsupported version",
+        ),
         (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
-        (manifest.kind == expected.kind, "kind", "it is of another kind than the offer"),
-        (manifest.job == expected.job && grant.job == expected.job, "job", "it is for another job"),
-        (grant.execution == claimed.execution, "execution", "it is for another execution"),
-        (grant.log_id == expected.log_id, "log", "it is from another log"),
-        (grant.runner == expected.runner, "runner", "it is for another runner"),
-        (grant.runner_key == expected.runner_key, "runner_key", "it is for another key"),
-        (grant.deadline > now, "deadline", "its deadline has passed"),
+        (manifest.kind == expected.kind, "kind", "the manifest is of another kind than the offer"),
+        (
+            manifest.job == expected.job && grant.job == expected.job,
+            "job",
+            "the manifest or the grant is for another job",
+        ),
+        (grant.execution == claimed.execution, "execution", "the grant is for another execution"),
+        (grant.log_id == expected.log_id, "log", "the grant is from another log"),
+        (grant.runner == expected.runner, "runner", "the grant is for another runner"),
+        (
+            grant.runner_key == expected.runner_key,
+            "runner_key",
+            "the grant is for another identity key",
+        ),
+        (grant.deadline > now, "deadline", "the deadline of the grant has passed"),
     ];
     match checks.into_iter().find(|(holds, ..)| !holds) {
         Some((_, rule, why)) => Err(no(rule, why)),

@@ -191,7 +191,7 @@ impl Response for PollResponse {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // This deadline is only displayed. The claim has the signed deadline.
+            // The runner does not use this deadline. The claim has the signed deadline.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }

@@ -30,8 +30,8 @@ use crate::{
 /// runner releases its slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait for a server key that signed a claim and is not known yet. Every server reads new
-/// keys within this time.
+/// Longest wait until the runner can fetch an unknown server key that signed a claim. Every server
+/// reads new keys within this time.
 const KEY_ROTATION_TIMEOUT: Duration = Duration::from_secs(8);
 const KEY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -54,8 +54,8 @@ pub(super) fn handle_offer(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
             Err(error) => {
                 warn!(job.id = %job, error = format!("{error:#}"), "Cannot process the offer");
                 agent.release(job, granted);
-                // The next session reconciles the claim. Without one, the server would wait until
-                // the deadline for a job that never started.
+                // The next session reconciles the claim. Without that session, the server would
+                // wait until the deadline for a job that never started.
                 agent.request_session();
             }
         }
@@ -156,7 +156,7 @@ async fn claim_job(
         let question = ApprovalRequest::new(&agent.data, verified, claimed.execution, patience);
         info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
         match approval::wait(&agent.data, &agent.journal, &question, patience).await {
-            // An approval is one of several rules, and the others may have changed.
+            // Check the other rules again, because they may have changed during the wait.
             Ok(ApprovalOutcome::Approved) => {
                 if let Ok((verified, _)) = allowed {
                     allowed = reauthorize(agent, verified).await;
@@ -224,7 +224,7 @@ async fn authorize(
     Ok((verified, policy))
 }
 
-/// Reads the customer's policy. A policy that cannot be read refuses every job.
+/// Reads the customer's policy. If the policy cannot be read, every job is refused.
 fn policy(agent: &Agent) -> Result<Policy, Refusal> {
     Policy::current(&agent.data)
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
@@ -292,8 +292,8 @@ fn save_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal
 /// Verifies with the server keys that the runner trusts, and fetches newer keys until a signature
 /// matches.
 ///
-/// Servers read new keys at different times: the one that responds may not know the key of the one
-/// that signed.
+/// Servers read new keys at different times: the server that responds may not know the key of the
+/// server that signed.
 async fn verify_with_current_keys<T>(
     agent: &Agent,
     verify: impl Fn(&KeyList) -> Result<T, Refusal>,

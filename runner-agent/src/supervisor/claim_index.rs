@@ -9,7 +9,6 @@ use crate::journal::{Journal, JournalEvent, Position};
 /// Largest number of granted executions in the index, including those of rotated journal files.
 const REMEMBERED: usize = 100_000;
 
-/// Index of the journal for claims.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimIndex {
     read: Position,
@@ -33,7 +32,7 @@ impl ClaimIndex {
         Ok(())
     }
 
-    /// Returns whether this execution was granted here before. Such a response to a claim is a
+    /// Returns whether this execution was granted before. If so, a response that grants it is a
     /// replay.
     pub(super) fn was_granted(&self, execution: ExecutionId) -> bool {
         self.granted.contains(&execution)

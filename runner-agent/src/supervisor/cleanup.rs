@@ -26,8 +26,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 /// counts them.
 const MAX_CRASHED_MANIFESTS: usize = 100;
 
-/// Starts a cleanup in the background if one is due. A full disk must not wait for the end of a job
-/// that cannot start.
+/// Starts a cleanup in the background if one is due, without waiting for the end of a job: on a
+/// full disk, no job can start.
 pub(super) fn clean_up_if_due(agent: &Arc<Agent>) {
     let interval = if agent.has_disk_space() { IDLE_INTERVAL } else { INTERVAL };
     if agent.state().last_cleanup.is_some_and(|at| at.elapsed() < interval) {
@@ -56,8 +56,7 @@ pub(super) async fn clean_up(agent: &Arc<Agent>) {
     }
 }
 
-/// Prunes jobs and artifacts, and rotates the journal. A step that fails does not stop the next
-/// one.
+/// Prunes jobs and artifacts, and rotates the journal. Continues after a failed step.
 fn run_cleanup(agent: &Agent) {
     let ending = agent.state().orphans.busy();
     let open = agent.journal.read().map(|entries| {

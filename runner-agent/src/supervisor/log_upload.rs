@@ -1,4 +1,5 @@
-//! Uploads a log by offset. The server's responses determine how much of it the server has.
+//! Uploads a log by offset. The server's responses contain the offset up to which the server has
+//! the log.
 use std::{
     fs::File,
     io,
@@ -69,12 +70,11 @@ impl LogUpload {
         self.committed_bytes
     }
 
-    /// Returns whether no more of this log is sent.
+    /// Returns whether the upload has stopped for good.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Stops the upload.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -84,7 +84,8 @@ impl LogUpload {
         self.committed_bytes = have;
     }
 
-    /// Sends the next chunk soon, whatever interval the server set, because a user tails the log.
+    /// Sends the next chunk soon, regardless of the server's interval, because a user tails the
+    /// log.
     pub fn hasten(&mut self) {
         self.next = self.next.min(Instant::now() + TAIL_INTERVAL);
     }
@@ -180,7 +181,7 @@ impl LogUpload {
                 self.stopped = self.rejections > MAX_REJECTIONS;
                 warn!(
                     execution.id = %execution,
-                    broken = self.stopped,
+                    stopped = self.stopped,
                     error = %refused,
                     "The server rejected a log chunk"
                 );

@@ -44,7 +44,7 @@ const MAX_STALLED_CHUNKS: u32 = 20;
 enum MonitorEnd {
     /// The server has all reports and the log.
     Reported,
-    /// The server rejects the execution, or even its final report.
+    /// The server rejects the execution or its final report.
     Rejected(ServerRejection),
     /// The shim ended without a final report.
     ShimLost,
@@ -71,7 +71,7 @@ pub(super) fn begin(agent: &Arc<Agent>, known: OpenClaim) {
     begin_with(agent, known, REJECTION_PAUSE);
 }
 
-/// Does the same as [`begin`] with another pause after a rejection.
+/// Monitors an execution as [`begin`] does, with this pause after a rejection.
 pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) {
     let Some(execution) = known.execution else { return };
     let shim = match &known.stage {
@@ -114,8 +114,8 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) 
                 end: None,
             });
         }
-        // The reports may be lost, including the one that the job started. Without that report,
-        // some reasons mean to the server that nothing ran.
+        // The reports may be lost, including the report of the start. Without that report, some
+        // reasons mean to the server that nothing ran.
         ClaimStage::Exited(exit) if !known.children.is_empty() => {
             let reason = report::without_not_started_reason(exit.reason);
             attendance.exit = Some(Exit { reason, ..exit });
@@ -160,8 +160,8 @@ impl Monitor {
             }
             if self.backoff.may_send_log() {
                 match self.send_log(gone).await {
-                    // The server stopped waiting for the log and finalized it. It still needs the
-                    // result.
+                    // The server stopped waiting for the log and finalized it. The server still
+                    // needs the result.
                     Err(UploadError::Rejected(refused)) if is_outcome_unknown(&refused) => {
                         self.upload.stop();
                     }
@@ -193,7 +193,7 @@ impl Monitor {
             }
             Err(error) => {
                 if unseen.is_multiple_of(MAX_FAILED_READS) {
-                    warn!(execution.id = %self.execution, %error, "Cannot tell whether the shim runs, retrying");
+                    warn!(execution.id = %self.execution, %error, "Cannot determine whether the shim runs, retrying");
                 }
                 *unseen += 1;
                 false
@@ -201,8 +201,8 @@ impl Monitor {
         }
     }
 
-    /// Builds the final report from the journal. The shim had no disk space for it, or the files
-    /// were removed.
+    /// Builds the final report from the journal, because the shim had no disk space for the report
+    /// or the files were removed.
     fn report_from_journal(&mut self, exit: Exit) {
         let log = fs::read(self.dir.log()).unwrap_or_default();
         let detail = "the shim's final report is missing; this result is from the runner's journal";
@@ -268,7 +268,7 @@ impl Monitor {
                 Ok(_) => return Some(MonitorEnd::Reported),
                 Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
-                    warn!(execution.id = %self.execution, "The server has a different log, sending it again");
+                    warn!(execution.id = %self.execution, "The server has a different log, sending the log again");
                     self.upload.continue_at(0);
                 }
                 Err(refused) => return self.handle_rejection(refused),
@@ -303,7 +303,7 @@ impl Monitor {
                 stalled = if self.upload.committed_bytes() > before { 0 } else { stalled + 1 };
                 tokio::time::sleep(CHUNK_INTERVAL).await;
             }
-            // Pause between two attempts, whatever the response was.
+            // Pause between two attempts, regardless of the response.
             tokio::time::sleep(CHUNK_INTERVAL).await;
         }
     }

@@ -1,13 +1,13 @@
 //! Ends processes that a dead shim left behind.
 //!
-//! Four records identify the processes of a job. Each finds processes that the others miss:
+//! Four records identify the processes of a job. Each record finds processes that the other records miss:
 //!
 //! - the process groups of the children, in the journal
 //! - the session of the shim
 //! - the control group of the job
 //! - the execution id in the environment
 //!
-//! Only these records are used to end a job. After each job, the [`sweep`] ends adopted processes
+//! To end a job, the agent uses only these records. After each job, the [`sweep`] ends adopted processes
 //! that no record identifies.
 mod sweep;
 
@@ -61,7 +61,7 @@ impl OrphanedJobs {
         self.jobs.insert(execution, false);
     }
 
-    /// Executions whose processes are being ended.
+    /// Returns the executions whose processes are being ended.
     pub(super) fn busy(&self) -> BTreeSet<ExecutionId> {
         let busy = self.jobs.iter().filter(|(_, goes_on)| **goes_on);
         busy.map(|(execution, _)| *execution).collect()
@@ -123,7 +123,7 @@ impl Orphans {
             if left.is_empty() && groups.is_empty() {
                 break;
             }
-            // Send it once: a second SIGINT makes Terraform abort and lose its state.
+            // Send the stop signal once: a second SIGINT makes Terraform abort and lose its state.
             if !stopped && killed_at.is_none() {
                 stopped = true;
                 let processes = labels(&left).join(", ");
@@ -184,7 +184,8 @@ impl Orphans {
 
     /// Returns the processes that a record of this job identifies, and their descendants.
     fn remaining(&self) -> io::Result<Vec<RunningProcess>> {
-        // A process can fork and exit while `/proc` is read. Two scans in a row do not miss both.
+        // A process can fork and exit while `/proc` is read. A second scan finds a child that the
+        // first scan missed.
         let left = self.scan();
         if left.as_ref().is_ok_and(Vec::is_empty) { self.scan() } else { left }
     }

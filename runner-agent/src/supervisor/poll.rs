@@ -118,8 +118,8 @@ impl LocalState {
     }
 }
 
-/// Checks the children, the disable file and the signals. Returns the reason to exit, if there is
-/// one.
+/// Checks the running jobs, the disable file and the signals. Returns the reason to exit, if there
+/// is one.
 fn check_exit(agent: &Agent) -> Option<ExitReason> {
     let (ended, idle) = {
         let state = agent.state();
@@ -155,12 +155,12 @@ fn is_unreachable(agent: &Agent) -> bool {
             .all(|attended| !attended.shim.as_ref().is_some_and(Process::may_be_alive))
 }
 
-/// Returns whether a session renewal is due.
 fn is_renewal_due(agent: &Agent) -> bool {
     agent.state().session_renewal.is_due(std::time::Instant::now())
 }
 
-/// Applies the signals and the customer's disable file, with or without a connection to the server.
+/// Stops the jobs if a signal or the customer's disable file requires that, with or without a
+/// connection to the server.
 fn stop_jobs_if_requested(agent: &Agent) {
     if *agent.stop_level.borrow() == StopLevel::StopJobs {
         agent.stop_all("the agent received a signal to stop all jobs");
@@ -274,8 +274,8 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
     }
 }
 
-/// Handles a session request that was rejected or could not be built. The cause may persist, so it
-/// backs off.
+/// Handles a session request that was rejected or could not be built. Backs off, because the cause
+/// may persist.
 async fn handle_open_rejection(
     agent: &Agent,
     refused: &ServerRejection,
@@ -293,7 +293,6 @@ async fn handle_open_rejection(
     back_off(agent, seen, pause).await;
 }
 
-/// Handles a rejected poll.
 async fn handle_poll_rejection(agent: &Arc<Agent>, refused: &ServerRejection, seen: &LocalState) {
     if end_if_required(agent, refused) {
         return;

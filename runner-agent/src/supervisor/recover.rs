@@ -20,7 +20,7 @@ use crate::{
     journal::{Entry, JournalEvent, Stop},
 };
 
-/// Time after its `spawning` entry during which the shim of an abandoned claim may still start.
+/// Time after the `spawning` entry of an abandoned claim in which its shim may still start.
 const LATE_START_WINDOW: TimeDelta = TimeDelta::hours(1);
 
 /// Progress of a claim.
@@ -148,7 +148,7 @@ impl OpenClaim {
     /// Returns the shim's final report, if it wrote one.
     pub fn final_report(&self, data: &Data) -> Option<Finished> {
         let text = fs::read(data.job(self.execution?).reports()).ok()?;
-        // A line without a newline is incomplete. `Reports::read` ignores it as well.
+        // A line without a newline is incomplete. `ReportQueue::read` ignores it as well.
         let whole = text.iter().rposition(|byte| *byte == b'\n')?;
         let lines = text[..whole].split(|byte| *byte == b'\n');
         lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {

@@ -60,8 +60,8 @@ async fn replace(agent: &Agent) {
             {
                 warn!(%error, "Cannot write the journal");
             }
-            // A head under the new key covers all entries, so the new key alone can verify those of
-            // the former key.
+            // A head under the new key covers all entries, so the new key alone can verify the
+            // earlier entries, too.
             agent.sign_journal();
         }
         Err(error) => warn!(error = format!("{error:#}"), "Cannot replace the identity key"),

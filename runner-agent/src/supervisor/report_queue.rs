@@ -15,8 +15,8 @@ use crate::data::JobDir;
 
 /// Number of times that the server may request earlier reports again.
 const MAX_REWINDS: u32 = 3;
-/// Number of used sequence numbers that the supervisor's final report may skip: more than a shim
-/// has reports.
+/// Number of used sequence numbers that the supervisor's final report may skip. This is more than
+/// the reports of any shim.
 const MAX_SKIPPED_NUMBERS: u32 = 256;
 
 /// Reports of one execution.
@@ -121,8 +121,8 @@ impl ReportQueue {
         for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             self.last_line += 1;
             let report = serde_json::from_slice(line).unwrap_or_else(|error| {
-                // From a later version, or damaged. A placeholder keeps its sequence number, so
-                // that later reports can be sent.
+                // The report is damaged or of a later version. A placeholder keeps its sequence
+                // number, so that later reports can be sent.
                 warn!(execution.id = %self.execution, %error, "Cannot parse a report, sending a placeholder");
                 let body = ReportBody::Phase { name: "unreadable report".into() };
                 Report { execution: self.execution, seq: self.last_line, body, log_len: 0, end: None }
@@ -173,10 +173,10 @@ impl ReportQueue {
         self.unsent.retain(|report| report.seq > seq);
     }
 
-    /// Skips the next report because the server has another one with its number. A final report of
-    /// the shim is not skipped; one of the supervisor takes the next number.
+    /// Handles a sequence number under which the server has another report. Skips the next report,
+    /// but not a final report. A final report of the supervisor takes the next number instead.
     ///
-    /// Returns `false` if neither is possible.
+    /// Returns `false` for a final report of the shim, and after too many skipped numbers.
     pub fn skip_used_number(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         if !self.is_end(&next) {

@@ -32,11 +32,11 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Opens a session and continues every open claim of the journal.
 pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     rekey::complete_pending(agent).await;
-    // The lock keeps claims out. A claim that was sent before is in the journal, so the session
+    // The lock prevents new claims. A claim that was sent before is in the journal, so the session
     // reports it.
     let _no_claim_meanwhile = agent.claim_lock.lock().await;
     let known = recover::open_claims(agent).map_err(|error| local_error(&error))?;
-    // A shim that cannot be inspected must not be reported as gone.
+    // A shim that cannot be inspected must not be reported as ended.
     let journal =
         known.iter().map(|known| session_entry(agent, known)).collect::<io::Result<Vec<_>>>();
     let journal = journal.map_err(|error| local_error(&error))?;
@@ -61,7 +61,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         Ok(if known.is_empty() { ask.idle() } else { ask })
     };
     let mut answer = agent.client.send_signed::<SessionOpened>(ask).await;
-    // The host's clock is off: correct it by the server's time and retry.
+    // The host's clock is wrong: correct the estimated server time and retry.
     if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
         agent.client.correct_clock(refused);
         answer = agent.client.send_signed(ask).await;
@@ -96,7 +96,7 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     for (known, told) in known.into_iter().zip(told) {
         let action = action_for(&resume, &known);
         let now = known.state(&agent.data).unwrap_or_else(|error| {
-            warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming the reported state");
+            warn!(job.id = %known.job, %error, "Cannot determine whether the shim runs, assuming the reported state");
             told
         });
         if told == ExecutionState::Alive && now == ExecutionState::Unknown {
@@ -120,11 +120,12 @@ pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     });
 }
 
-/// Fetches the server's keys. Trusts them if a key that is trusted when they arrive has signed
-/// them.
+/// Fetches the server's key list. Accepts the list if a key that is trusted at the arrival of the
+/// list has signed it.
 pub(super) async fn renew_keys(agent: &Agent, within: Duration) -> anyhow::Result<()> {
     let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
-    let shown = shown.context("cannot fetch the server's keys in time")??;
+    let shown =
+        shown.context("cannot fetch the server's keys: the server did not respond in time")??;
     // Fetches can run concurrently. An older response must not overwrite a newer list.
     let _one_at_a_time = agent.key_renewal_lock.lock().await;
     let held = agent.state().server_keys.clone();
@@ -235,7 +236,7 @@ fn resume_or_abandon(
                 return;
             }
             orphans::end(agent, &known);
-            // The approval request of the earlier agent is void.
+            // The approval request of the earlier agent is invalid.
             let _best_effort = data::remove(&agent.data.job(execution).approval_request());
             let why =
                 format!("the runner reported the execution to the server as {}", state_name(state));
@@ -269,6 +270,7 @@ fn abandon(agent: &Agent, fact: JournalEvent) {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
+    let problem =
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

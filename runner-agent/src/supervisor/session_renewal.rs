@@ -47,8 +47,8 @@ impl SessionRenewal {
         self.due.is_some()
     }
 
-    /// Returns whether the agent must delay its exit for the renewal. A server that rejects
-    /// sessions delays it for 30 seconds at most.
+    /// Returns whether the agent must delay its exit for the renewal. The delay ends
+    /// [`MAX_EXIT_DELAY`] after the due time, for example if the server rejects sessions.
     pub fn delays_exit(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| now < due + MAX_EXIT_DELAY)
     }

@@ -1,4 +1,5 @@
-//! Starts a shim. The journal records the start first, so that it is known after a crash.
+//! Starts a shim. The agent records the start in the journal first, so that the start is known
+//! after a crash.
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -95,7 +96,7 @@ fn prepare(
     dir.create()?;
     data::replace(&dir.manifest(), &verified.manifest_bytes)?;
     data::replace(&dir.grant(), &verified.grant_bytes)?;
-    // From here on only the monotonic clock counts.
+    // From here on, the deadline depends on the monotonic clock only.
     let duration = duration_ms(claimed, verified, policy);
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
     // A cancellation must not need disk space that the job has filled.
@@ -160,12 +161,12 @@ struct Forked {
     journal: Position,
 }
 
-/// Starts the process of the shim. Until this succeeds, nothing has begun.
+/// Starts the process of the shim. After an error, no part of the job has started.
 fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<Forked> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
     let journal = agent.journal.end_position()?;
-    // The running program, even if an upgrade replaced its file.
+    // Start the running program itself, even if an upgrade replaced its file.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg("shim")
@@ -198,7 +199,7 @@ async fn send_order(
             "cannot start the shim: its process cannot be identified; the runner killed it"
         );
     };
-    // Written in the background: a shim that does not read must not block other claims.
+    // Write in the background: a shim that does not read must not block other claims.
     tokio::spawn(async move {
         // The wait below detects a shim that has ended.
         let _ended = tokio::time::timeout(ORDER_TIMEOUT, pipe.write_all(&order)).await;
@@ -338,7 +339,7 @@ pub(super) async fn veto(
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = processes::spawn(&mut command)
-        .map_err(|error| no(format!("the veto command could not be started: {error}")))?;
+        .map_err(|error| no(format!("cannot start the veto command: {error}")))?;
     let pipe = child.stdin.take();
     let asked = async {
         let tell = async move {

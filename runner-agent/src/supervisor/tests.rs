@@ -155,7 +155,7 @@ async fn a_veto_command_that_does_not_read_times_out() {
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, "version = 1\nveto_command = [\"/bin/sleep\", \"600\"]").unwrap();
     let policy = crate::policy::Policy::read(&path).unwrap();
-    // More than a pipe buffers.
+    // The manifest is larger than the buffer of a pipe.
     let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };
     let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
     assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
@@ -252,7 +252,7 @@ async fn a_requested_session_opens_after_a_pause() {
     let begun = Instant::now();
     until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
     assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
-    // then it is not opened immediately
+    // then the agent does not open it immediately
     until("the session to end", || agent.state().session.is_none()).await;
     assert!(begun.elapsed() >= Duration::from_secs(1));
     polls.abort();

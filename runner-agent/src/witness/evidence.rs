@@ -1,4 +1,4 @@
-//! Evidence against a rejected log: the head that was verified before, and the rejected one.
+//! Evidence against a rejected log: the head that was verified before, and the rejected head.
 //!
 //! Two contradicting heads that the vendor signed prove the contradiction to every party that has
 //! the vendor's key.
@@ -31,9 +31,7 @@ pub struct Evidence {
     /// Time of the rejection by the host's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Job of the claim.
     pub job: JobId,
-    /// Execution of the claim.
     pub execution: ExecutionId,
     /// Name of the rule.
     pub rule: String,
@@ -54,15 +52,14 @@ pub struct Evidence {
 /// [`Evidence`] with the path of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvidence {
-    /// Path of the file.
     pub path: PathBuf,
     /// Contents of the file.
     pub evidence: Evidence,
 }
 
 impl Witness {
-    /// Stores both heads. Returns the name of the file; the same two heads share one file. `None`:
-    /// the limit is reached.
+    /// Stores both heads. Returns the name of the file; equal rules and heads share one file.
+    /// `None` means that the limit is reached.
     pub fn store_evidence(
         &self,
         job: JobId,

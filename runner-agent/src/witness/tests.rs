@@ -212,7 +212,7 @@ fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_he
         ("log_unprovable", "there is no proof", Log::of(9, 1).claimed(None, |_| {})),
         ("log_unprovable", "the proof begins at 4", Log::of(9, 1).claimed(Some(4), |_| {})),
         ("log_unprovable", "malformed", malformed(Log::of(9, 1))),
-        ("checkpoint", "not signed by a key of theirs", unsigned(Log::of(9, 1))),
+        ("checkpoint", "not signed by a trusted key of the vendor", unsigned(Log::of(9, 1))),
         ("log", "enrolled with log", elsewhere(Log::of(9, 1))),
         ("epoch", "before the vendor's last restore", epoch(0).claimed(Some(5), |_| {})),
         ("epoch", "witness accept --epoch 2", epoch(2).claimed(Some(5), |_| {})),

@@ -1,5 +1,5 @@
-//! Pull and push against an HTTP server that fails. Only bytes that match their digest are stored,
-//! and the job token goes to the registry only.
+//! Tests pull and push against an HTTP server that fails. The runner stores only bytes that match
+//! their digest, and sends the job token only to the registry.
 
 use std::{
     collections::VecDeque,

@@ -29,7 +29,7 @@ impl Monitor {
     /// Handles a rejection: replaces the report, backs off, or returns the reason to stop.
     pub(super) fn handle_rejection(&mut self, refused: ServerRejection) -> Option<MonitorEnd> {
         let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
-        // The server cannot expect a number after the next report's.
+        // The server cannot expect a higher number than that of the next report.
         let most = self.reports.next().map_or(0, |next| next.seq);
         let expected = expected.filter(|expected| (1..=most).contains(expected));
         match expected {
@@ -49,8 +49,8 @@ impl Monitor {
                 self.backoff.runner_rejected();
                 return None;
             }
-            // A defect of runner or server must not end a job that works. It may be fixed in the
-            // meantime.
+            // A defect of runner or server must not end a working job. The defect may be fixed
+            // meanwhile.
             _ => {
                 error!(execution.id = %self.execution, error = %refused, "The server rejects a report")
             }
@@ -125,7 +125,7 @@ impl Monitor {
             "Reporting the execution as failed: the server rejects one of its reports"
         );
         let last = match end.body {
-            // The server rejects the replacement as well, so it decides without this runner.
+            // The server rejects the replacement as well, so the outcome is left to the server.
             ReportBody::Finished(_) if self.reports.is_final_report_own() => {
                 return Some(MonitorEnd::Rejected(refused));
             }
@@ -158,7 +158,8 @@ impl Monitor {
         }
         report.end = self.signed(&report);
         let answer = self.post(&report).await.map_err(|refused| match not_kept {
-            // The server has no summary because it is too large, so return that rejection.
+            // The server has no summary because it is too large, so return the rejection of the
+            // summary.
             Some(too_large) if too_large.status == 413 => too_large,
             Some(_) | None => refused,
         })?;
@@ -225,8 +226,8 @@ impl Monitor {
     }
 }
 
-/// Returns a final report that replaces rejected ones. Its detail contains the rejection and the
-/// result of the job itself.
+/// Returns a final report that replaces a rejected report. Its detail contains the rejection and
+/// the result of the job itself.
 pub(super) fn with_rejection(last: Finished, why: &str) -> Finished {
     let how = match last.outcome {
         Outcome::Succeeded => "the job itself succeeded",
@@ -239,8 +240,8 @@ pub(super) fn with_rejection(last: Finished, why: &str) -> Finished {
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
 }
 
-/// Replaces reasons that mean to the server that nothing ran. They are wrong if the report of the
-/// start may be missing.
+/// Replaces reasons that mean to the server that nothing ran. Such a reason is wrong if the report
+/// of the start may be missing.
 pub(super) fn without_not_started_reason(reason: Option<FailureReason>) -> Option<FailureReason> {
     let says_so = |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
     reason.map(|reason| if says_so(reason) { FailureReason::Internal } else { reason })
@@ -261,6 +262,7 @@ fn report_name(body: &ReportBody) -> &'static str {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
+    let problem =
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

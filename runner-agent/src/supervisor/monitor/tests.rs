@@ -46,7 +46,7 @@ async fn a_result_is_reported_after_its_log_was_finalized() {
         execution()
     );
     data::replace(&dir.reports(), (last + "\n").as_bytes()).unwrap();
-    // then the server receives it
+    // then the server receives the final report
     until("the execution to end", || agent.state().running.is_empty()).await;
     assert!(asked.lock().unwrap()[1].contains("finished"), "{asked:?}");
     assert_eq!(open_claims(&agent).unwrap(), [], "the result is reported");
@@ -129,7 +129,7 @@ async fn a_permanently_rejected_report_is_replaced_by_a_result_that_names_it() {
     let known = ended_well(&agent);
     // when the execution is monitored
     begin_with(&agent, known, SHORT_PAUSE);
-    // then a final report replaces it after ten equal rejections
+    // then a final report replaces the rejected report after ten equal rejections
     until("the execution to end", || agent.state().running.is_empty()).await;
     let asked = asked.lock().unwrap();
     assert_eq!(asked.len(), 14);

@@ -20,11 +20,11 @@ use crate::{
     },
 };
 
-/// Interval between checks while these processes may belong to a known job.
+/// Interval between checks while the adopted processes may belong to a known job.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ends these processes: SIGTERM, then the longest grace period of the ended jobs, then SIGKILL
-/// until none is left.
+/// Ends the adopted processes that belong to no known job: SIGTERM, then the longest grace period
+/// of the ended jobs, then SIGKILL until none is left.
 pub(super) async fn run(agent: &Arc<Agent>) {
     let _one_at_a_time = agent.sweep_lock.lock().await;
     let (mut asked, mut until, mut killed_at) = (BTreeSet::new(), None, None);
@@ -32,7 +32,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
         let strays = match strays(agent) {
             Ok(Some(strays)) => strays,
             Ok(None) => {
-                // Another job may have left the next processes behind, so they get their own grace
+                // The next processes may be those of another job, so they get their own grace
                 // period.
                 until = None;
                 tokio::time::sleep(BUSY_INTERVAL).await;
@@ -75,10 +75,11 @@ pub(super) async fn run(agent: &Arc<Agent>) {
     }
 }
 
-/// Returns the adopted processes that no record of a known job identifies. `None` means that they
-/// may belong to a job that is not ended yet.
+/// Returns the adopted processes that no record of a known job identifies. `None` means that the
+/// processes may belong to a job that is not ended yet.
 fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<RunningProcess>>> {
-    // List them first: a shim that ends later has left none of these behind.
+    // List the processes before reading the journal: a shim that ends later has left none of them
+    // behind.
     let look = processes::adopted;
     let mut strays = match look()? {
         none if none.is_empty() => look()?,

@@ -1,4 +1,4 @@
-//! Tests which states of a claim a journal proves.
+//! Tests of the claim states that follow from a journal.
 use crate::host;
 
 use super::*;
@@ -90,8 +90,8 @@ fn a_final_report_on_disk_counts_without_a_journal_entry() {
     let known = &known(&[claiming(), claimed(), spawning(), spawned(dead())])[0];
     assert_eq!(known.state(&data).unwrap(), ExecutionState::Exited);
     assert_eq!(known.entry(&data).unwrap().exit.unwrap().outcome, Outcome::Succeeded);
-    // Without its newline the report is incomplete: it would never be sent, and each session would
-    // ask for it again.
+    // Without its newline the report is incomplete. The supervisor would never send it, and each
+    // session would request it again.
     fs::write(files.reports(), last.replace('\n', "")).unwrap();
     assert_eq!(known.state(&data).unwrap(), ExecutionState::Unknown);
 }
