@@ -65,7 +65,7 @@ const RESERVE: u64 = 1024 * 1024;
 const ROTATION_BYTES: u64 = 4 * 1024 * 1024;
 /// Longest wait for the lock. A suspended process must not block other writers indefinitely.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(2);
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
 /// Bytes at the end of the file that the search for the last link reads first.
 const TAIL: u64 = 16 * 1024;
 
@@ -146,7 +146,7 @@ impl Journal {
         // runner is disabled.
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
-        let fact = examine::begun(journal_id, &unlinked);
+        let fact = examine::chain_started(journal_id, &unlinked);
         let (line, link) = frame::encode(&Entry { at: host::now(), fact }, &last)?;
         lines.push(line);
         Ok(link)
@@ -186,7 +186,9 @@ impl Journal {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
                 Err(fs::TryLockError::WouldBlock) => {
                     let why = "cannot lock the journal: another process holds the lock; retry, and end that process if it hangs";
                     return Err(io::Error::new(ErrorKind::TimedOut, why));
@@ -230,7 +232,7 @@ impl Journal {
         // The file is opened for each write, because it may have been rotated.
         let mut file = data::append(&self.path)?;
         // After a crash or on a full disk, the last line may be incomplete. Do not append to it.
-        let cut_short: &[u8] = if is_whole(&mut file)? { b"" } else { b"\n" };
+        let cut_short: &[u8] = if ends_with_newline(&mut file)? { b"" } else { b"\n" };
         file.write_all(&[cut_short, lines, b"\n"].concat())?;
         file.sync_data()
     }
@@ -241,8 +243,8 @@ impl Journal {
 
     /// Reserves disk space for entries on a full disk.
     pub fn keep_reserve(&self) -> io::Result<()> {
-        let kept = fs::metadata(self.reserve()).map_or(0, |file| file.len());
-        if kept < RESERVE {
+        let size = fs::metadata(self.reserve()).map_or(0, |file| file.len());
+        if size < RESERVE {
             data::replace(&self.reserve(), &vec![0; RESERVE as usize])
         } else {
             Ok(())
@@ -252,13 +254,13 @@ impl Journal {
     /// Returns whether the agent abandoned this execution. Shim and agent each write their own
     /// entry before they read. If both write at the same time, at least one of them sees both
     /// entries.
-    pub fn is_abandoned(&self, wanted: ExecutionId) -> io::Result<bool> {
+    pub fn is_abandoned(&self, execution_id: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
             let JournalEvent::Claimed { execution, claim_id, .. } = &entry.fact else {
                 return None;
             };
-            (*execution == wanted).then_some(claim_id)
+            (*execution == execution_id).then_some(claim_id)
         });
         if claim.is_none() && read::files(&self.data)?.len() > 1 {
             // The claim was not copied from the previous file, so it is no longer open.
@@ -276,20 +278,18 @@ impl Journal {
 
     /// Returns the journal id, which is in the first line.
     pub fn id(&self) -> io::Result<String> {
-        let named = self.read()?.into_iter().find_map(|entry| {
+        let id = self.read()?.into_iter().find_map(|entry| {
             if let JournalEvent::Opened { journal_id } = entry.fact {
                 Some(journal_id)
             } else {
                 None
             }
         });
-        named.ok_or_else(|| {
-            io::Error::other("cannot read the journal id: the first line is missing")
-        })
+        id.ok_or_else(|| io::Error::other("cannot read the journal id: the first line is missing"))
     }
 }
 
-fn is_whole(file: &mut fs::File) -> io::Result<bool> {
+fn ends_with_newline(file: &mut fs::File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
     }

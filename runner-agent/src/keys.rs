@@ -55,10 +55,13 @@ impl Keys {
     pub fn open(data: &Data) -> io::Result<Self> {
         let identity = match read(&data.path(IDENTITY))? {
             Some(identity) => identity,
-            None => make(&data.path(IDENTITY))?,
+            None => create(&data.path(IDENTITY))?,
         };
-        let sealing = seed(&data.path("keys/sealing"))?;
-        Ok(Keys { identity: IdentityKey::of(identity), encryption: StaticSecret::from(*sealing) })
+        let encryption = read_or_create_seed(&data.path("keys/sealing"))?;
+        Ok(Keys {
+            identity: IdentityKey::of(identity),
+            encryption: StaticSecret::from(*encryption),
+        })
     }
 
     /// Returns the public identity key in hexadecimal.
@@ -81,12 +84,12 @@ impl Keys {
     pub fn begin_next(data: &Data) -> io::Result<Dated> {
         match Keys::next(data)? {
             Some(next) => Ok(next),
-            None => make(&data.path(NEXT)),
+            None => create(&data.path(NEXT)),
         }
     }
 
     /// Replaces the identity key, after the server has confirmed the new one.
-    pub fn take_next(&self, data: &Data, next: Dated) -> io::Result<()> {
+    pub fn activate_next(&self, data: &Data, next: Dated) -> io::Result<()> {
         fs::rename(data.path(NEXT), data.path(IDENTITY))?;
         // After the rename the new key is the only one, even if the rename is not durable yet.
         *self.identity.0.write().unwrap_or_else(PoisonError::into_inner) = next;
@@ -138,7 +141,7 @@ fn read(path: &Path) -> io::Result<Option<Dated>> {
     }
 }
 
-fn make(path: &Path) -> io::Result<Dated> {
+fn create(path: &Path) -> io::Result<Dated> {
     let (key, made_at) = (SigningKey::generate(&mut OsRng), host::server_now());
     let hex = Zeroizing::new(hex::encode(key.to_bytes()));
     let line = Zeroizing::new(format!("{} {}", *hex, made_at.timestamp()));
@@ -147,7 +150,7 @@ fn make(path: &Path) -> io::Result<Dated> {
 }
 
 /// Reads 32 secret bytes in hexadecimal, and creates the file if it does not exist.
-fn seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
+fn read_or_create_seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     let mut seed = Zeroizing::new([0; 32]);
     match fs::read_to_string(path) {
         Ok(mut text) => {
@@ -174,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_made_once() {
+    fn keys_are_created_once() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let (first, again) = (Keys::open(&data).unwrap(), Keys::open(&data).unwrap());
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_to_be_is_kept_beside_the_present_one_until_it_is_taken() {
+    fn the_next_key_is_stored_until_it_is_activated() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let keys = Keys::open(&data).unwrap();

@@ -39,8 +39,9 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     }
     let keys = Keys::open(data)?;
     let identity = identity(data, &keys, &run).await?;
-    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
-    let plugin_dir = run.plugin_dir.or(beside).unwrap_or_else(|| "/usr/lib/stead".into());
+    let program_dir =
+        std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    let plugin_dir = run.plugin_dir.or(program_dir).unwrap_or_else(|| "/usr/lib/stead".into());
     let settings = Settings {
         slots: run.slots,
         plugin_dir: std::path::absolute(plugin_dir)?,
@@ -70,10 +71,10 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
         Some(_) => "this agent is older than its server accepts: install a newer agent",
         None => "install the agent that belongs to the server's version",
     };
-    let speaks = server
+    let server_versions = server
         .map(|ProtocolRange { min, max }| format!(", and the server versions {min} to {max}"));
-    let speaks = speaks.unwrap_or_default();
-    format!("this agent supports protocol version {PROTOCOL}{speaks}; {remedy}")
+    let server_versions = server_versions.unwrap_or_default();
+    format!("this agent supports protocol version {PROTOCOL}{server_versions}; {remedy}")
 }
 
 /// Takes the agent's lock. Retries, because `stead-runner status` holds the lock for a moment.
@@ -93,24 +94,24 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
 /// Returns the stored identity. Enrols the runner if there is none.
 pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
-    let asked = Choice::asked(run.policy.as_deref(), run.no_policy)?;
-    if let Some(mut known) = enrol::stored_identity(data)? {
-        policy::resume(data, asked)?;
+    let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
+    if let Some(mut stored) = enrol::stored_identity(data)? {
+        policy::resume(data, choice)?;
         if let Some(server) = &run.server {
-            known.server.clone_from(server);
+            stored.server.clone_from(server);
         }
         if trust != Trust::Public {
-            known.trust = trust;
+            stored.trust = trust;
         }
-        check_url(&known.server, run.allow_http)?;
-        enrol::store_identity(data, &known)?;
+        check_url(&stored.server, run.allow_http)?;
+        enrol::store_identity(data, &stored)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
                 "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
                  runner and enrol another runner in a new directory"
             );
         }
-        return Ok(known);
+        return Ok(stored);
     }
     let needed = "required at the first start";
     let mode = match run.mode.with_context(|| format!("--mode is {needed}"))? {
@@ -119,7 +120,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
     };
     let server = run.server.clone().with_context(|| format!("--server is {needed}"))?;
     check_url(&server, run.allow_http)?;
-    let invitation = EnrolmentOptions {
+    let options = EnrolmentOptions {
         mode,
         server,
         trust,
@@ -127,8 +128,8 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
-    policy::begin(data, asked)?;
-    let identity = enrol::enrol(data, keys, &invitation).await?;
+    policy::begin(data, choice)?;
+    let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
 }
@@ -156,8 +157,8 @@ fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
             outputs.insert(name, value);
         }
     }
-    let given = run.stack_output.iter();
-    outputs.extend(given.map(|(name, text)| (name.clone(), Value::String(text.clone()))));
+    let from_args = run.stack_output.iter();
+    outputs.extend(from_args.map(|(name, text)| (name.clone(), Value::String(text.clone()))));
     Ok(outputs)
 }
 
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_to_be_upgraded_is_said() {
+    fn the_error_names_the_side_to_upgrade() {
         let range = |min, max| Some(ProtocolRange { min, max });
         assert!(no_protocol(range(0, 0)).contains("upgrade the server"));
         assert!(no_protocol(range(2, 3)).contains("install a newer agent"));
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_travel_in_clear_only_to_this_host() {
+    fn unencrypted_urls_are_allowed_only_for_this_host() {
         assert!(check_url("http://127.0.0.1:7071", false).is_ok());
         assert!(check_url("https://stead.example.com", false).is_ok());
         assert!(check_url("http://stead.example.com", false).is_err());

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::{
-    ServerRejection, is_later,
+    ServerRejection, is_retryable,
     limits::{self, Response},
     retry_after,
 };
@@ -52,17 +52,17 @@ pub struct Inconclusive {
 
 pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
     let RawResponse { status, headers, body } = reply;
-    let unclear = |why: String, headers: &HeaderMap| {
+    let inconclusive = |why: String, headers: &HeaderMap| {
         Classified::Unclear(Inconclusive {
             why: format!("{status}: {why}"),
             after: retry_after(headers),
         })
     };
     // 507 is conclusive although it is a 5xx status: the log quota is used up.
-    if is_later(status) && status != StatusCode::INSUFFICIENT_STORAGE {
-        let said = serde_json::from_slice::<Problem>(&body);
-        return unclear(
-            said.map_or("no problem document".into(), |problem| problem.to_string()),
+    if is_retryable(status) && status != StatusCode::INSUFFICIENT_STORAGE {
+        let problem_document = serde_json::from_slice::<Problem>(&body);
+        return inconclusive(
+            problem_document.map_or("no problem document".into(), |problem| problem.to_string()),
             &headers,
         );
     }
@@ -76,7 +76,7 @@ pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
                 headers,
                 body: Some(body),
             }),
-            Err(rejected) => unclear(rejected.to_string(), &headers),
+            Err(rejected) => inconclusive(rejected.to_string(), &headers),
         };
     }
     let have = have(&headers);
@@ -85,7 +85,7 @@ pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
             Classified::Refused(ServerRejection { status: status.as_u16(), problem, have })
         }
         Ok(_) | Err(_) => {
-            unclear("the body is not a problem document of the Stead API".into(), &headers)
+            inconclusive("the body is not a problem document of the Stead API".into(), &headers)
         }
     }
 }

@@ -141,7 +141,7 @@ pub(super) fn unlinked(
         if let Some((_, link)) = frame::decode(&line) {
             last = Some(link);
             lines = Unlinked::default();
-        } else if says_something(&line) {
+        } else if is_entry(&line) {
             lines.add(&line);
         }
     }
@@ -149,11 +149,11 @@ pub(super) fn unlinked(
 }
 
 /// Returns the entry that begins or continues a chain after lines of an older program.
-pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
+pub(super) fn chain_started(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
     JournalEvent::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
 
-fn says_something(line: &[u8]) -> bool {
+fn is_entry(line: &[u8]) -> bool {
     serde_json::from_slice::<Entry>(line).is_ok()
 }
 
@@ -200,7 +200,7 @@ fn each<L: AsRef<[u8]>>(
     while let Some(line) = lines.next() {
         let line = line.as_ref();
         let Some((bytes, link)) = frame::decode(line) else {
-            match says_something(line) {
+            match is_entry(line) {
                 true => before.add(line),
                 false => examined.cut_short += u64::from(!line.is_empty()),
             }
@@ -208,7 +208,7 @@ fn each<L: AsRef<[u8]>>(
         };
         let fact = serde_json::from_slice::<Entry>(line).ok().map(|entry| entry.fact);
         if examined.chains.is_empty() && files == Before::Files {
-            examined.chains.push(believed(fact.as_ref(), link, before.lines)?);
+            examined.chains.push(trusted_chain(fact.as_ref(), link, before.lines)?);
             before = Unlinked::default();
             continue;
         }
@@ -229,7 +229,7 @@ fn each<L: AsRef<[u8]>>(
         let number = last.number + 1;
         // Returns whether the expected entry follows later. Consumes the remaining lines, so the
         // check must end afterwards.
-        let mut again = || {
+        let mut follows_later = || {
             let mut links = lines.by_ref().filter_map(|line| Some(frame::decode(line.as_ref())?.1));
             links.any(|link| link.number == number)
         };
@@ -240,20 +240,20 @@ fn each<L: AsRef<[u8]>>(
             if before.is_some_and(|before| before.then(&bytes) == link) {
                 return Err(ChainError::Twice { number: link.number });
             }
-            return Err(match again() {
+            return Err(match follows_later() {
                 true => ChainError::Inserted { number },
                 false => ChainError::Changed { number },
             });
         }
         if link.number > number {
-            return Err(match again() {
+            return Err(match follows_later() {
                 true => ChainError::Moved { number, found: link.number },
                 false => ChainError::Missing { number, last: link.number - 1 },
             });
         }
         if last.then(&bytes) != link || fact.is_none() {
             // If the expected entry follows later, a line with its number was inserted.
-            return Err(if again() {
+            return Err(if follows_later() {
                 ChainError::Twice { number }
             } else {
                 ChainError::Changed { number }
@@ -284,7 +284,11 @@ fn each<L: AsRef<[u8]>>(
 
 /// Returns a chain that begins after files that are not read. The hash of the first entry depends
 /// on those files, and so can a digest of older lines. The check trusts both.
-fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, ChainError> {
+fn trusted_chain(
+    fact: Option<&JournalEvent>,
+    link: Link,
+    before: u64,
+) -> Result<Chain, ChainError> {
     let number = link.number;
     match fact {
         None => return Err(ChainError::Changed { number }),

@@ -32,7 +32,7 @@ pub fn sign(
     at: DateTime<Utc>,
 ) -> io::Result<Option<Envelope>> {
     // The lock keeps the heads in the order of their entries.
-    let _nobody_writes = journal.lock()?;
+    let _lock = journal.lock()?;
     let Some(last) = journal.last_link()? else { return Ok(None) };
     let head = JournalHead {
         version: 1,
@@ -44,7 +44,7 @@ pub fn sign(
     };
     let payload = canonical::json(&head).map_err(Error::other)?;
     let envelope = dsse::sign(JOURNAL_HEAD_TYPE, &payload, key);
-    Heads::of(&journal.data).keep(&head, &envelope)?;
+    Heads::of(&journal.data).store(&head, &envelope)?;
     Ok(Some(envelope))
 }
 
@@ -67,7 +67,7 @@ impl Heads {
     /// Returns the newest head.
     pub fn last(&self) -> io::Result<Option<Envelope>> {
         let path = self.0.path(LAST);
-        data::read_json(&path).map_err(|error| unread(&path, &error))
+        data::read_json(&path).map_err(|error| with_path(&path, &error))
     }
 
     /// Returns the heads that the journal contradicted when the next head was signed. Does not
@@ -82,7 +82,7 @@ impl Heads {
             .collect();
         files.sort_unstable();
         let read = files.iter().filter_map(|path| {
-            let read = data::read_json::<Envelope>(path).map_err(|error| unread(path, &error));
+            let read = data::read_json::<Envelope>(path).map_err(|error| with_path(path, &error));
             read.transpose()
         });
         let heads = read.map(|envelope| {
@@ -102,7 +102,7 @@ impl Heads {
         Ok(signed)
     }
 
-    fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
+    fn store(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {
             // A file without a head was changed, so it is evidence.
@@ -111,23 +111,23 @@ impl Heads {
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             // An unreadable file may be intact, so it is no evidence.
-            Err(error) => return Err(unread(&path, &error)),
+            Err(error) => return Err(with_path(&path, &error)),
         };
-        let is_denied =
+        let is_contradicted =
             |former: Option<JournalHead>| former.is_none_or(|former| contradicts(&former, head));
-        if former.is_some_and(is_denied) {
-            let aside = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
+        if former.is_some_and(is_contradicted) {
+            let evidence = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
             warn!(
                 "The journal contradicts an earlier signed head: run `stead-runner journal verify`"
             );
-            fs::rename(&path, &aside)?;
+            fs::rename(&path, &evidence)?;
         }
         data::replace_json(&path, envelope)
     }
 }
 
 /// Adds the file's name to an error.
-fn unread(path: &Path, error: &Error) -> Error {
+fn with_path(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 
