@@ -45,9 +45,9 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
 }
 
 fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), ArtifactError> {
-    let here = root.join(below);
-    for entry in fs::read_dir(&here).context(|| format!("cannot list {}", here.display()))? {
-        let entry = entry.context(|| format!("cannot list {}", here.display()))?;
+    let dir = root.join(below);
+    for entry in fs::read_dir(&dir).context(|| format!("cannot list {}", dir.display()))? {
+        let entry = entry.context(|| format!("cannot list {}", dir.display()))?;
         let path: PathBuf = below.join(entry.file_name());
         let name = path.to_str().ok_or_else(|| ArtifactError::Unpackable {
             path: path.display().to_string(),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_are_the_same_bytes_whoever_packs_them_in_whatever_order() {
+    fn equal_files_give_equal_archives() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (dir, names) in [(&one, ["a", "b/c", "b.d"]), (&two, ["b.d", "b/c", "a"])] {
             for name in names {
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_is_refused_by_name() {
+    fn rejects_symbolic_links() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
-        let refusal = pack(dir.path(), Vec::new()).unwrap_err().to_string();
+        let rejection = pack(dir.path(), Vec::new()).unwrap_err().to_string();
         assert_eq!(
-            refusal,
+            rejection,
             "cannot pack link: it is not a regular file or a directory; replace it with a regular file"
         );
     }

@@ -95,21 +95,22 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    fn refused(tar: &[u8]) -> String {
+    fn rejection_of(tar: &[u8]) -> String {
         let outside = tempfile::tempdir().unwrap();
         let dir = outside.path().join("in");
         fs::create_dir(&dir).unwrap();
-        let refusal = unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
+        let rejection =
+            unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
         assert_eq!(
             fs::read_dir(outside.path()).unwrap().count(),
             1,
             "the archive wrote outside the directory"
         );
-        refusal
+        rejection
     }
 
     #[test]
-    fn what_was_packed_is_what_is_unpacked() {
+    fn unpack_restores_the_packed_files() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(from.path().join("d")).unwrap();
         fs::write(from.path().join("d/a"), "hello").unwrap();
@@ -120,19 +121,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_the_directory_and_nothing_is_a_link() {
+    fn rejects_paths_outside_the_directory_and_links() {
         let regular = tar::EntryType::Regular;
         for path in ["../x", "/tmp/x", "a/../../x"] {
-            assert!(refused(&tar_of(regular, path, 1)).contains("refused"), "{path}");
+            assert!(rejection_of(&tar_of(regular, path, 1)).contains("refused"), "{path}");
         }
         for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
-            assert!(refused(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
+            assert!(rejection_of(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
         }
     }
 
     #[test]
-    fn an_archive_ends_at_its_limits() {
-        let too_large = refused(&tar_of(tar::EntryType::Regular, "x", 101));
+    fn rejects_archives_above_the_limits() {
+        let too_large = rejection_of(&tar_of(tar::EntryType::Regular, "x", 101));
         assert_eq!(too_large, "the artifact exceeds the limit of 100 bytes");
     }
 }

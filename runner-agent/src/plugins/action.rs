@@ -67,9 +67,9 @@ impl Plugin for ActionPlugin {
     async fn act(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
         let inputs = read(work)?;
         let (mut merged, mut by_step) = (Map::new(), Map::new());
-        for (place, step) in inputs.steps.iter().enumerate() {
+        for (index, step) in inputs.steps.iter().enumerate() {
             sink.phase(&step.name);
-            let output = run(work, &inputs, place, step, sink).await?;
+            let output = run(work, &inputs, index, step, sink).await?;
             by_step.insert(step.name.clone(), Value::Object(output.clone()));
             merged.extend(output);
         }
@@ -80,21 +80,21 @@ impl Plugin for ActionPlugin {
 
 /// Parses the action and checks all steps before the first one runs.
 fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
-    let refused =
+    let refusal =
         |why: String| Halt::from(PluginError::Refused(format!("cannot run the action: {why}")));
     let inputs: Inputs = serde_json::from_value(work.manifest.inputs.clone())
-        .map_err(|e| refused(format!("the inputs are invalid: {e}")))?;
+        .map_err(|e| refusal(format!("the inputs are invalid: {e}")))?;
     let mut names = std::collections::BTreeSet::new();
     for step in &inputs.steps {
         if !names.insert(&step.name) {
-            return Err(refused(format!("two steps are named {}; rename one of them", step.name)));
+            return Err(refusal(format!("two steps are named {}; rename one of them", step.name)));
         }
         if step.command.is_some() == step.inline_contents.is_some() {
             let why = "needs either a command or inline contents";
-            return Err(refused(format!("step {} {why}", step.name)));
+            return Err(refusal(format!("step {} {why}", step.name)));
         }
         if step.artifact.as_ref().is_some_and(|digest| source::dir_of(work, digest).is_none()) {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "step {} names an artifact that the job does not have",
                 step.name
             )));
@@ -106,11 +106,11 @@ fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
 async fn run(
     work: &Work<'_>,
     inputs: &Inputs,
-    place: usize,
+    index: usize,
     step: &Step,
     sink: &mut dyn Sink,
 ) -> Result<Map<String, Value>, Halt> {
-    let at = |kind: &str| work.job.work_dir.join(format!("step-{}.{kind}", place + 1));
+    let at = |kind: &str| work.job.work_dir.join(format!("step-{}.{kind}", index + 1));
     let output = at("out");
     write_private(&output, b"")?;
     let (program, args) = program(step, &at("script"))?;

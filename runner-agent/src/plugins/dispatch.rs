@@ -95,14 +95,14 @@ async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -
     let planned = plugin.plan(work, sink).await?;
     missing_state::record_first_apply(work, &state)?;
     let record = plans::store(work, planned, state.clone())?;
-    let told = match record.noop {
+    let line = match record.noop {
         true => format!("no changes: plan {}", record.digest),
         false => format!(
             "{} to add, {} to change, {} to destroy: plan {}",
             record.add, record.change, record.destroy, record.digest
         ),
     };
-    sink.line(Stream::Runner, told.as_bytes());
+    sink.line(Stream::Runner, line.as_bytes());
     let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     if state.lineage.is_some() {
         sink.state(work.name, &state).doing(|| "cannot record the version of the state".into())?;
@@ -174,13 +174,13 @@ fn end_apply<P: Plugin>(
     match (applied, work.state.end_apply(end)) {
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
-                let told = format!(
+                let line = format!(
                     "cannot write the state: the runner saved it to {}; run `stead-runner state resolve {}` on the \
                      runner's host to choose the current state",
                     file.display(),
                     work.name
                 );
-                sink.line(Stream::Runner, told.as_bytes());
+                sink.line(Stream::Runner, line.as_bytes());
             }
             applied
         }
@@ -217,8 +217,8 @@ async fn report_state<P: Plugin>(
     if (state.lineage.is_some() || succeeded)
         && let Err(error) = sink.state(work.name, &state)
     {
-        let told = format!("cannot record the version of the state: {error}");
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = format!("cannot record the version of the state: {error}");
+        sink.line(Stream::Runner, line.as_bytes());
     }
 }
 
@@ -264,8 +264,8 @@ fn output_error_to_failure(halt: Halt) -> Halt {
 
 fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
-        let told = format!("output {name} is sensitive and is not reported");
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = format!("output {name} is sensitive and is not reported");
+        sink.line(Stream::Runner, line.as_bytes());
     }
     sink.outputs(outputs.plain).doing(|| "cannot report the outputs".into())?;
     Ok(())

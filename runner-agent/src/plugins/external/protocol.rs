@@ -32,18 +32,18 @@ pub(super) enum Call<'w> {
     State(CallContext<'w>),
     Plan {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
     },
     Apply {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },
     Destroy {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },

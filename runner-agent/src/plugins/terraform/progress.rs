@@ -62,7 +62,7 @@ impl Progress {
         if dropped {
             return;
         }
-        let Ok(said) = serde_json::from_slice::<Message>(line) else {
+        let Ok(message) = serde_json::from_slice::<Message>(line) else {
             // Drop incomplete JSON, which can contain output values. A provider can also print
             // plain text.
             if !line.starts_with(b"{") {
@@ -70,16 +70,16 @@ impl Progress {
             }
             return;
         };
-        match said.kind.as_str() {
+        match message.kind.as_str() {
             "version" | "outputs" => return,
             "apply_start" => {
                 self.has_started = true;
-                self.resource(said.hook, sink);
+                self.resource(message.hook, sink);
             }
             _ => {}
         }
-        sink.line(Stream::Out, said.message.as_bytes());
-        if let Some(diagnostic) = said.diagnostic {
+        sink.line(Stream::Out, message.message.as_bytes());
+        if let Some(diagnostic) = message.diagnostic {
             for line in diagnostic.detail.lines() {
                 sink.line(Stream::Out, format!("  {line}").as_bytes());
             }

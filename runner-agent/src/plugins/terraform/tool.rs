@@ -49,9 +49,9 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let dir = work.job.work_dir.clone();
     let spec =
         ChildSpec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
-        Stream::Out => said.extend_from_slice(line),
+        Stream::Out => output.extend_from_slice(line),
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
     ended.await?.require_success(&format!("{binary} version"))?;
@@ -59,7 +59,8 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     struct VersionOutput {
         terraform_version: String,
     }
-    let version = serde_json::from_slice::<VersionOutput>(&said).map(|said| said.terraform_version);
+    let version =
+        serde_json::from_slice::<VersionOutput>(&output).map(|parsed| parsed.terraform_version);
     let version = version.ok().filter(|version| !version.starts_with("0."));
     let old = || {
         let found = path.display();
@@ -91,8 +92,8 @@ mod tests {
     fn path(dirs: &[&[(&str, u32)]]) -> (tempfile::TempDir, String) {
         let top = tempfile::tempdir().unwrap();
         let mut all = Vec::new();
-        for (place, files) in dirs.iter().enumerate() {
-            let dir = top.path().join(place.to_string());
+        for (index, files) in dirs.iter().enumerate() {
+            let dir = top.path().join(index.to_string());
             fs::create_dir(&dir).unwrap();
             for (name, mode) in *files {
                 fs::write(dir.join(name), "#!/bin/sh").unwrap();
@@ -103,28 +104,28 @@ mod tests {
         (top, all.join(":"))
     }
 
-    fn found(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
+    fn preferred(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
         let (top, path) = path(dirs);
         let (name, file) = find_preferred(&path)?;
         Some((name, file.strip_prefix(top.path()).unwrap().display().to_string()))
     }
 
     #[test]
-    fn terraform_is_preferred_wherever_it_is() {
-        let both = found(&[&[("tofu", 0o755)], &[("tofu", 0o755), ("terraform", 0o755)]]);
+    fn terraform_is_preferred_in_any_directory() {
+        let both = preferred(&[&[("tofu", 0o755)], &[("tofu", 0o755), ("terraform", 0o755)]]);
         assert_eq!(both, Some(("terraform", "1/terraform".into())));
     }
 
     #[test]
-    fn tofu_is_taken_where_there_is_no_terraform_that_can_be_run() {
+    fn tofu_is_used_without_an_executable_terraform() {
         let tofu = Some(("tofu", "1/tofu".into()));
-        assert_eq!(found(&[&[], &[("tofu", 0o755)]]), tofu);
-        assert_eq!(found(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
+        assert_eq!(preferred(&[&[], &[("tofu", 0o755)]]), tofu);
+        assert_eq!(preferred(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
     }
 
     #[test]
     fn nothing_is_found_on_a_path_without_a_tool() {
-        assert_eq!(found(&[&[], &[("terraform.bak", 0o755)]]), None);
+        assert_eq!(preferred(&[&[], &[("terraform.bak", 0o755)]]), None);
         assert_eq!(find_preferred(""), None);
     }
 

@@ -49,11 +49,11 @@ struct Start {
 
 impl Diagnostic {
     fn text(&self) -> String {
-        let place = self.range.as_ref();
-        let place = place.map(|at| format!("{}:{}: ", at.filename, at.start.line));
+        let location = self.range.as_ref();
+        let location = location.map(|at| format!("{}:{}: ", at.filename, at.start.line));
         let detail = self.detail.split_whitespace().collect::<Vec<_>>().join(" ");
         let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
-        format!("{}{}{detail}", place.unwrap_or_default(), self.summary)
+        format!("{}{}{detail}", location.unwrap_or_default(), self.summary)
     }
 }
 
@@ -95,8 +95,8 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         return Err(Halt::exit(1, format!("the module is not valid: {shown}{more}")));
     }
     if !is_installed {
-        let told = "only the module's own files are validated: init could not fetch its providers or modules";
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = "only the module's own files are validated: init could not fetch its providers or modules";
+        sink.line(Stream::Runner, line.as_bytes());
     }
     Ok(())
 }

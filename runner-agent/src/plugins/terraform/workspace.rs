@@ -88,15 +88,15 @@ impl Workspace<'_> {
             args.push(self.variable_file("vars.tfvars.json", &text)?);
         }
         let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for (place, file) in files.iter().enumerate() {
+        for (index, file) in files.iter().enumerate() {
             let text = file.as_str().ok_or_else(|| {
                 PluginError::Refused(format!(
                     "cannot plan: variable file {} in the manifest is not a string",
-                    place + 1
+                    index + 1
                 ))
             })?;
             let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
-            args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
+            args.push(self.variable_file(&format!("{index}.tfvars{kind}"), text)?);
         }
         Ok(args)
     }
