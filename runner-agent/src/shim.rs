@@ -190,8 +190,8 @@ async fn context(
     watch: &Watch,
 ) -> anyhow::Result<JobContext> {
     let (job, execution) = {
-        let pen = recorder.writer();
-        (pen.job, pen.execution)
+        let writer = recorder.writer();
+        (writer.job, writer.execution)
     };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
@@ -233,22 +233,22 @@ async fn environment(
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
-    let ours = [
+    let own = [
         ("PATH", order.path.clone()),
         ("TMPDIR", scratch.display().to_string()),
         ("STEAD_JOB", job.to_string()),
         ("STEAD_EXECUTION", execution.to_string()),
     ];
-    env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
-    let unable = |error| {
+    env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    let with_context = |error| {
         let why = format!(
             "cannot start the job: its scripts could not register values to redact: {error}"
         );
         io::Error::other(why)
     };
-    let program = program::keep(data).map_err(unable)?;
-    program::check(&program).await.map_err(unable)?;
-    let socket = redact_socket::listen(dir, program.clone(), recorder).map_err(unable)?;
+    let program = program::keep(data).map_err(with_context)?;
+    program::check(&program).await.map_err(with_context)?;
+    let socket = redact_socket::listen(dir, program.clone(), recorder).map_err(with_context)?;
     env.insert(redact_socket::SOCKET.into(), socket.display().to_string());
     env.insert("STEAD_RUNNER".into(), program.display().to_string());
     Ok(env)
@@ -262,11 +262,11 @@ fn result_report(
 ) -> Finished {
     match ended {
         Ok(plugins::Outcome::Succeeded) => {
-            let late = cause.map_or("", |_| "cancel_too_late");
+            let detail = cause.map_or("", |_| "cancel_too_late");
             Finished {
                 outcome: Outcome::Succeeded,
                 exit_code: Some(0),
-                ..unfinished_report(late.into())
+                ..unfinished_report(detail.into())
             }
         }
         Ok(plugins::Outcome::Failed { reason, exit_code, signal, detail }) => {
@@ -275,14 +275,14 @@ fn result_report(
         Ok(plugins::Outcome::Cancelled { forced }) => stop_report(cause, forced),
         Err(error) => {
             let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
-            let mut pen = recorder.writer();
-            let shown = pen.redacted(&detail);
-            pen.write_shim_record(&shown);
+            let mut writer = recorder.writer();
+            let shown = writer.redacted(&detail);
+            writer.write_shim_record(&shown);
             if reason == FailureReason::Refused {
                 let (by, rule) = (RefusedBy::Capability, "plugin".into());
-                let detail = pen.redacted(&detail);
-                if let Err(error) = pen.report(ReportBody::Refused { by, rule, detail }) {
-                    pen.write_shim_record(&format!("cannot report the refusal: {error}"));
+                let detail = writer.redacted(&detail);
+                if let Err(error) = writer.report(ReportBody::Refused { by, rule, detail }) {
+                    writer.write_shim_record(&format!("cannot report the refusal: {error}"));
                 }
             }
             failure_report(reason, detail)

@@ -64,9 +64,9 @@ impl Watch {
     pub async fn until_stuck(&mut self) {
         loop {
             self.check();
-            let patience = Duration::from_secs(20);
+            let timeout = Duration::from_secs(20);
             if self.cancel.forced.is_cancelled()
-                && self.forced_at.is_some_and(|at| at.elapsed() > patience)
+                && self.forced_at.is_some_and(|at| at.elapsed() > timeout)
             {
                 return;
             }
@@ -136,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_limited_for_the_command_and_what_it_starts() {
+    fn memory_is_limited_for_the_command_and_its_children() {
         assert!(wrapper(&Limits { memory_bytes: None, output_bytes: 1 }).is_empty());
         let limited = wrapper(&Limits { memory_bytes: Some(1 << 30), output_bytes: 1 });
-        let said = std::process::Command::new(&limited[0])
+        let output = std::process::Command::new(&limited[0])
             .args(&limited[1..])
             .args(["sh", "-c", "ulimit -v"])
             .output()
             .unwrap();
-        assert_eq!(String::from_utf8(said.stdout).unwrap().trim(), "1048576");
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "1048576");
     }
 }

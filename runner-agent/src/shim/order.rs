@@ -97,8 +97,8 @@ impl CancelOrder {
 
     /// Returns whether this request leaves less time than an earlier one. The grace period of the
     /// manifest counts as the longest.
-    pub fn is_stricter_than(&self, told: &CancelOrder) -> bool {
-        self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
+    pub fn is_stricter_than(&self, earlier: &CancelOrder) -> bool {
+        self.grace_ms.is_some_and(|grace| earlier.grace_ms.is_none_or(|earlier| grace < earlier))
     }
 }
 

@@ -93,12 +93,12 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
 }
 
 async fn serve(mut connection: Connection, recorder: &Recorder) {
-    let taken = receive_value(&mut connection, recorder).await;
-    if taken.is_err() {
+    let received = receive_value(&mut connection, recorder).await;
+    if received.is_err() {
         recorder.writer().withhold();
     }
     // A script that does not receive the response withholds the output itself.
-    let _gone = connection.write_all(if taken.is_ok() { b"ok" } else { b"no" }).await;
+    let _gone = connection.write_all(if received.is_ok() { b"ok" } else { b"no" }).await;
 }
 
 async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
@@ -111,10 +111,10 @@ async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::
     timeout(IO_TIMEOUT, connection.read_exact(&mut bytes)).await??;
     let value = str::from_utf8(&bytes).map_err(io::Error::other)?;
     check(value).map_err(io::Error::other)?;
-    let mut pen = recorder.writer();
-    pen.add_secret(Zeroizing::new(value.to_owned()));
+    let mut writer = recorder.writer();
+    writer.add_secret(Zeroizing::new(value.to_owned()));
     // A newline at the end comes from the pipe. The encoded forms of the value do not contain it.
-    pen.add_secret(Zeroizing::new(value.trim().to_owned()));
+    writer.add_secret(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }
 
@@ -140,11 +140,11 @@ pub fn register() -> anyhow::Result<()> {
     let socket = env::var_os(SOCKET)
         .map(PathBuf::from)
         .context("STEAD_REDACT_SOCKET is not set; run this command in a script of a job")?;
-    let handed_in = send_value(&socket);
-    if handed_in.is_err() {
+    let sent = send_value(&socket);
+    if sent.is_err() {
         withhold();
     }
-    handed_in.context("cannot redact the value: the rest of the job's output is withheld")
+    sent.context("cannot redact the value: the rest of the job's output is withheld")
 }
 
 /// Withholds the rest of the job's output. Does nothing outside a job.
@@ -171,11 +171,11 @@ fn send_value(socket: &Path) -> anyhow::Result<()> {
         Err(_) => stream.write_all(&NO_VALUE.to_be_bytes())?,
     }
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    let answered = stream.read_to_string(&mut answer);
+    let mut response = String::new();
+    let read = stream.read_to_string(&mut response);
     value?;
-    answered.context("the job's shim did not respond")?;
-    if answer == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
+    read.context("the job's shim did not respond")?;
+    if response == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
 }
 
 fn read_value() -> anyhow::Result<Zeroizing<String>> {

@@ -139,14 +139,14 @@ fn find_first(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usi
 ///
 /// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
 fn is_key_line(line: &[u8]) -> bool {
-    let (Some(colour), Some(word), Some(run)) = (&*COLOR, &*BASE64_WORD, &*BASE64_RUN) else {
+    let (Some(color), Some(word), Some(run)) = (&*COLOR, &*BASE64_WORD, &*BASE64_RUN) else {
         return true;
     };
-    let line = colour.replace_all(line, b"".as_slice());
+    let line = color.replace_all(line, b"".as_slice());
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let Some(last) = words.clone().next_back() else { return true };
-    let mut speaking = words.filter(|word| word.iter().any(u8::is_ascii_alphanumeric));
-    let only = match (speaking.next(), speaking.next()) {
+    let mut words_with_text = words.filter(|word| word.iter().any(u8::is_ascii_alphanumeric));
+    let only = match (words_with_text.next(), words_with_text.next()) {
         (Some(_), Some(_)) => None,
         (only, _) => only.or(Some(last)),
     };
