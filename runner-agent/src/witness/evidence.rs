@@ -21,7 +21,7 @@ use crate::{data, policy::Refusal};
 
 /// Largest number of evidence files, so that a rejected server cannot fill the disk. Later
 /// rejections are in the journal only.
-pub const MOST: usize = 256;
+pub const MAX_FILES: usize = 256;
 
 /// Rejection of a log, as its file stores it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ impl Witness {
         if path.exists() {
             return Ok(Some(name));
         }
-        if fs::read_dir(&self.evidence)?.count() >= MOST {
+        if fs::read_dir(&self.evidence)?.count() >= MAX_FILES {
             return Ok(None);
         }
         write_once(&path, &serde_json::to_vec_pretty(&evidence)?)?;
@@ -101,17 +101,17 @@ impl Witness {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let mut kept = Vec::new();
+        let mut stored = Vec::new();
         for file in files {
             let path = file?.path();
             if path.extension().is_some_and(|extension| extension == "json")
                 && let Some(evidence) = data::read_json(&path)?
             {
-                kept.push(StoredEvidence { path, evidence });
+                stored.push(StoredEvidence { path, evidence });
             }
         }
-        kept.sort_by_key(|kept| kept.evidence.at);
-        Ok(kept)
+        stored.sort_by_key(|stored| stored.evidence.at);
+        Ok(stored)
     }
 }
 

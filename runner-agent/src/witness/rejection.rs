@@ -21,7 +21,7 @@ pub enum LogRejection {
     )]
     TwoEpochs { grant: u64, head: u64 },
     #[error("the claim is not in the log of its checkpoint: {0}")]
-    NotInIt(String),
+    NotIncluded(String),
     #[error(
         "the log had {seen} events at the last check and now has {shown}: an old backup may have been restored, or \
          events were removed"
@@ -56,7 +56,7 @@ impl LogRejection {
             LogRejection::Unsigned(_) => "checkpoint",
             LogRejection::OtherLog { .. } => "log",
             LogRejection::TwoEpochs { .. } => "fence",
-            LogRejection::NotInIt(_) => "inclusion",
+            LogRejection::NotIncluded(_) => "inclusion",
             LogRejection::Smaller { .. } => "log_smaller",
             LogRejection::Forked { .. } => "log_forked",
             LogRejection::Unprovable { .. } => "log_unprovable",
@@ -81,8 +81,8 @@ impl LogRejection {
 }
 
 impl From<LogRejection> for Refusal {
-    fn from(doubt: LogRejection) -> Refusal {
-        let (by, rule) = (RefusedBy::Verification, doubt.rule().into());
-        Refusal { by, rule, detail: doubt.to_string() }
+    fn from(rejection: LogRejection) -> Refusal {
+        let (by, rule) = (RefusedBy::Verification, rejection.rule().into());
+        Refusal { by, rule, detail: rejection.to_string() }
     }
 }
