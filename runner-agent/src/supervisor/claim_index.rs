@@ -7,7 +7,7 @@ use super::quarantine::UnstartedManifests;
 use crate::journal::{Journal, JournalEvent, Position};
 
 /// Largest number of granted executions in the index, including those of rotated journal files.
-const REMEMBERED: usize = 100_000;
+const MAX_GRANTED: usize = 100_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct ClaimIndex {
@@ -25,7 +25,7 @@ impl ClaimIndex {
                 self.granted.insert(execution);
             }
         }
-        while self.granted.len() > REMEMBERED {
+        while self.granted.len() > MAX_GRANTED {
             // Ids begin with a timestamp, so this removes the oldest one.
             self.granted.pop_first();
         }

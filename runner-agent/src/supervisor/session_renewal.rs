@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_minute_and_reset_after_a_minute_without_requests() {
         let (mut renewal, mut now) = (SessionRenewal::default(), Instant::now());
-        let mut pause = |quiet: Duration| {
-            now += quiet;
+        let mut pause = |time_without_requests: Duration| {
+            now += time_without_requests;
             renewal.request(now);
             let due = renewal.due.unwrap();
             assert!(renewal.is_requested() && !renewal.is_due(due - Duration::from_millis(1)));

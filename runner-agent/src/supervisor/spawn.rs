@@ -204,10 +204,10 @@ async fn send_order(
         // The wait below detects a shim that has ended.
         let _ended = tokio::time::timeout(ORDER_TIMEOUT, pipe.write_all(&order)).await;
     });
-    let said = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
+    let result = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
     // Reaps the shim when it ends. The agent does not wait for that.
     tokio::spawn(async move { child.wait().await });
-    said
+    result
 }
 
 /// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
@@ -241,8 +241,8 @@ async fn wait_for_spawned_entry(
             Ok(_) => {
                 if let Some(status) = ended {
                     let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
-                    let said = errors.unwrap_or_default();
-                    anyhow::bail!("the shim ended immediately ({status}): {}", said.trim());
+                    let errors = errors.unwrap_or_default();
+                    anyhow::bail!("the shim ended immediately ({status}): {}", errors.trim());
                 }
             }
             // A failed read proves nothing, so try again.
@@ -258,8 +258,8 @@ async fn wait_for_spawned_entry(
     }
 }
 
-fn is_spawned_entry(fact: &JournalEvent, wanted: ExecutionId) -> bool {
-    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == wanted)
+fn is_spawned_entry(fact: &JournalEvent, execution_id: ExecutionId) -> bool {
+    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == execution_id)
 }
 
 /// Ends a job that was cancelled before its shim was started.
@@ -324,10 +324,11 @@ pub(super) fn final_report(exit: Exit, detail: String, log: &[u8]) -> Finished {
 pub(super) async fn veto(
     policy: &Policy,
     verified: &Verified,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Refusal> {
     let Some((program, arguments)) = policy.veto_command.split_first() else { return Ok(()) };
-    let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto_command".into(), detail };
+    let refusal =
+        |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto_command".into(), detail };
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -339,25 +340,27 @@ pub(super) async fn veto(
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = processes::spawn(&mut command)
-        .map_err(|error| no(format!("cannot start the veto command: {error}")))?;
+        .map_err(|error| refusal(format!("cannot start the veto command: {error}")))?;
     let pipe = child.stdin.take();
-    let asked = async {
-        let tell = async move {
+    let run = async {
+        let write_manifest = async move {
             if let Some(mut pipe) = pipe {
                 // A veto command need not read its input.
                 let _unread = pipe.write_all(&verified.manifest_bytes).await;
             }
         };
-        tokio::join!(tell, child.wait_with_output()).1
+        tokio::join!(write_manifest, child.wait_with_output()).1
     };
-    match tokio::time::timeout(patience, asked).await {
+    match tokio::time::timeout(timeout, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
         Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let line = said.lines().next().unwrap_or("the veto command refused the job");
-            Err(no(line.chars().take(500).collect()))
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let line = errors.lines().next().unwrap_or("the veto command refused the job");
+            Err(refusal(line.chars().take(500).collect()))
         }
-        Ok(Err(error)) => Err(no(format!("the veto command failed: {error}"))),
-        Err(_) => Err(no(format!("the veto command took longer than {} s", patience.as_secs()))),
+        Ok(Err(error)) => Err(refusal(format!("the veto command failed: {error}"))),
+        Err(_) => {
+            Err(refusal(format!("the veto command took longer than {} s", timeout.as_secs())))
+        }
     }
 }
