@@ -62,8 +62,8 @@ impl Cgroup {
         let group = Cgroup { dir: path };
         // Ignore a record that names the group of another job: callers kill the members.
         let (name, own) = (group.dir.file_name()?.to_str()?, name(job)?);
-        let is_its = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
-        (is_its && group.dir.join("cgroup.procs").exists()).then_some(group)
+        let is_own = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
+        (is_own && group.dir.join("cgroup.procs").exists()).then_some(group)
     }
 
     /// Moves this process to the parent group.
@@ -93,10 +93,10 @@ impl Cgroup {
             return;
         }
         let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());
-        let freeze = |word: fn(&(&str, &'static str, &'static str)) -> &'static str| {
+        let freeze = |value: fn(&(&str, &'static str, &'static str)) -> &'static str| {
             if let Some(freezer) = freezer {
                 // If the group cannot be frozen, its members are still killed one by one.
-                let _best_effort = fs::write(self.dir.join(freezer.0), word(freezer));
+                let _best_effort = fs::write(self.dir.join(freezer.0), value(freezer));
             }
         };
         freeze(|(_, frozen, _)| frozen);
@@ -134,9 +134,9 @@ fn remove(dir: &Path) {
 /// Returns the directories of this process's own groups, version 2 first.
 fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
     let group = |line: &str| -> Option<(bool, PathBuf)> {
-        let (place, source) = line.split_once(" - ")?;
-        let place: Vec<_> = place.split(' ').collect();
-        let (root, at) = (place.get(3)?, place.get(4)?);
+        let (mount, source) = line.split_once(" - ")?;
+        let mount: Vec<_> = mount.split(' ').collect();
+        let (root, at) = (mount.get(3)?, mount.get(4)?);
         let mut source = source.split(' ');
         let (kind, options) = (source.next()?, source.next_back()?);
         let is_second = kind == "cgroup2";
@@ -144,8 +144,8 @@ fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
         let mine = own.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
-            let wanted = if is_second { "" } else { "freezer" };
-            controllers.split(',').any(|controller| controller == wanted).then_some(path)
+            let required = if is_second { "" } else { "freezer" };
+            controllers.split(',').any(|controller| controller == required).then_some(path)
         });
         let mine = Path::new(mine.filter(|_| is_second || is_freezer)?);
         let below = mine.strip_prefix(root).ok()?;
@@ -202,9 +202,9 @@ mod tests {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            let mut said = [0; 3];
+            let mut output = [0; 3];
             let out = child.stdout.as_mut().unwrap();
-            if io::Read::read_exact(out, &mut said).is_ok() {
+            if io::Read::read_exact(out, &mut output).is_ok() {
                 while group.members().len() < 3 {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_allowed_until_a_list_is_given() {
+    fn absent_lists_allow_everything() {
         let noon = "21T12:00";
         assert_eq!(rule("", "apply", noon), None);
         let cases = [
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_not_understood_is_not_passed_over() {
+    fn invalid_rules_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("policy.toml");
         for text in [

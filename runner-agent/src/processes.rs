@@ -84,8 +84,8 @@ pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
     }
     let own = own_children();
     let all = Stat::all()?;
-    let me = std::process::id();
-    let orphans = all.iter().filter(|stat| stat.parent == me && !own.contains_key(&stat.pid));
+    let own_pid = std::process::id();
+    let orphans = all.iter().filter(|stat| stat.parent == own_pid && !own.contains_key(&stat.pid));
     let orphans: BTreeSet<u32> = orphans
         .filter(|stat| !has_variable(stat.pid, HOOK_VARIABLE, None))
         .map(|stat| stat.pid)
@@ -96,9 +96,10 @@ pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
 /// Returns processes whose environment names this execution, and their descendants.
 pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<RunningProcess>> {
     let all = Stat::all()?;
-    let me = std::process::id();
-    let has =
-        |stat: &&Stat| stat.pid != me && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution));
+    let own_pid = std::process::id();
+    let has = |stat: &&Stat| {
+        stat.pid != own_pid && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution))
+    };
     let marked = all.iter().filter(has).map(|stat| stat.pid).collect();
     RunningProcess::with_descendants(&marked, &all)
 }
@@ -134,9 +135,9 @@ fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| {
         let Ok(variable) = std::str::from_utf8(variable) else { return false };
-        variable
-            .split_once('=')
-            .is_some_and(|(found, is)| found == name && value.is_none_or(|wanted| wanted == is))
+        variable.split_once('=').is_some_and(|(found, actual)| {
+            found == name && value.is_none_or(|expected| expected == actual)
+        })
     })
 }
 
@@ -176,8 +177,8 @@ impl RunningProcess {
     fn with_descendants(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<RunningProcess>> {
         let mut found = RunningProcess::below(roots, all)?;
         let boot_id = read_boot_id()?;
-        let themselves = all.iter().filter(|stat| roots.contains(&stat.pid));
-        found.extend(themselves.filter_map(|stat| RunningProcess::of(stat, &boot_id)));
+        let root_processes = all.iter().filter(|stat| roots.contains(&stat.pid));
+        found.extend(root_processes.filter_map(|stat| RunningProcess::of(stat, &boot_id)));
         Ok(found)
     }
 
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_that_was_started_here_is_left_to_its_owner() {
+    async fn reap_leaves_own_children_to_tokio() {
         let mut child = spawn(Command::new("true").env_clear()).unwrap();
         for _ in 0..50 {
             reap();

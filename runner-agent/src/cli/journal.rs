@@ -89,8 +89,8 @@ pub(super) fn run(
     open: impl FnOnce() -> anyhow::Result<Data>,
 ) -> anyhow::Result<ExitCode> {
     match args.verb {
-        None => shown(&open()?, args.show),
-        Some(Verb::Show(show)) => shown(&open()?, show),
+        None => show_entries(&open()?, args.show),
+        Some(Verb::Show(show)) => show_entries(&open()?, show),
         Some(Verb::Verify(Verify { file: Some(file), key, head })) => {
             verify_file(&file, &key, head.as_deref())
         }
@@ -101,7 +101,7 @@ pub(super) fn run(
     }
 }
 
-fn shown(data: &Data, show: Show) -> anyhow::Result<ExitCode> {
+fn show_entries(data: &Data, show: Show) -> anyhow::Result<ExitCode> {
     show::journal(data, show.output, show.job, show.last)
 }
 
@@ -115,35 +115,39 @@ fn verify_file(
     if let Some(path) = other {
         exported.examined.holds(&read_head(path, keys)?)?;
     }
-    said(&format!("runner {}", exported.head.runner), &exported.examined, Some(&exported.head))
+    print_result(
+        &format!("runner {}", exported.head.runner),
+        &exported.examined,
+        Some(&exported.head),
+    )
 }
 
 fn verify_own(
     data: &Data,
-    given: Vec<VerifyingKey>,
+    keys_from_args: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let (examined, head) = examined(data, given, other)?;
-    said("this runner's journal", &examined, head.as_ref())
+    let (examined, head) = examined(data, keys_from_args, other)?;
+    print_result("this runner's journal", &examined, head.as_ref())
 }
 
 /// Verifies the journal of this runner against the signed heads in the data directory. Returns the
 /// result and the newest head.
 fn examined(
     data: &Data,
-    given: Vec<VerifyingKey>,
+    keys_from_args: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<(VerifiedJournal, Option<JournalHead>)> {
     // Read the heads first: the agent may write and sign more entries meanwhile.
-    let (denied, last) = (Heads::of(data).contradicted()?, Heads::of(data).last()?);
-    let keys = if given.is_empty() { own_keys(data)? } else { given };
+    let (contradicted, last) = (Heads::of(data).contradicted()?, Heads::of(data).last()?);
+    let keys = if keys_from_args.is_empty() { own_keys(data)? } else { keys_from_args };
     let replaced = "cannot verify journal.head: no key of this runner signed it, so another program replaced it; keep the file as evidence";
     let head = last.map(|envelope| journal::open_head(&envelope, &keys).context(replaced));
     let head = head.transpose()?;
     // Retry once: the agent may rotate a long journal between the reads of two files.
-    let look = || anyhow::Ok(journal::examine_all(data)??);
-    let examined = look().or_else(|_| look())?;
-    for head in denied.iter().chain(&head) {
+    let verify_files = || anyhow::Ok(journal::examine_all(data)??);
+    let examined = verify_files().or_else(|_| verify_files())?;
+    for head in contradicted.iter().chain(&head) {
         examined.holds(head)?;
     }
     if let Some(path) = other {
@@ -172,14 +176,14 @@ fn read_head(path: &Path, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> 
     journal::open_head(&envelope, keys).with_context(context)
 }
 
-fn said(
-    whose: &str,
+fn print_result(
+    subject: &str,
     examined: &VerifiedJournal,
     head: Option<&JournalHead>,
 ) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
-    writeln!(out, "ok: {whose} has {entries} entries, each chained to the previous one")?;
+    writeln!(out, "ok: {subject} has {entries} entries, each chained to the previous one")?;
     match head {
         Some(head) => {
             let (signed, at) = (head.entries, moment::text(&head.at));

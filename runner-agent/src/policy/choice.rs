@@ -41,7 +41,7 @@ impl fmt::Display for Choice {
 
 impl Choice {
     /// Returns the choice of a command line. `None`: the recorded choice stays.
-    pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
+    pub fn from_args(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
             None => Ok(no_policy.then_some(Choice::None)),
@@ -92,10 +92,10 @@ fn record_of(data: &Data) -> PathBuf {
 /// Records the policy of a runner that is about to enrol. A starting policy is written only to the
 /// default path, and only if none was recorded. A file that the customer named, or that
 /// disappeared, may have had rules. A policy without rules must not replace it.
-pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
+pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
     let recorded = Choice::recorded(data)?;
     let default = Choice::File(data.path(FILE));
-    let choice = asked.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
+    let choice = requested.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
     if let Choice::File(path) = &choice
         && !path.exists()
     {
@@ -120,18 +120,18 @@ pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
 }
 
 /// Returns the policy of a runner that has enrolled. A start cannot change it.
-pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
-    let choice = match (Choice::recorded(data)?, asked) {
-        (Some(known), None) => known,
-        (Some(known), Some(asked)) if known.is_same(&asked) => known,
-        (Some(known), Some(asked)) => bail!(
-            "cannot start: the recorded policy is {known}, not {asked}; start without that option, or change the policy \
+pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
+    let choice = match (Choice::recorded(data)?, requested) {
+        (Some(recorded), None) => recorded,
+        (Some(recorded), Some(requested)) if recorded.is_same(&requested) => recorded,
+        (Some(recorded), Some(requested)) => bail!(
+            "cannot start: the recorded policy is {recorded}, not {requested}; start without that option, or change the policy \
              first: `{}`",
-            change_to(data, &asked)
+            change_to(data, &requested)
         ),
-        (None, Some(asked)) => {
-            asked.record(data)?;
-            asked
+        (None, Some(requested)) => {
+            requested.record(data)?;
+            requested
         }
         (None, None) => bail!(
             "cannot start: {} records no policy; pass --policy FILE, or --no-policy for no rules",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_file_that_was_named_must_exist() {
+    fn a_policy_file_on_the_command_line_must_exist() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(&dir.path().join("data")).unwrap();
         let names = |of: &Path| -> Vec<_> {
@@ -181,10 +181,10 @@ mod tests {
         };
         let misspelled = dir.path().join("polcy.toml");
         let before = (names(dir.path()), names(data.root()));
-        let said = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
+        let error = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
         assert!(
-            said.contains("polcy.toml does not exist") && said.contains("policy set"),
-            "{said}"
+            error.contains("polcy.toml does not exist") && error.contains("policy set"),
+            "{error}"
         );
         assert_eq!((names(dir.path()), names(data.root())), before);
 
@@ -194,9 +194,9 @@ mod tests {
         begin(&data, Some(default.clone())).unwrap();
         // Once a policy is recorded, the default file is not written again.
         fs::remove_file(data.path(FILE)).unwrap();
-        for asked in [None, Some(default)] {
-            let said = begin(&data, asked).unwrap_err().to_string();
-            assert!(said.contains("does not exist"), "{said}");
+        for requested in [None, Some(default)] {
+            let error = begin(&data, requested).unwrap_err().to_string();
+            assert!(error.contains("does not exist"), "{error}");
         }
         assert!(!data.path(FILE).exists());
     }

@@ -24,17 +24,17 @@ pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobE
     let lines = lines
         .into_iter()
         .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
-    let told = lines.map(|line| {
+    let entries = lines.map(|line| {
         if let JournalEvent::Claimed { job, execution, .. } = &line.entry.fact {
             jobs.insert(*execution, *job);
         }
         let job = job_of(&line.entry.fact, &jobs);
         JobEntry { line, job }
     });
-    let mut told: Vec<_> = told.filter(|told| job.is_none() || told.job == job).collect();
-    let skip = last.map_or(0, |last| told.len().saturating_sub(last));
-    told.drain(..skip);
-    told
+    let mut entries: Vec<_> = entries.filter(|entry| job.is_none() || entry.job == job).collect();
+    let skip = last.map_or(0, |last| entries.len().saturating_sub(last));
+    entries.drain(..skip);
+    entries
 }
 
 fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
@@ -76,16 +76,17 @@ fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<Jo
 
 /// Formats a table of time, job and event.
 pub fn table(lines: &[JobEntry]) -> String {
-    let row = |at: &str, job: &str, what: &str| format!("{at:<20}  {job:<30}  {what}\n");
-    let told = |told: &JobEntry| {
-        let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
-        let job = told.job.map_or("-".into(), |job| job.to_string());
-        row(&at, &job, &sanitize(&what(&told.line.entry.fact)))
+    let row =
+        |at: &str, job: &str, description: &str| format!("{at:<20}  {job:<30}  {description}\n");
+    let format_entry = |entry: &JobEntry| {
+        let at = entry.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
+        let job = entry.job.map_or("-".into(), |job| job.to_string());
+        row(&at, &job, &sanitize(&description(&entry.line.entry.fact)))
     };
-    row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
+    row("TIME", "JOB", "EVENT") + &lines.iter().map(format_entry).collect::<String>()
 }
 
-fn what(fact: &JournalEvent) -> String {
+fn description(fact: &JournalEvent) -> String {
     match fact {
         JournalEvent::Opened { .. } => "began the journal".into(),
         JournalEvent::ChainStarted { lines, .. } => {
@@ -102,7 +103,7 @@ fn what(fact: &JournalEvent) -> String {
             format!("verified the signatures and proofs: {} with {plugin}", kind.as_str())
         }
         JournalEvent::Refused { refused_by: by, rule, detail, .. } => {
-            format!("refused by {} (rule {rule}): {detail}", who(*by))
+            format!("refused by {} (rule {rule}): {detail}", refusing_party(*by))
         }
         JournalEvent::Spawning { .. } => "starting the job".into(),
         JournalEvent::Spawned { process, .. } => {
@@ -172,12 +173,12 @@ fn what(fact: &JournalEvent) -> String {
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        JournalEvent::CarriedOver { original } => what(&original.fact),
+        JournalEvent::CarriedOver { original } => description(&original.fact),
         JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }
 }
 
-fn who(by: RefusedBy) -> &'static str {
+fn refusing_party(by: RefusedBy) -> &'static str {
     match by {
         RefusedBy::CustomerPolicy => "your policy",
         RefusedBy::Verification => "the runner's verification",

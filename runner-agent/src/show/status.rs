@@ -84,8 +84,8 @@ fn size(bytes: u64) -> String {
 
 /// Returns the last verified head of the vendor's log, or the reason of its rejection.
 pub fn witness(data: &Data) -> io::Result<String> {
-    if let Some(refused) = refused(data)? {
-        return Ok(refused);
+    if let Some(rejection) = rejection(data)? {
+        return Ok(rejection);
     }
     Ok(match seen(data)? {
         Some(seen) => {
@@ -103,23 +103,23 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
 
 /// Returns the reason of the last rejection of the server's event log. `None` if the runner has
 /// since verified the log, or the customer has accepted a new epoch.
-pub fn refused(data: &Data) -> io::Result<Option<String>> {
+pub fn rejection(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
-        let believed = matches!(
+        let is_resolved = matches!(
             line.entry.fact,
             JournalEvent::Checkpoint { .. } | JournalEvent::EpochAccepted { .. }
         );
         if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.fact {
             last = Some((line.entry.at, rule, evidence));
-        } else if believed {
+        } else if is_resolved {
             last = None;
         }
     }
     let Some((at, rule, evidence)) = last else { return Ok(None) };
-    let kept = Witness::of(data).evidence()?;
-    let kept = kept.into_iter().find(|kept| kept.path.ends_with(&evidence));
-    let why = kept.map_or_else(|| format!("rule {rule}"), |kept| kept.evidence.explanation);
+    let stored = Witness::of(data).evidence()?;
+    let stored = stored.into_iter().find(|stored| stored.path.ends_with(&evidence));
+    let why = stored.map_or_else(|| format!("rule {rule}"), |stored| stored.evidence.explanation);
     let why = sanitize(&why);
     let at = moment::text(&at);
     Ok(Some(format!(

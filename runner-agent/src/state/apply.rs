@@ -22,7 +22,7 @@ const BLOCK: usize = 1 << 20;
 /// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
-const LOOK: Duration = Duration::from_millis(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Record of an apply that began.
 #[derive(Debug, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ impl StateStore {
         module_dir: &Path,
         uses_file: bool,
     ) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         // Another apply may have begun since the caller checked.
         self.resolved()?;
         let had_nothing = self.is_marked_as_nothing();
@@ -95,8 +95,8 @@ impl StateStore {
             let record = InProgress { execution, module_dir, process, had_nothing, uses_file };
             data::replace_json(&self.dir.join(IN_PROGRESS), &record)
         });
-        let begun = recorded.and_then(|()| self.unmark_as_nothing());
-        begun.map_err(|error| {
+        let result = recorded.and_then(|()| self.unmark_as_nothing());
+        result.map_err(|error| {
             if had_nothing {
                 let _best_effort = self.mark_as_nothing();
             }
@@ -108,7 +108,7 @@ impl StateStore {
     /// Ends an apply that this process began. After an error the state may be incomplete: the
     /// record and the work directory stay.
     pub fn end_apply(&self, end: ApplyEnd) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         match self.in_progress()? {
             Some(record) => self.close(&record, end),
             None => Ok(()),
@@ -118,7 +118,7 @@ impl StateStore {
     /// Refuses a plan or an apply while the state of a former apply is unresolved. Rescues the
     /// state of an apply whose shim died.
     pub fn require_resolved(&self) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         self.resolved()
     }
 
@@ -132,7 +132,9 @@ impl StateStore {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => {
                     return Err(StateError::Blocked(format!(
                         "cannot lock the state of {}: another process has held the lock for {} s; wait for its end and \
