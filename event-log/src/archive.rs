@@ -11,6 +11,9 @@
 //! checkpoint: first the rows, then the files that it read back. Only then does Stead record the
 //! archive in `log_archive`. Dropping the rows is a separate step, which verifies rows and files
 //! again.
+use std::{io, path::Path};
+
+use crate::LogError;
 
 mod catalog;
 mod check;

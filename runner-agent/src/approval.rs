@@ -24,27 +24,25 @@ use crate::{
 };
 
 /// Interval between checks for the decision.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Request for an approval: everything that will run.
+/// Request for an approval, with everything that the job will run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
-    /// Execution that the decision names.
+    /// Id that the user passes to `approve` or `deny`.
     pub execution: ExecutionId,
     /// Verified manifest, which the shim receives unchanged.
     pub manifest: Manifest,
     /// Digest of the manifest.
     pub digest: Digest,
-    /// Name and digest of an action, in the form that the policy compares.
+    /// Name and digest of an action, as policy rules write them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Summary of the plan, if this runner has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Value>,
-    /// Time of the request.
     #[serde(with = "moment")]
     pub asked_at: DateTime<Utc>,
-    /// Time at which the request expires.
     #[serde(with = "moment")]
     pub expires_at: DateTime<Utc>,
 }
@@ -52,19 +50,19 @@ pub struct ApprovalRequest {
 /// Decision on an approval request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// True for an approval, false for a denial.
+    /// `true` for an approval, `false` for a denial.
     pub yes: bool,
     /// Reason that the user gave.
     pub reason: String,
 }
 
 impl ApprovalRequest {
-    /// Creates the approval request of a granted job. It expires after `patience`.
+    /// Creates the approval request of a granted job. The request expires after `patience`.
     pub fn new(
         data: &Data,
         verified: &Verified,
         execution: ExecutionId,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         let manifest = verified.manifest.clone();
         let plan = manifest.plan.as_ref();
@@ -76,9 +74,9 @@ impl ApprovalRequest {
             manifest,
             digest: verified.digest.clone(),
             asked_at,
-            expires_at: TimeDelta::from_std(patience)
+            expires_at: TimeDelta::from_std(timeout)
                 .ok()
-                .and_then(|patience| asked_at.checked_add_signed(patience))
+                .and_then(|timeout| asked_at.checked_add_signed(timeout))
                 .unwrap_or(asked_at),
         }
     }
@@ -97,23 +95,20 @@ pub enum ApprovalOutcome {
 pub async fn wait(
     data: &Data,
     journal: &Journal,
-    question: &ApprovalRequest,
-    patience: Duration,
+    request: &ApprovalRequest,
+    timeout: Duration,
 ) -> Result<ApprovalOutcome, Refusal> {
-    let (job, execution) = (question.manifest.job, question.execution);
+    let (job, execution) = (request.manifest.job, request.execution);
     // Uses the monotonic clock, so the server's clock cannot extend the wait.
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let dir = data.job(execution);
     dir.create()
-        .and_then(|()| data::replace_json(&dir.approval_request(), question))
+        .and_then(|()| data::replace_json(&dir.approval_request(), request))
         .and_then(|()| journal.write(JournalEvent::ApprovalRequested { job, execution }))
         .map_err(|error| {
-            Refusal::policy(
-                "require_approval",
-                format!("the approval cannot be requested: {error}"),
-            )
+            Refusal::policy("require_approval", format!("cannot request the approval: {error}"))
         })?;
-    let said = loop {
+    let outcome = loop {
         if CancelOrder::of(&dir).is_some() {
             break Ok(ApprovalOutcome::Cancelled);
         }
@@ -125,42 +120,50 @@ pub async fn wait(
             Ok(None) | Err(_) => {}
         }
         if Instant::now() >= until {
-            let detail = format!("the approval request expired after {} s", patience.as_secs());
+            let detail = format!(
+                "not approved: the request expired after {} s; start the job again and approve it in time",
+                timeout.as_secs()
+            );
             break Err(Refusal::policy("require_approval", detail));
         }
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     };
-    // Best effort: the wait is over, and no later decision has an effect.
+    // Best effort: a decision after this point has no effect, even if the file remains.
     let _best_effort = data::remove(&dir.approval_request());
-    said
+    outcome
 }
 
 /// Returns the pending approval requests, oldest first.
 pub fn pending(data: &Data) -> io::Result<Vec<ApprovalRequest>> {
     let dirs = fs::read_dir(data.path("jobs"))?.filter_map(Result::ok);
-    let asked = dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
+    let requests =
+        dirs.filter_map(|dir| data::read_json(&dir.path().join("question.json")).ok()?);
     // A request that a killed agent left behind expires as well.
     let now = host::now();
-    let mut questions: Vec<ApprovalRequest> =
-        asked.filter(|question: &ApprovalRequest| now < question.expires_at).collect();
-    questions.sort_unstable_by_key(|question| question.asked_at);
-    Ok(questions)
+    let mut pending: Vec<ApprovalRequest> =
+        requests.filter(|request: &ApprovalRequest| now < request.expires_at).collect();
+    pending.sort_unstable_by_key(|request| request.asked_at);
+    Ok(pending)
 }
 
 /// Records a decision. Returns `false` if the execution has no pending request.
-pub fn decide(data: &Data, execution: ExecutionId, answer: &ApprovalDecision) -> io::Result<bool> {
+pub fn decide(
+    data: &Data,
+    execution: ExecutionId,
+    decision: &ApprovalDecision,
+) -> io::Result<bool> {
     let dir = data.job(execution);
     if !dir.approval_request().exists() {
         return Ok(false);
     }
-    let ApprovalDecision { yes, reason } = answer.clone();
+    let ApprovalDecision { yes, reason } = decision.clone();
     // The journal comes first: a decision must be recorded before it takes effect.
     Journal::open(data)?.write(JournalEvent::ApprovalDecided {
         execution,
         approved: yes,
         reason,
     })?;
-    data::replace_json(&dir.approval_decision(), answer)?;
+    data::replace_json(&dir.approval_decision(), decision)?;
     Ok(true)
 }
 
@@ -169,47 +172,53 @@ mod tests {
     use super::*;
     use crate::supervisor::tests::{execution, verified};
 
-    async fn asked(patience: Duration, said: Option<bool>) -> Result<ApprovalOutcome, Refusal> {
+    async fn outcome_of(
+        timeout: Duration,
+        approved: Option<bool>,
+    ) -> Result<ApprovalOutcome, Refusal> {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
-        let question = ApprovalRequest::new(&data, &verified(), execution(), patience);
-        let waits = wait(&data, &journal, &question, patience);
-        let speaks = async {
+        let request = ApprovalRequest::new(&data, &verified(), execution(), timeout);
+        let waiting = wait(&data, &journal, &request, timeout);
+        let deciding = async {
             tokio::time::sleep(Duration::from_millis(50)).await;
-            assert_eq!(pending(&data).unwrap(), std::slice::from_ref(&question));
-            if let Some(yes) = said {
-                let word = ApprovalDecision { yes, reason: "not today".into() };
-                assert!(decide(&data, question.execution, &word).unwrap());
+            assert_eq!(pending(&data).unwrap(), std::slice::from_ref(&request));
+            if let Some(yes) = approved {
+                let decision = ApprovalDecision { yes, reason: "not today".into() };
+                assert!(decide(&data, request.execution, &decision).unwrap());
             }
         };
-        let (ended, ()) = tokio::join!(waits, speaks);
+        let (outcome, ()) = tokio::join!(waiting, deciding);
         assert_eq!(pending(&data).unwrap(), []);
         let late = ApprovalDecision { yes: true, reason: String::new() };
-        assert!(!decide(&data, question.execution, &late).unwrap());
-        ended
+        assert!(!decide(&data, request.execution, &late).unwrap());
+        outcome
     }
 
     #[tokio::test]
-    async fn a_persons_word_decides() {
+    async fn a_decision_ends_the_wait() {
         let minute = Duration::from_secs(60);
-        assert_eq!(asked(minute, Some(true)).await, Ok(ApprovalOutcome::Approved));
-        let no = asked(minute, Some(false)).await.unwrap_err();
-        assert_eq!((no.rule.as_str(), no.detail.as_str()), ("require_approval", "not today"));
+        assert_eq!(outcome_of(minute, Some(true)).await, Ok(ApprovalOutcome::Approved));
+        let denied = outcome_of(minute, Some(false)).await.unwrap_err();
+        assert_eq!(
+            (denied.rule.as_str(), denied.detail.as_str()),
+            ("require_approval", "not today")
+        );
     }
 
     #[tokio::test]
-    async fn a_cancel_is_stronger_than_an_approval_also_when_it_cannot_be_read() {
+    async fn a_cancel_overrides_an_approval_even_if_unreadable() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let journal = Journal::open(&data).unwrap();
         let minute = Duration::from_secs(60);
-        let question = ApprovalRequest::new(&data, &verified(), execution(), minute);
-        let files = data.job(question.execution);
+        let request = ApprovalRequest::new(&data, &verified(), execution(), minute);
+        let files = data.job(request.execution);
         files.create().unwrap();
         let approval = ApprovalDecision { yes: true, reason: String::new() };
         data::replace_json(&files.approval_decision(), &approval).unwrap();
-        let wait = || wait(&data, &journal, &question, minute);
+        let wait = || wait(&data, &journal, &request, minute);
         assert_eq!(wait().await, Ok(ApprovalOutcome::Approved));
         fs::write(files.cancel(), "{\"reason\":").unwrap();
         assert_eq!(wait().await, Ok(ApprovalOutcome::Cancelled));
@@ -220,8 +229,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn silence_is_no_word() {
-        let refused = asked(Duration::from_millis(300), None).await.unwrap_err();
+    async fn an_unanswered_request_expires() {
+        let refused = outcome_of(Duration::from_millis(300), None).await.unwrap_err();
         assert!(refused.detail.contains("expired"));
     }
 }

@@ -34,7 +34,7 @@ pub enum ArtifactError {
     Unpackable { path: String, why: &'static str },
     #[error("refused to unpack {path:?}: {why}")]
     Hostile { path: String, why: &'static str },
-    #[error("the archive is larger than {limit} {unit}")]
+    #[error("the artifact exceeds the limit of {limit} {unit}")]
     TooLarge { limit: u64, unit: &'static str },
     #[error("wrong digest: expected {expected}, found {found}")]
     WrongDigest { expected: Digest, found: Digest },

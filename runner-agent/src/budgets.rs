@@ -29,7 +29,7 @@ impl Default for Budgets {
 }
 
 impl Budgets {
-    /// Records the budgets of the running agent, for `status`.
+    /// Records the budgets of the running agent, which `status` shows.
     pub fn record(&self, data: &Data) -> io::Result<()> {
         data::replace_json(&data.path(FILE), self)
     }
@@ -49,7 +49,6 @@ pub struct Usage {
     pub jobs: u64,
     /// All files of the journal. They are never removed.
     pub journal: u64,
-    /// Number of journal files.
     pub journal_files: usize,
 }
 

@@ -1,10 +1,10 @@
-//! Control group of one execution. Every process that the shim starts begins in the group, whatever
-//! its session.
+//! Control group of one execution. Every process of the job starts in the group, even in a new
+//! session.
 //!
-//! The shim enters the group before it starts anything, and leaves the group before it kills the
+//! The shim enters the group before it starts a process, and leaves the group before it kills the
 //! members. If the shim itself is killed, the agent finds the group through the job's directory.
-//! The shim uses version 2 if it is writable, otherwise the freezer of version 1. If neither is
-//! writable, there is no group, and the process tree alone identifies the processes.
+//! The shim uses cgroup v2 if it is writable, otherwise the freezer of cgroup v1. If neither is
+//! writable, the job has no group.
 use std::{
     collections::BTreeSet,
     fs, io,
@@ -23,15 +23,15 @@ const FREEZERS: [(&str, &str, &str); 2] =
     [("cgroup.freeze", "1", "0"), ("freezer.state", "FROZEN", "THAWED")];
 const PREFIX: &str = "stead-";
 
-/// Existing control group.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cgroup {
     dir: PathBuf,
 }
 
 impl Cgroup {
-    /// Creates the group of this job below the group of this process, enters it, and records it in
-    /// the job's directory. `None` means that no hierarchy is writable.
+    /// Creates the job's group below the group of this process, records its path in the job's
+    /// directory, and enters it. Returns `None` if no hierarchy is writable, or if the process
+    /// cannot record or enter the group.
     pub(crate) fn enter(dir: &JobDir) -> Option<Cgroup> {
         // The name is unique, because every member of the group will be killed.
         let name = format!("{}.{}", name(dir)?, ulid::Ulid::new());
@@ -40,7 +40,8 @@ impl Cgroup {
         let group = hierarchies(&mounts, &own)
             .into_iter()
             .find_map(|parent| Cgroup::create(&parent, &name))?;
-        // Record it first: otherwise the group would outlive a shim that is killed now.
+        // Record the group before entering it: a killed shim must not leave an unknown group
+        // behind.
         let recorded = data::replace(&dir.cgroup(), group.dir.as_os_str().as_encoded_bytes());
         if recorded.and_then(|()| join(&group.dir)).is_err() {
             group.remove();
@@ -59,10 +60,10 @@ impl Cgroup {
     pub(crate) fn of(job: &JobDir) -> Option<Cgroup> {
         let path = PathBuf::from(String::from_utf8(fs::read(job.cgroup()).ok()?).ok()?);
         let group = Cgroup { dir: path };
-        // A record that names the group of another job must not lead to its kill.
+        // Ignore a record that names the group of another job: callers kill the members.
         let (name, own) = (group.dir.file_name()?.to_str()?, name(job)?);
-        let is_its = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
-        (is_its && group.dir.join("cgroup.procs").exists()).then_some(group)
+        let is_own = name.strip_prefix(&own).is_some_and(|rest| rest.starts_with('.'));
+        (is_own && group.dir.join("cgroup.procs").exists()).then_some(group)
     }
 
     /// Moves this process to the parent group.
@@ -70,7 +71,7 @@ impl Cgroup {
         self.dir.parent().map_or(Ok(()), join)
     }
 
-    /// Returns the pids of the members, including those of groups below this one.
+    /// Returns the pids of the processes in the group and in its subgroups.
     pub(crate) fn members(&self) -> BTreeSet<u32> {
         let mut members = BTreeSet::new();
         let mut open = vec![self.dir.clone()];
@@ -85,16 +86,17 @@ impl Cgroup {
         members
     }
 
-    /// Kills all members. None of them can fork in the meantime.
+    /// Kills all members. If `cgroup.kill` is absent, freezes the group first so that no member can
+    /// fork.
     pub(crate) fn kill(&self) {
         if fs::write(self.dir.join("cgroup.kill"), "1").is_ok() {
             return;
         }
         let freezer = FREEZERS.iter().find(|(file, ..)| self.dir.join(file).exists());
-        let freeze = |word: fn(&(&str, &'static str, &'static str)) -> &'static str| {
+        let freeze = |value: fn(&(&str, &'static str, &'static str)) -> &'static str| {
             if let Some(freezer) = freezer {
                 // If the group cannot be frozen, its members are still killed one by one.
-                let _best_effort = fs::write(self.dir.join(freezer.0), word(freezer));
+                let _best_effort = fs::write(self.dir.join(freezer.0), value(freezer));
             }
         };
         freeze(|(_, frozen, _)| frozen);
@@ -106,7 +108,7 @@ impl Cgroup {
         freeze(|(.., thawed)| thawed);
     }
 
-    /// Removes the group and those below it. A group with members stays.
+    /// Removes the group and its subgroups. A group that still has members stays.
     pub(crate) fn remove(&self) {
         remove(&self.dir);
     }
@@ -132,9 +134,9 @@ fn remove(dir: &Path) {
 /// Returns the directories of this process's own groups, version 2 first.
 fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
     let group = |line: &str| -> Option<(bool, PathBuf)> {
-        let (place, source) = line.split_once(" - ")?;
-        let place: Vec<_> = place.split(' ').collect();
-        let (root, at) = (place.get(3)?, place.get(4)?);
+        let (mount, source) = line.split_once(" - ")?;
+        let mount: Vec<_> = mount.split(' ').collect();
+        let (root, at) = (mount.get(3)?, mount.get(4)?);
         let mut source = source.split(' ');
         let (kind, options) = (source.next()?, source.next_back()?);
         let is_second = kind == "cgroup2";
@@ -142,8 +144,8 @@ fn hierarchies(mounts: &str, own: &str) -> Vec<PathBuf> {
         let mine = own.lines().find_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
             let (controllers, path) = (parts.next()?, parts.next()?);
-            let wanted = if is_second { "" } else { "freezer" };
-            controllers.split(',').any(|controller| controller == wanted).then_some(path)
+            let required = if is_second { "" } else { "freezer" };
+            controllers.split(',').any(|controller| controller == required).then_some(path)
         });
         let mine = Path::new(mine.filter(|_| is_second || is_freezer)?);
         let below = mine.strip_prefix(root).ok()?;
@@ -179,7 +181,8 @@ mod tests {
         assert_eq!(hierarchies("", own), Vec::<PathBuf>::new());
     }
 
-    /// Tests every writable hierarchy of this host, with the way of killing that it supports.
+    /// Tests every writable hierarchy of this host, because the two versions kill their members
+    /// differently.
     #[test]
     fn a_group_ends_with_all_its_members_also_in_another_session() {
         let read = |file| fs::read_to_string(file).unwrap_or_default();
@@ -199,16 +202,16 @@ mod tests {
                 .stderr(Stdio::null())
                 .spawn()
                 .unwrap();
-            let mut said = [0; 3];
+            let mut output = [0; 3];
             let out = child.stdout.as_mut().unwrap();
-            if io::Read::read_exact(out, &mut said).is_ok() {
+            if io::Read::read_exact(out, &mut output).is_ok() {
                 while group.members().len() < 3 {
                     std::thread::sleep(std::time::Duration::from_millis(5));
                 }
                 group.kill();
                 tested += 1;
             } else {
-                untested.push(format!("{} takes no process", group.dir.display()));
+                untested.push(format!("{} accepts no process", group.dir.display()));
             }
             child.wait().unwrap();
             let begun = std::time::Instant::now();

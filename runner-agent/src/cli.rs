@@ -67,7 +67,7 @@ pub struct Cli {
     command: Option<Command>,
 }
 
-/// Format of log lines.
+/// Format of log lines on standard error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Plain text
@@ -78,7 +78,6 @@ pub enum LogFormat {
 }
 
 impl Cli {
-    /// Format of log lines.
     pub fn log_format(&self) -> LogFormat {
         self.log_format
     }
@@ -114,8 +113,8 @@ pub(crate) struct Run {
     /// File of stack outputs: a JSON object (*.json), or TOML with `key = "value"` lines
     #[arg(long, value_name = "FILE")]
     pub(crate) stack_outputs_file: Option<PathBuf>,
-    /// The customer's policy file, TOML; it must exist. Recorded at the first start (default: policy.toml in the data
-    /// directory, created if absent)
+    /// The customer's policy file, TOML; it must exist. The runner records the path at the first
+    /// start (default: policy.toml in the data directory, created if absent)
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// No policy: allow everything that the vendor's server signs
@@ -211,7 +210,7 @@ enum Command {
         #[command(subcommand)]
         command: Option<WitnessCommand>,
     },
-    /// Redact the value on standard input from the job's log; for scripts of a job
+    /// Redact the value on standard input in the job's log; scripts of a job call this
     Redact,
     /// Run the parent process of one job; only the agent starts it
     #[command(hide = true)]
@@ -236,7 +235,7 @@ enum PolicyCommand {
 
 #[derive(Debug, Subcommand)]
 enum WitnessCommand {
-    /// Print the checkpoint; later rejected logs are reported on standard error
+    /// Print the checkpoint; standard error reports the logs that were rejected later
     Show,
     /// Show the evidence of rejected logs: the accepted head, the rejected one and the proofs
     #[command(after_help = "\
@@ -274,8 +273,9 @@ pub fn parse() -> Cli {
     })
 }
 
-/// Runs commands without the runtime. `redact` must work, or withhold the job's output, even if the
-/// process can start no thread and open only few files.
+/// Runs `redact`, the only command without the async runtime. Returns `None` for the other
+/// commands. `redact` must work, or withhold the job's output, even if the process cannot start a
+/// thread and can open only few files.
 pub fn run_alone(cli: &Cli) -> Option<anyhow::Result<ExitCode>> {
     matches!(cli.command, Some(Command::Redact)).then(hand_in)
 }
@@ -285,16 +285,18 @@ fn hand_in() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the command and returns its exit code.
 pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    // A bare name has no parent directory to open. Recorded paths must stay valid after a change of
-    // directory.
+    // Make the path absolute: the parent of a bare name cannot be opened, and recorded paths must
+    // stay valid in another working directory.
     let data = std::path::absolute(&cli.data)?;
     let open = || Data::open(&data).with_context(|| format!("cannot open {}", cli.data.display()));
     // Commands that only read create no directory: a mistyped path is an error.
     let look = || match data.is_dir() {
         true => open(),
-        false => bail!("no runner in {}: pass its data directory with --data", data.display()),
+        false => bail!(
+            "cannot find the runner: the directory {} does not exist; pass the runner's data directory with --data",
+            data.display()
+        ),
     };
     match cli.command {
         None => start::serve(&open()?, cli.run).await,
@@ -310,7 +312,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Some(Command::Disable { reason, stop_jobs }) => {
             disable::disable(&open()?, &reason, stop_jobs)?;
-            show::print("Disabled: no job is accepted until `stead-runner enable`\n")
+            show::print("Disabled: the runner accepts no jobs until `stead-runner enable`\n")
         }
         Some(Command::Enable) => {
             disable::enable(&open()?)?;
@@ -339,7 +341,7 @@ pub async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
                 && epoch <= seen.epoch
             {
                 bail!(
-                    "nothing to accept: this runner has accepted a log of epoch {} already; pass a higher epoch",
+                    "cannot accept epoch {epoch}: this runner has already accepted epoch {}; pass a higher epoch",
                     seen.epoch
                 );
             }
@@ -378,7 +380,7 @@ fn decide(
 ) -> anyhow::Result<ExitCode> {
     if !approval::decide(data, execution, word)? {
         bail!(
-            "{execution} does not wait for an approval: `stead-runner approvals` lists the jobs that do"
+            "cannot decide: {execution} does not wait for an approval; `stead-runner approvals` lists the executions that do"
         );
     }
     show::print(if word.yes { "Approved\n" } else { "Denied\n" })
@@ -386,7 +388,7 @@ fn decide(
 
 fn pair(text: &str) -> Result<(String, String), String> {
     let split = text.split_once('=').filter(|(key, _)| !key.is_empty());
-    let (key, value) = split.ok_or_else(|| format!("{text:?} is not KEY=VALUE"))?;
+    let (key, value) = split.ok_or_else(|| format!("{text:?} is not in the form KEY=VALUE"))?;
     Ok((key.into(), value.into()))
 }
 

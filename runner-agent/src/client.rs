@@ -35,38 +35,35 @@ use crate::tls::Trust;
 pub const BUSY_CAP: Duration = Duration::from_secs(30);
 /// Longest pause between two attempts of an idle runner.
 pub const IDLE_CAP: Duration = Duration::from_secs(60);
-const TOTAL: Duration = Duration::from_secs(15);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Rejection by the server. Repeating the call gives the same response.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the server rejected the request: {problem}")]
 pub struct ServerRejection {
-    /// HTTP status of the response.
+    /// HTTP status of the response; 0 if the runner cannot build or complete the request.
     pub status: u16,
-    /// Problem in the response.
     pub problem: Problem,
     /// Number of log bytes that the server has; only with status 416.
     pub have: Option<u64>,
 }
 
 impl ServerRejection {
-    /// Returns the problem code.
     pub fn code(&self) -> &str {
         &self.problem.code
     }
 
-    /// Returns whether another session replaced this one.
+    /// Returns true if another session replaced the session of the request.
     pub fn is_superseded(&self) -> bool {
         self.status == 409 && self.code() == "session_superseded"
     }
 
-    /// Returns whether the session has ended. A new session may be open already.
+    /// Returns true if the session of the request has ended. The next session may already be open.
     fn is_of_a_former_session(&self) -> bool {
         self.is_superseded() || (self.status == 409 && self.code() == "session_unknown")
     }
 }
 
-/// Request to the server.
 #[derive(Debug, Clone)]
 pub struct ApiRequest {
     method: Method,
@@ -79,7 +76,6 @@ pub struct ApiRequest {
 }
 
 impl ApiRequest {
-    /// Returns a request without a body.
     pub fn new(method: Method, path: impl Into<String>) -> Self {
         ApiRequest {
             method,
@@ -92,14 +88,13 @@ impl ApiRequest {
         }
     }
 
-    /// Returns a request with a JSON body.
     pub fn json<T: Serialize>(
         method: Method,
         path: impl Into<String>,
         body: &T,
     ) -> serde_json::Result<Self> {
-        let ask = ApiRequest::new(method, path).bytes(serde_json::to_vec(body)?);
-        Ok(ask.header(CONTENT_TYPE, "application/json"))
+        let request = ApiRequest::new(method, path).bytes(serde_json::to_vec(body)?);
+        Ok(request.header(CONTENT_TYPE, "application/json"))
     }
 
     /// Sets the body.
@@ -107,7 +102,7 @@ impl ApiRequest {
         ApiRequest { body: body.into(), ..self }
     }
 
-    /// Adds a header. An invalid value is left out.
+    /// Adds a header, unless the value is invalid.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.headers.insert(name, value);
@@ -125,7 +120,8 @@ impl ApiRequest {
         ApiRequest { cap: IDLE_CAP, ..self }
     }
 
-    /// Returns whether the request belongs to an execution. Such a request outlives its session.
+    /// Returns true if the request belongs to an execution. Such a request stays valid after its
+    /// session.
     fn outlives(&self) -> bool {
         self.with_token && self.headers.contains_key(EXECUTION)
     }
@@ -156,13 +152,8 @@ impl Client {
             .tcp_keepalive(Duration::from_secs(15))
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
-        let heard = Arc::new(Mutex::new(Instant::now()));
-        Ok(Client {
-            base: base.trim_end_matches('/').into(),
-            http,
-            tokens: None,
-            last_contact: heard,
-        })
+        let last_contact = Arc::new(Mutex::new(Instant::now()));
+        Ok(Client { base: base.trim_end_matches('/').into(), http, tokens: None, last_contact })
     }
 
     /// Adds an access token to each call.
@@ -180,8 +171,8 @@ impl Client {
         &self.base
     }
 
-    /// Time since the last successful call. It grows while the server is unreachable or rejects the
-    /// runner.
+    /// Returns the time since the last successful call, or since the creation of the client. The
+    /// value grows while the server is unreachable or rejects the runner.
     pub fn time_since_contact(&self) -> Duration {
         self.last_contact.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -189,22 +180,22 @@ impl Client {
     /// Sends the request until the response is conclusive. Drop the future to stop.
     pub async fn send<T: Response>(
         &self,
-        ask: &ApiRequest,
+        request: &ApiRequest,
     ) -> Result<ApiResponse<T>, ServerRejection> {
-        self.send_with(ask, &mut Backoff::new(ask.cap)).await
+        self.send_with(request, &mut Backoff::new(request.cap)).await
     }
 
     /// Sends the request as [`Client::send`] does, with an existing back-off.
     async fn send_with<T: Response>(
         &self,
-        ask: &ApiRequest,
+        request: &ApiRequest,
         backoff: &mut Backoff,
     ) -> Result<ApiResponse<T>, ServerRejection> {
-        self.send_until_conclusive(|| Ok(ask.clone()), backoff).await
+        self.send_until_conclusive(|| Ok(request.clone()), backoff).await
     }
 
-    /// Sends a request with a signature that expires in a minute. Each attempt builds and signs the
-    /// request again.
+    /// Sends a request with a signature that expires after a minute. Each attempt builds and signs
+    /// the request again.
     pub async fn send_signed<T: Response>(
         &self,
         make: impl Fn() -> anyhow::Result<ApiRequest>,
@@ -218,36 +209,36 @@ impl Client {
         make: impl Fn() -> anyhow::Result<ApiRequest>,
         backoff: &mut Backoff,
     ) -> Result<ApiResponse<T>, ServerRejection> {
-        let mut ask = make().map_err(|error| token::local_error(&error))?;
+        let mut request = make().map_err(|error| token::local_error(&error))?;
         let mut token_renewed = false;
         loop {
-            let unclear = match self.once(&ask, T::BYTES).await {
+            let inconclusive = match self.once(&request, T::BYTES).await {
                 Ok(reply) => match response::classify::<T>(reply) {
-                    response::Classified::Clear(answer) => {
+                    response::Classified::Clear(response) => {
                         *self.last_contact.lock().unwrap_or_else(PoisonError::into_inner) =
                             Instant::now();
-                        return Ok(answer);
+                        return Ok(response);
                     }
-                    response::Classified::Refused(refused)
-                        if refused.status == 401 && ask.with_token && !token_renewed =>
+                    response::Classified::Refused(rejection)
+                        if rejection.status == 401 && request.with_token && !token_renewed =>
                     {
                         token_renewed = true;
-                        self.forget_token(&refused).await;
+                        self.forget_token(&rejection).await;
                         continue;
                     }
-                    // The token is of a former session, but requests of an execution outlive
-                    // sessions. Either this runner is opening a new session, or another agent uses
-                    // its identity. In the second case the server rejects the next poll, and this
-                    // process exits.
-                    response::Classified::Refused(refused)
-                        if refused.is_of_a_former_session() && ask.outlives() =>
+                    // The token belongs to a former session, but requests of an execution stay
+                    // valid in the next session. Either this runner is opening a new session, or
+                    // another agent uses its identity. In the second case the server rejects the
+                    // next poll, and this process exits.
+                    response::Classified::Refused(rejection)
+                        if rejection.is_of_a_former_session() && request.outlives() =>
                     {
-                        response::Inconclusive { why: refused.to_string(), after: None }
+                        response::Inconclusive { why: rejection.to_string(), after: None }
                     }
-                    response::Classified::Refused(refused) => return Err(refused),
-                    response::Classified::Unclear(unclear) => unclear,
+                    response::Classified::Refused(rejection) => return Err(rejection),
+                    response::Classified::Unclear(inconclusive) => inconclusive,
                 },
-                Err(SendError::Refused(refused)) => return Err(refused),
+                Err(SendError::Refused(rejection)) => return Err(rejection),
                 Err(SendError::Rejected(rejected)) => {
                     response::Inconclusive { why: rejected.to_string(), after: None }
                 }
@@ -255,16 +246,16 @@ impl Client {
                     response::Inconclusive { why: chain(&error), after: None }
                 }
             };
-            let pause = backoff.next(unclear.after);
+            let pause = backoff.next(inconclusive.after);
             let retry_ms = pause.as_millis();
-            let (method, path, why) = (&ask.method, &ask.path, &unclear.why);
+            let (method, path, why) = (&request.method, &request.path, &inconclusive.why);
             if backoff.tries() > 3 {
-                warn!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
+                warn!(%method, %path, %why, retry_ms, "No conclusive response from the server, retrying");
             } else {
-                debug!(%method, %path, %why, retry_ms, "Inconclusive response from the server, retrying");
+                debug!(%method, %path, %why, retry_ms, "No conclusive response from the server, retrying");
             }
             tokio::time::sleep(pause).await;
-            ask = make().map_err(|error| token::local_error(&error))?;
+            request = make().map_err(|error| token::local_error(&error))?;
         }
     }
 
@@ -275,18 +266,18 @@ impl Client {
         }
     }
 
-    /// Corrects the clock, if the rejection contains the server's time.
-    pub fn correct_clock(&self, refused: &ServerRejection) {
-        let said = refused.problem.more.get("server_time").and_then(|time| time.as_str());
-        if let Some(Ok(time)) = said.map(str::parse)
+    /// Corrects the estimated server clock, if the rejection contains a plausible server time.
+    pub fn correct_clock(&self, rejection: &ServerRejection) {
+        let server_time = rejection.problem.more.get("server_time").and_then(|time| time.as_str());
+        if let Some(Ok(time)) = server_time.map(str::parse)
             && limits::clock("server_time", time).is_ok()
         {
             crate::host::set_server_time(time);
         }
     }
 
-    async fn forget_token(&self, refused: &ServerRejection) {
-        self.correct_clock(refused);
+    async fn forget_token(&self, rejection: &ServerRejection) {
+        self.correct_clock(rejection);
         if let Some(tokens) = &self.tokens {
             tokens.forget().await;
         }
@@ -294,22 +285,22 @@ impl Client {
 
     async fn once(
         &self,
-        ask: &ApiRequest,
+        request: &ApiRequest,
         limit: usize,
     ) -> Result<response::RawResponse, SendError> {
-        let mut request = self
+        let mut builder = self
             .http
-            .request(ask.method.clone(), format!("{}{}", self.base, ask.path))
-            .headers(ask.headers.clone())
-            .timeout(ask.wait + TOTAL);
-        if !ask.body.is_empty() || ask.method != Method::GET {
-            request = request.body(ask.body.clone());
+            .request(request.method.clone(), format!("{}{}", self.base, request.path))
+            .headers(request.headers.clone())
+            .timeout(request.wait + REQUEST_TIMEOUT);
+        if !request.body.is_empty() || request.method != Method::GET {
+            builder = builder.body(request.body.clone());
         }
-        if let Some(tokens) = self.tokens.as_ref().filter(|_| ask.with_token) {
+        if let Some(tokens) = self.tokens.as_ref().filter(|_| request.with_token) {
             let token = Box::pin(tokens.current(self)).await.map_err(SendError::Refused)?;
-            request = request.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
+            builder = builder.header(AUTHORIZATION, format!("Bearer {}", token.as_str()));
         }
-        let response = request.send().await.map_err(SendError::Network)?;
+        let response = builder.send().await.map_err(SendError::Network)?;
         let (status, headers) = (response.status(), response.headers().clone());
         let limit = if status.is_success() { limit } else { limits::PROBLEM_BYTES };
         let body = body(response, limit).await?;
@@ -317,7 +308,8 @@ impl Client {
     }
 }
 
-/// Reads at most `limit` bytes, whatever length the response announces.
+/// Reads the body. Fails if the body has more than `limit` bytes, regardless of the announced
+/// length.
 async fn body(mut response: reqwest::Response, limit: usize) -> Result<bytes::Bytes, SendError> {
     let too_large = || SendError::Rejected(InvalidResponse::TooLarge { limit });
     let mut body = bytes::BytesMut::new();
@@ -336,7 +328,7 @@ enum SendError {
     Refused(ServerRejection),
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
@@ -347,8 +339,8 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// Returns whether to retry after this status, whatever the body says.
-fn is_later(status: StatusCode) -> bool {
+/// Returns true if the client retries after this status, regardless of the body.
+fn is_retryable(status: StatusCode) -> bool {
     matches!(status.as_u16(), 408 | 425 | 429) || status.is_server_error()
 }
 

@@ -1,14 +1,15 @@
 //! Data directory: the files of the runner, readable by its owner only.
 //!
 //! ```text
-//! runner.json        identity, server, log                          keys/identity[.next] keys/sealing
-//! server-keys.json   trusted keys of the server                     checkpoint   newest verified head
-//! journal.ndjson     claims, starts, results, refusals              disabled     disable file
-//! agent.json         process of the running agent                   disabled.reserve  blocks for that file
-//! budgets.json       disk budgets                                   policy.json  choice of the policy
-//! journal.head       signed head of the journal                     evidence/    heads of rejected logs
-//! jobs/<execution>/  manifest.json grant.json log.ndjson reports.ndjson cancel.json work/
-//! state/ plans/ artifacts/                                          data of the install
+//! runner.json        identity, server, log                          keys/identity[.next]
+//! keys/sealing server-keys.json   trusted keys of the server                     checkpoint
+//! newest verified head journal.ndjson     claims, starts, results, refusals              disabled
+//! disable file agent.json         process of the running agent                   disabled.reserve
+//! blocks for that file budgets.json       disk budgets
+//! policy.json  choice of the policy journal.head       signed head of the journal
+//! evidence/    heads of rejected logs jobs/<execution>/  manifest.json grant.json log.ndjson
+//! reports.ndjson cancel.json work/ state/ plans/ artifacts/
+//! data of the install
 //! ```
 use std::{
     collections::BTreeSet,
@@ -45,7 +46,6 @@ impl Data {
         Ok(data)
     }
 
-    /// Path of the directory.
     pub fn root(&self) -> &Path {
         &self.0
     }
@@ -94,8 +94,8 @@ impl Data {
         over.sort_unstable();
         let (mut bytes, mut removed, mut full, mut failed) = (0, 0, false, None);
         for (place, (_, path)) in over.iter().rev().enumerate() {
-            // A job may leave files of another user. If they cannot be measured or removed, the
-            // others are removed all the same.
+            // A job may leave files of another user that cannot be measured or removed. Continue
+            // with the other executions.
             let length = size(path).unwrap_or_else(|error| {
                 failed = Some(error);
                 0
@@ -133,7 +133,6 @@ pub fn size(path: &Path) -> io::Result<u64> {
 pub struct JobDir(PathBuf);
 
 impl JobDir {
-    /// Path of the directory.
     pub fn root(&self) -> &Path {
         &self.0
     }
@@ -161,7 +160,7 @@ impl JobDir {
     pub fn blobs(&self) -> PathBuf {
         self.0.join("blobs")
     }
-    /// Work directory of the child.
+    /// Work directory of the plugin process.
     pub fn work(&self) -> PathBuf {
         self.0.join("work")
     }
@@ -177,7 +176,7 @@ impl JobDir {
     pub fn reserve(&self) -> PathBuf {
         self.0.join("reserve")
     }
-    /// Temporary files of the child.
+    /// Temporary files of the plugin process.
     pub fn scratch(&self) -> PathBuf {
         self.0.join("tmp")
     }
@@ -194,7 +193,7 @@ impl JobDir {
         self.0.join("shim.stderr")
     }
 
-    /// Creates the directories.
+    /// Creates the job's directory with its subdirectories `blobs` and `work`.
     pub fn create(&self) -> io::Result<()> {
         [self.root(), &self.blobs(), &self.work()].into_iter().try_for_each(directory)
     }
@@ -234,7 +233,7 @@ pub fn directory(path: &Path) -> io::Result<()> {
     make_directory(path)?;
     let owner = other_owner(path)?;
     if owner.is_some() {
-        // The directory itself, and not a link that replaced it.
+        // Open the directory itself, not a link that replaced it.
         let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW;
         give(&OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?, owner);
     }
@@ -252,7 +251,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Opens a file for appending, readable by its owner only.
 pub fn append(path: &Path) -> io::Result<File> {
-    // Only a new file gets another owner: an existing one may be a link. The file gets its owner
+    // Change the owner of a new file only: an existing path may be a link. The file gets its owner
     // before its name, so that no process finds a file that it cannot open.
     if other_owner(path)?.is_some() && fs::symlink_metadata(path).is_err() {
         let draft = draft(path);
@@ -302,9 +301,9 @@ pub fn replace_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     replace(path, &serde_json::to_vec_pretty(value)?)
 }
 
-/// Size of a file that [`keep_reserve`] prepares.
+/// Size in bytes of a file that [`keep_reserve`] prepares.
 const RESERVE: usize = 8 * 1024;
-/// Longest text that fits into a reserved file as JSON, whatever its characters.
+/// Longest text in bytes that fits into a reserved file as JSON, regardless of its characters.
 pub const RESERVED_TEXT: usize = 1024;
 
 fn reserve_of(path: &Path) -> PathBuf {

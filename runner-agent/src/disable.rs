@@ -21,12 +21,12 @@ use crate::{
 /// Contents of the file while the runner is disabled.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DisableFile {
-    /// Time since which the runner is disabled.
+    /// Start of the disabled period.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Reason, for the vendor to read.
+    /// Reason, shown to the vendor.
     pub reason: String,
-    /// True if the running jobs are stopped as well.
+    /// `true` if the agent also stops the running jobs.
     #[serde(default)]
     pub stop_jobs: bool,
 }
@@ -39,7 +39,7 @@ fn path(data: &Data) -> PathBuf {
 /// read also disables the runner.
 pub fn disabled(data: &Data) -> Option<DisableFile> {
     match data::read_json(&path(data)) {
-        Ok(off) => off,
+        Ok(file) => file,
         Err(_) => {
             let reason = "cannot read the file that disables the runner".into();
             Some(DisableFile { at: host::now(), reason, stop_jobs: false })
@@ -60,24 +60,25 @@ pub fn keep_reserve(data: &Data) -> io::Result<()> {
 /// file, the running agent exits instead, and the next agent accepts jobs again.
 pub fn disable(data: &Data, reason: &str, stop_jobs: bool) -> anyhow::Result<()> {
     let reason = truncate(reason.into(), data::RESERVED_TEXT);
-    let off = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
-    if let Err(error) = data::replace_reserved(&path(data), &off) {
-        return Err(end_the_agent(data, stop_jobs, &error));
+    let file = DisableFile { at: host::now(), reason: reason.clone(), stop_jobs };
+    if let Err(error) = data::replace_reserved(&path(data), &file) {
+        return Err(stop_agent(data, stop_jobs, &error));
     }
     if stop_jobs && data.agent().is_none() {
         stop_orphans(data, &reason)?;
     }
-    let journalled = Journal::open(data).and_then(|to| to.write(JournalEvent::Disabled { reason }));
-    if let Err(error) = journalled {
-        eprintln!("the runner is disabled, but the journal has no entry about it: {error}");
+    let written =
+        Journal::open(data).and_then(|journal| journal.write(JournalEvent::Disabled { reason }));
+    if let Err(error) = written {
+        eprintln!("disabled the runner, but cannot record it in the journal: {error}");
     }
     Ok(())
 }
 
 /// Stops the jobs that run without an agent. A running agent stops its jobs itself.
 fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
-    for known in recover::fold(journal::read(&data.path("journal.ndjson"))?) {
-        let (Some(execution), ClaimStage::Spawned(shim)) = (known.execution, known.stage) else {
+    for claim in recover::fold(journal::read(&data.path("journal.ndjson"))?) {
+        let (Some(execution), ClaimStage::Spawned(shim)) = (claim.execution, claim.stage) else {
             continue;
         };
         let (reason, cause) = (reason.to_owned(), StopCause::AgentStop);
@@ -89,9 +90,9 @@ fn stop_orphans(data: &Data, reason: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the running agent if the file cannot be written, for example on a disk that became
-/// read-only.
-fn end_the_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
+/// Stops the running agent because the file cannot be written, for example on a disk that became
+/// read-only. Returns the error for the user.
+fn stop_agent(data: &Data, stop_jobs: bool, error: &io::Error) -> anyhow::Error {
     let at = path(data);
     let at = at.display();
     match data.agent() {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_switch_is_read_live_and_doubt_means_off() {
+    fn an_unreadable_file_disables_the_runner() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         assert_eq!(disabled(&data), None);

@@ -62,7 +62,6 @@ pub fn stored_identity(data: &Data) -> io::Result<Option<Identity>> {
     data::read_json(&data.path("runner.json"))
 }
 
-/// Stores the identity of this runner.
 pub fn store_identity(data: &Data, identity: &Identity) -> io::Result<()> {
     data::replace_json(&data.path("runner.json"), identity)
 }
@@ -70,7 +69,9 @@ pub fn store_identity(data: &Data, identity: &Identity) -> io::Result<()> {
 /// Returns the trusted keys of the server.
 pub fn server_keys(data: &Data) -> anyhow::Result<KeyList> {
     let keys = data::read_json(&data.path("server-keys.json"))?;
-    keys.context("the data directory has no keys of the server")
+    keys.context(
+        "cannot read the server's keys: the data directory has none; enrol the runner first",
+    )
 }
 
 /// Returns the checkpoint keys that are valid now, for verifiers outside this runner.
@@ -82,22 +83,26 @@ pub fn checkpoint_keys(data: &Data) -> anyhow::Result<Vec<VerifierKey>> {
 }
 
 /// Enrols this runner. A repeated request with the same token and keys gets the same response.
-pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::Result<Identity> {
-    let client = Client::new(&ask.server, &ask.trust)?;
-    let list = verified_key_list(&fetch_keys(&client).await?, &ask.server_key)?;
-    let install = ask.mode == RunnerMode::Install;
+pub async fn enrol(
+    data: &Data,
+    keys: &Keys,
+    options: &EnrolmentOptions,
+) -> anyhow::Result<Identity> {
+    let client = Client::new(&options.server, &options.trust)?;
+    let list = verified_key_list(&fetch_keys(&client).await?, &options.server_key)?;
+    let install = options.mode == RunnerMode::Install;
     let body = Enrol {
-        token: ask.token.to_string(),
-        mode: ask.mode,
+        token: options.token.to_string(),
+        mode: options.mode,
         identity_key: keys.identity_hex(),
         encryption_key: install.then(|| keys.encryption_hex()),
         version: env!("CARGO_PKG_VERSION").into(),
         host: this_host(),
-        stack_outputs: ask.stack_outputs.clone(),
+        stack_outputs: options.stack_outputs.clone(),
     };
-    let call = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
-    let answer = client.send::<Enrolled>(&call).await.context("cannot enrol")?;
-    let enrolled = answer.body.context("the server's response has no body")?;
+    let request = ApiRequest::json(Method::POST, "/runner/v1/enrol", &body)?.without_token().idle();
+    let response = client.send::<Enrolled>(&request).await.context("cannot enrol")?;
+    let enrolled = response.body.context("cannot enrol: the server's response has no body")?;
     host::set_server_time(enrolled.server_time);
     if enrolled.log_id != list.log_id {
         bail!(
@@ -111,42 +116,55 @@ pub async fn enrol(data: &Data, keys: &Keys, ask: &EnrolmentOptions) -> anyhow::
         mode: enrolled.mode,
         install: enrolled.install,
         log_id: enrolled.log_id,
-        server: ask.server.clone(),
-        trust: ask.trust.clone(),
+        server: options.server.clone(),
+        trust: options.trust.clone(),
     };
     data::replace_json(&data.path("server-keys.json"), &list)?;
     store_identity(data, &identity)?;
     Ok(identity)
 }
 
-/// Stores a newer key list, if a trusted manifest key signed it. `held` is the list that is trusted
-/// when the response arrives, because responses can arrive out of order.
-pub fn renew_keys(data: &Data, envelope: &Envelope, held: &KeyList) -> anyhow::Result<KeyList> {
-    // An expired key is not accepted.
-    let signers = witness::of(held, KeyUse::Manifests, host::server_now());
+/// Stores a key list, if a trusted manifest key signed it and it is not older than `held`.
+/// Responses can arrive out of order, so `held` must be the trusted list at the arrival of the
+/// response.
+pub fn renew_keys(data: &Data, envelope: &Envelope, trusted: &KeyList) -> anyhow::Result<KeyList> {
+    // An expired key cannot sign a new list.
+    let signers = witness::of(trusted, KeyUse::Manifests, host::server_now());
     let bytes = dsse::verify_as(KEYS_TYPE, envelope, &signers)?;
     let list: KeyList = serde_json::from_slice(&bytes)?;
-    if list.log_id != held.log_id || list.issued_at < held.issued_at {
-        bail!("rejected the server's key list: it is older, or of another log");
+    if list.log_id != trusted.log_id {
+        bail!(
+            "rejected the server's key list: it belongs to log {}, but this runner is enrolled with log {}",
+            list.log_id,
+            trusted.log_id
+        );
+    }
+    if list.issued_at < trusted.issued_at {
+        bail!(
+            "rejected the server's key list: it was issued at {}, before the stored list of {}",
+            list.issued_at,
+            trusted.issued_at
+        );
     }
     data::replace_json(&data.path("server-keys.json"), &list)?;
     Ok(list)
 }
 
-/// Fetches the key list of the server. It is not verified yet.
+/// Fetches the server's key list without verifying its signature.
 pub async fn fetch_keys(client: &Client) -> anyhow::Result<Envelope> {
-    let ask = ApiRequest::new(Method::GET, KEYS_PATH).without_token().idle();
-    let answer = client.send::<Envelope>(&ask).await.context("cannot fetch the server's keys")?;
-    answer.body.context("the server's key list is empty")
+    let request = ApiRequest::new(Method::GET, KEYS_PATH).without_token().idle();
+    let response =
+        client.send::<Envelope>(&request).await.context("cannot fetch the server's keys")?;
+    response.body.context("cannot fetch the server's keys: the response has no body")
 }
 
-/// Returns the key list, if it contains the key with this fingerprint and that key signed it.
+/// Returns the key list, if it contains the key with this fingerprint and that key signed the list.
 fn verified_key_list(envelope: &Envelope, expected: &str) -> anyhow::Result<KeyList> {
     let expected = expected.trim_start_matches("sha256:").to_lowercase();
-    // The key is searched in unverified data. The list is trusted only if that key signed it.
-    let unproven = dsse_payload(envelope)?;
+    // Searches for the key in unverified data. The list is trusted only if that key signed it.
+    let unverified = dsse_payload(envelope)?;
     let list: KeyList =
-        serde_json::from_slice(&unproven).context("cannot parse the server's keys")?;
+        serde_json::from_slice(&unverified).context("cannot parse the server's keys")?;
     let is_expected = |key: &&[u8; 32]| fingerprint(key).trim_start_matches("sha256:") == expected;
     let keys = list.of(KeyUse::Manifests, list.issued_at);
     let Some(key) = keys.iter().find(is_expected) else {
@@ -189,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_that_proofs_are_checked_with_are_those_of_checkpoints_that_are_believed_now() {
+    fn checkpoint_keys_are_those_valid_now() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         assert!(checkpoint_keys(&data).is_err());
@@ -202,24 +220,24 @@ mod tests {
             all.keys.push(ServerKey { usage, key, not_before: at, not_after });
         }
         data::replace_json(&data.path("server-keys.json"), &all).unwrap();
-        let believed = checkpoint_keys(&data).unwrap();
+        let valid = checkpoint_keys(&data).unwrap();
         let expected = VerifierKey { name: "stead/L".into(), key: key(2).verifying_key() };
-        assert_eq!(believed, std::slice::from_ref(&expected));
+        assert_eq!(valid, std::slice::from_ref(&expected));
         assert_eq!(expected.to_string().parse(), Ok(expected));
     }
 
     #[test]
-    fn only_the_key_that_the_customer_was_told_of_introduces_the_others() {
+    fn only_the_pinned_key_authenticates_the_key_list() {
         let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
         let payload = serde_json::to_vec(&list(&ours)).unwrap();
-        let told = fingerprint(ours.verifying_key().as_bytes());
+        let pinned = fingerprint(ours.verifying_key().as_bytes());
         let honest = dsse::sign(KEYS_TYPE, &payload, &ours);
-        assert_eq!(verified_key_list(&honest, &told).unwrap(), list(&ours));
-        assert!(verified_key_list(&honest, &told.to_uppercase().replace("SHA256:", "")).is_ok());
+        assert_eq!(verified_key_list(&honest, &pinned).unwrap(), list(&ours));
+        assert!(verified_key_list(&honest, &pinned.to_uppercase().replace("SHA256:", "")).is_ok());
         assert!(
             verified_key_list(&honest, &fingerprint(other.verifying_key().as_bytes())).is_err()
         );
         // The list contains the key, but another key signed it.
-        assert!(verified_key_list(&dsse::sign(KEYS_TYPE, &payload, &other), &told).is_err());
+        assert!(verified_key_list(&dsse::sign(KEYS_TYPE, &payload, &other), &pinned).is_err());
     }
 }

@@ -90,7 +90,7 @@ impl Process {
         }
         match Stat::of(self.pid) {
             Ok(stat) => Ok(stat.runs && stat.start_time == self.start_time),
-            // The process may have ended meanwhile. Its pid is free then.
+            // The process may have ended meanwhile. If so, its pid is free.
             Err(error) => match kill(pid, None) {
                 Err(Errno::ESRCH) => Ok(false),
                 Ok(()) | Err(_) => Err(error),
@@ -101,7 +101,7 @@ impl Process {
     /// Returns [`Self::is_alive`]. After an error the process counts as running.
     pub fn may_be_alive(&self) -> bool {
         self.is_alive().unwrap_or_else(|error| {
-            warn!(process.id = self.pid, %error, "Cannot tell whether a process runs, assuming that it does");
+            warn!(process.id = self.pid, %error, "Cannot determine whether a process runs, assuming that it does");
             true
         })
     }
@@ -119,8 +119,8 @@ impl Process {
         Ok(self.boot_id == read_boot_id()? && has_session(self, &Stat::all()?))
     }
 
-    /// Returns whether this process runs, or a member of its process group in the session of
-    /// `shim`.
+    /// Returns whether this process or a member of its process group runs. Counts only members in
+    /// the session of `shim`.
     pub fn group_lives(&self, shim: Option<&Process>) -> io::Result<bool> {
         if self.is_alive()? {
             return Ok(true);
@@ -161,8 +161,8 @@ fn has_members(leader: &Process, shim: &Process, all: &[Stat]) -> bool {
     !is_anothers(leader) && !is_anothers(shim) && all.iter().any(is_member)
 }
 
-/// Returns whether one of these processes runs in the session of `leader`. Reused ids count as in
-/// [`has_members`].
+/// Returns whether one of these processes runs in the session of `leader`. Handles reused ids as
+/// [`has_members`] does.
 fn has_session(leader: &Process, all: &[Stat]) -> bool {
     let is_anothers =
         all.iter().any(|stat| stat.pid == leader.pid && stat.start_time != leader.start_time);
@@ -177,7 +177,7 @@ pub(crate) struct Stat {
     pub(crate) pid: u32,
     /// Name of the program, which the process can change.
     pub(crate) name: String,
-    /// False for a zombie.
+    /// `false` for a zombie and for a dead process.
     pub(crate) runs: bool,
     pub(crate) parent: u32,
     pub(crate) group: u32,
@@ -243,7 +243,8 @@ pub fn hides_undumpable_processes() -> bool {
     hides(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// The last mount on a path is the visible one.
+/// Returns true if the visible mount of `/proc` has `hidepid`. The last mount on a path is the
+/// visible one.
 fn hides(mounts: &str) -> bool {
     let of_proc = mounts.lines().rev().find_map(|line| {
         let (place, source) = line.split_once(" - ")?;
@@ -284,7 +285,7 @@ mod tests {
             }
             assert!(open.len() < 1 << 20, "no limit on open files");
         };
-        // then its state is unknown
+        // then the state of the shim is unknown
         let said = (failed.raw_os_error(), me.is_alive().map_err(|error| error.raw_os_error()));
         let may_be_alive = me.may_be_alive();
         drop(open);

@@ -4,7 +4,7 @@
 //! ```text
 //! claiming ─▶ claimed ─▶ spawning ─▶ spawned ─▶ exited ─▶ statement_signed ─▶ reported
 //!     │           └─▶ refused ─▶ statement_signed ─▶ reported
-//!     └─▶ not_claimed                        (abandoned: left to the server)
+//!     └─▶ claim_rejected                     (abandoned: left to the server)
 //! ```
 //!
 //! The supervisor, each shim and the customer's commands append to one file. Each holds the lock
@@ -63,14 +63,14 @@ pub struct Journal {
 const RESERVE: u64 = 1024 * 1024;
 /// Length in bytes from which a journal file is rotated.
 const ROTATION_BYTES: u64 = 4 * 1024 * 1024;
-/// Longest wait for another writer. A stopped process must not block all others.
+/// Longest wait for the lock. A suspended process must not block other writers indefinitely.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const LOOK: Duration = Duration::from_millis(2);
-/// Bytes at the end of the file in which the last link is searched first.
+const LOCK_INTERVAL: Duration = Duration::from_millis(2);
+/// Bytes at the end of the file that the search for the last link reads first.
 const TAIL: u64 = 16 * 1024;
 
 impl Journal {
-    /// Opens the journal of this directory, and begins one if there is none.
+    /// Opens the journal of this directory. Writes the first line if the file is absent or empty.
     pub fn open(data: &Data) -> io::Result<Self> {
         let path = data.path("journal.ndjson");
         let journal = Journal { data: data.clone(), path, broken: Arc::default() };
@@ -86,7 +86,8 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Rotates a long journal file. `carried` selects the entries with which the new file begins.
+    /// Rotates the journal file if it has at least [`ROTATION_BYTES`]. `carried` selects the
+    /// entries that the new file repeats.
     pub fn rotate(&self, carried: impl FnOnce(Vec<Entry>) -> Vec<JournalEvent>) -> io::Result<()> {
         let _one_at_a_time = self.lock()?;
         if fs::metadata(&self.path)?.len() < ROTATION_BYTES {
@@ -118,7 +119,7 @@ impl Journal {
         data::replace(&self.path, &text)
     }
 
-    /// Writes an entry. When this returns, the entry survives a crash.
+    /// Writes an entry. After the return, the entry survives a crash.
     pub fn write(&self, fact: JournalEvent) -> io::Result<()> {
         let written = self.write_next(&Entry { at: host::now(), fact });
         self.broken.store(written.is_err(), Ordering::Relaxed);
@@ -133,8 +134,8 @@ impl Journal {
         self.append_with_reserve(&lines.join(&b'\n'))
     }
 
-    /// Returns the last link. If there is none, adds the line that creates one to `lines`; the
-    /// caller writes it first.
+    /// Returns the last link of the chain. If the last line has none, adds a line that starts or
+    /// continues the chain to `lines`, which the caller must write first.
     fn end(&self, lines: &mut Vec<Vec<u8>>) -> io::Result<Link> {
         if let Some(link) = self.last_link()? {
             return Ok(link);
@@ -145,7 +146,7 @@ impl Journal {
         // runner is disabled.
         let journal_id = self.id().unwrap_or_default();
         let last = last.unwrap_or_else(|| Link::genesis(&journal_id));
-        let fact = examine::begun(journal_id, &unlinked);
+        let fact = examine::chain_started(journal_id, &unlinked);
         let (line, link) = frame::encode(&Entry { at: host::now(), fact }, &last)?;
         lines.push(line);
         Ok(link)
@@ -185,9 +186,11 @@ impl Journal {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(fs::TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
                 Err(fs::TryLockError::WouldBlock) => {
-                    let why = "another process holds the lock of the journal";
+                    let why = "cannot lock the journal: another process holds the lock; retry, and end that process if it hangs";
                     return Err(io::Error::new(ErrorKind::TimedOut, why));
                 }
                 Err(fs::TryLockError::Error(error)) => return Err(error),
@@ -208,12 +211,12 @@ impl Journal {
         }
     }
 
-    /// Returns whether the last line could be written.
+    /// Returns true unless the last write failed.
     pub fn is_writable(&self) -> bool {
         !self.broken.load(Ordering::Relaxed)
     }
 
-    /// Restores the reserve, and checks whether lines can be written again.
+    /// Restores the reserve. After a failed write, also checks whether lines can be written again.
     pub fn recover(&self) -> io::Result<()> {
         self.keep_reserve()?;
         if self.is_writable() {
@@ -228,9 +231,8 @@ impl Journal {
     fn append(&self, lines: &[u8]) -> io::Result<()> {
         // The file is opened for each write, because it may have been rotated.
         let mut file = data::append(&self.path)?;
-        // After a crash or on a full disk the last line may be incomplete. It must not be joined
-        // with this one.
-        let cut_short: &[u8] = if is_whole(&mut file)? { b"" } else { b"\n" };
+        // After a crash or on a full disk, the last line may be incomplete. Do not append to it.
+        let cut_short: &[u8] = if ends_with_newline(&mut file)? { b"" } else { b"\n" };
         file.write_all(&[cut_short, lines, b"\n"].concat())?;
         file.sync_data()
     }
@@ -241,8 +243,8 @@ impl Journal {
 
     /// Reserves disk space for entries on a full disk.
     pub fn keep_reserve(&self) -> io::Result<()> {
-        let kept = fs::metadata(self.reserve()).map_or(0, |file| file.len());
-        if kept < RESERVE {
+        let size = fs::metadata(self.reserve()).map_or(0, |file| file.len());
+        if size < RESERVE {
             data::replace(&self.reserve(), &vec![0; RESERVE as usize])
         } else {
             Ok(())
@@ -250,15 +252,15 @@ impl Journal {
     }
 
     /// Returns whether the agent abandoned this execution. Shim and agent each write their own
-    /// entry before they read. If both write at the same time, at least one of them sees the entry
-    /// of the other.
-    pub fn is_abandoned(&self, wanted: ExecutionId) -> io::Result<bool> {
+    /// entry before they read. If both write at the same time, at least one of them sees both
+    /// entries.
+    pub fn is_abandoned(&self, execution_id: ExecutionId) -> io::Result<bool> {
         let entries = self.read()?;
         let claim = entries.iter().find_map(|entry| {
             let JournalEvent::Claimed { execution, claim_id, .. } = &entry.fact else {
                 return None;
             };
-            (*execution == wanted).then_some(claim_id)
+            (*execution == execution_id).then_some(claim_id)
         });
         if claim.is_none() && read::files(&self.data)?.len() > 1 {
             // The claim was not copied from the previous file, so it is no longer open.
@@ -276,20 +278,18 @@ impl Journal {
 
     /// Returns the journal id, which is in the first line.
     pub fn id(&self) -> io::Result<String> {
-        let named = self.read()?.into_iter().find_map(|entry| {
+        let id = self.read()?.into_iter().find_map(|entry| {
             if let JournalEvent::Opened { journal_id } = entry.fact {
                 Some(journal_id)
             } else {
                 None
             }
         });
-        named.ok_or_else(|| {
-            io::Error::other("cannot read the journal id: the first line is missing")
-        })
+        id.ok_or_else(|| io::Error::other("cannot read the journal id: the first line is missing"))
     }
 }
 
-fn is_whole(file: &mut fs::File) -> io::Result<bool> {
+fn ends_with_newline(file: &mut fs::File) -> io::Result<bool> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok(true);
     }

@@ -55,18 +55,21 @@ impl Keys {
     pub fn open(data: &Data) -> io::Result<Self> {
         let identity = match read(&data.path(IDENTITY))? {
             Some(identity) => identity,
-            None => make(&data.path(IDENTITY))?,
+            None => create(&data.path(IDENTITY))?,
         };
-        let sealing = seed(&data.path("keys/sealing"))?;
-        Ok(Keys { identity: IdentityKey::of(identity), encryption: StaticSecret::from(*sealing) })
+        let encryption = read_or_create_seed(&data.path("keys/sealing"))?;
+        Ok(Keys {
+            identity: IdentityKey::of(identity),
+            encryption: StaticSecret::from(*encryption),
+        })
     }
 
-    /// Returns the public identity key.
+    /// Returns the public identity key in hexadecimal.
     pub fn identity_hex(&self) -> String {
         self.identity.now().public_hex()
     }
 
-    /// Returns the public encryption key.
+    /// Returns the public encryption key in hexadecimal.
     pub fn encryption_hex(&self) -> String {
         hex::encode(PublicKey::from(&self.encryption).as_bytes())
     }
@@ -76,16 +79,17 @@ impl Keys {
         read(&data.path(NEXT))
     }
 
-    /// Returns the next identity key. It is on disk before it is sent.
+    /// Returns the next identity key, and creates it if none exists. The key is on disk before the
+    /// runner sends it.
     pub fn begin_next(data: &Data) -> io::Result<Dated> {
         match Keys::next(data)? {
             Some(next) => Ok(next),
-            None => make(&data.path(NEXT)),
+            None => create(&data.path(NEXT)),
         }
     }
 
     /// Replaces the identity key, after the server has confirmed the new one.
-    pub fn take_next(&self, data: &Data, next: Dated) -> io::Result<()> {
+    pub fn activate_next(&self, data: &Data, next: Dated) -> io::Result<()> {
         fs::rename(data.path(NEXT), data.path(IDENTITY))?;
         // After the rename the new key is the only one, even if the rename is not durable yet.
         *self.identity.0.write().unwrap_or_else(PoisonError::into_inner) = next;
@@ -98,7 +102,6 @@ impl IdentityKey {
         IdentityKey(Arc::new(RwLock::new(key)))
     }
 
-    /// Returns the current key.
     pub fn now(&self) -> Dated {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -110,7 +113,7 @@ impl IdentityKey {
 }
 
 impl Dated {
-    /// Returns the public key.
+    /// Returns the public key in hexadecimal.
     pub fn public_hex(&self) -> String {
         hex::encode(self.key.verifying_key().as_bytes())
     }
@@ -131,11 +134,14 @@ fn read(path: &Path) -> io::Result<Option<Dated>> {
     text.zeroize();
     match (read, made_at) {
         (Ok(()), Some(made_at)) => Ok(Some(Dated { key: SigningKey::from_bytes(&seed), made_at })),
-        (_, _) => Err(io::Error::other(format!("{} is not a key", path.display()))),
+        (_, _) => Err(io::Error::other(format!(
+            "cannot read {}: the file is not a key; restore it from a backup",
+            path.display()
+        ))),
     }
 }
 
-fn make(path: &Path) -> io::Result<Dated> {
+fn create(path: &Path) -> io::Result<Dated> {
     let (key, made_at) = (SigningKey::generate(&mut OsRng), host::server_now());
     let hex = Zeroizing::new(hex::encode(key.to_bytes()));
     let line = Zeroizing::new(format!("{} {}", *hex, made_at.timestamp()));
@@ -144,13 +150,18 @@ fn make(path: &Path) -> io::Result<Dated> {
 }
 
 /// Reads 32 secret bytes in hexadecimal, and creates the file if it does not exist.
-fn seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
+fn read_or_create_seed(path: &Path) -> io::Result<Zeroizing<[u8; 32]>> {
     let mut seed = Zeroizing::new([0; 32]);
     match fs::read_to_string(path) {
         Ok(mut text) => {
             let read = hex::decode_to_slice(text.trim(), seed.as_mut());
             text.zeroize();
-            read.map_err(|_| io::Error::other(format!("{} is not a key", path.display())))?;
+            read.map_err(|_| {
+                io::Error::other(format!(
+                    "cannot read {}: the file is not a key; restore it from a backup",
+                    path.display()
+                ))
+            })?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             OsRng.fill_bytes(seed.as_mut());
@@ -166,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_made_once() {
+    fn keys_are_created_once() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let (first, again) = (Keys::open(&data).unwrap(), Keys::open(&data).unwrap());
@@ -184,12 +195,12 @@ mod tests {
         let data = Data::open(dir.path()).unwrap();
         for broken in ["short", "short 1", &format!("{} soon", "11".repeat(32))] {
             fs::write(data.path("keys/identity"), broken).unwrap();
-            assert!(Keys::open(&data).unwrap_err().to_string().contains("is not a key"));
+            assert!(Keys::open(&data).unwrap_err().to_string().contains("the file is not a key"));
         }
     }
 
     #[test]
-    fn a_key_to_be_is_kept_beside_the_present_one_until_it_is_taken() {
+    fn the_next_key_is_stored_until_it_is_activated() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let keys = Keys::open(&data).unwrap();

@@ -1,5 +1,5 @@
-//! Runner agent in the account of the customer: polls the server, runs jobs and reports. It
-//! depends on the wire format only.
+//! Runner agent in the customer's account: polls the server, runs jobs and reports. The crate knows
+//! only the wire format of the server.
 //!
 //! ```text
 //! customer's host                                                        vendor's server

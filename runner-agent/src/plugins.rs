@@ -4,7 +4,8 @@
 //!            manifest.kind    manifest.plugin.name
 //!  run ──▶ build plan apply action ──▶ terraform_module   terraform.rs, terraform or tofu on PATH
 //!                                  ├─▶ action             action.rs, the vendor's scripts
-//!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by digest
+//!                                  └─▶ anything else      external.rs, `stead-plugin-<name>`, by
+//! digest
 //! ```
 //!
 //! A plugin runs in the shim's process, gets a [`JobContext`] and reports to a [`Sink`]. Each child
@@ -30,11 +31,13 @@ pub use contract::{Cancel, JobContext, Outcome, PlanRecord, PluginError, Registr
 
 use schemas::manifest::Manifest;
 
-/// Executes the manifest and returns the outcome. The caller has checked manifest, grant and policy,
-/// and holds the execution. It enforces the deadline and cancels through [`JobContext::cancel`].
+/// Executes the manifest and returns the outcome. The caller has verified manifest, grant and
+/// policy, and has claimed the job. The caller enforces the deadline, and cancels through
+/// [`JobContext::cancel`].
 ///
 /// # Errors
-/// If the work could not be done or was refused. [`PluginError::reason`] is the reason to report.
+/// Fails if the plugin refused the work or could not do it. [`PluginError::reason`] is the reason
+/// to report.
 pub async fn run(
     manifest: &Manifest,
     job: &JobContext,

@@ -108,24 +108,22 @@ impl Refusal {
     }
 }
 
-/// A policy file that cannot be used.
+/// Reason why the policy cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The file cannot be read.
     #[error("cannot read the policy file {path}")]
     Read { path: String, source: std::io::Error },
-    /// The data directory records no policy.
     #[error(
         "cannot read the policy: the data directory records none; run `stead-runner policy set FILE` or `stead-runner policy none`"
     )]
     NotRecorded,
-    /// The text is not a policy.
     #[error("cannot parse the policy file {path}: {why}")]
     Parse { path: String, why: String },
 }
 
 impl Policy {
-    /// Allows everything that the server signs, within the runner's own limits.
+    /// Returns a policy that allows everything that the server signs, within the runner's own
+    /// limits.
     pub fn without_rules() -> Self {
         Policy { version: 1, ..Policy::default() }
     }
@@ -141,7 +139,6 @@ impl Policy {
         }
     }
 
-    /// Reads a policy file.
     pub fn read(path: &Path) -> Result<Self, PolicyError> {
         let name = || path.display().to_string();
         let text = fs::read_to_string(path)
@@ -150,7 +147,7 @@ impl Policy {
         let policy =
             parsed.map_err(|error| PolicyError::Parse { path: name(), why: error.to_string() })?;
         if policy.version != 1 {
-            let why = format!("version {} is not 1", policy.version);
+            let why = format!("version {} is not supported; set `version = 1`", policy.version);
             return Err(PolicyError::Parse { path: name(), why });
         }
         let lists =
@@ -162,7 +159,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Limits of every job, whatever its manifest says.
+    /// Returns the limits of every job, regardless of its manifest.
     pub fn limits(&self) -> Limits {
         let Limits { grace, duration, approval } = Limits::default();
         Limits {
@@ -176,7 +173,7 @@ impl Policy {
     pub fn allows(&self, manifest: &Manifest, now: DateTime<Utc>) -> Result<(), Refusal> {
         let kind = manifest.kind;
         if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&kind)) {
-            let detail = format!("jobs of kind {} are not allowed here", kind.as_str());
+            let detail = format!("the policy does not allow jobs of kind {}", kind.as_str());
             return Err(Refusal::policy("kinds", detail));
         }
         names::check(manifest)?;
@@ -190,7 +187,10 @@ impl Policy {
         match &manifest.role {
             Some(role) => listed("roles", &self.roles, role)?,
             None if self.roles.is_some() => {
-                return Err(Refusal::policy("roles", "the job names no role"));
+                return Err(Refusal::policy(
+                    "roles",
+                    "the policy requires a role, but the job has none",
+                ));
             }
             None => {}
         }
@@ -209,7 +209,8 @@ impl Policy {
         if of_kind.peek().is_none() || of_kind.any(|window| window.is_open(now)) {
             return Ok(());
         }
-        let detail = format!("it is outside of the maintenance windows for {} jobs", kind.as_str());
+        let detail =
+            format!("the time is outside the maintenance windows for {} jobs", kind.as_str());
         Err(Refusal::policy("windows", detail))
     }
 }
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_named_is_allowed_until_a_list_is_given() {
+    fn absent_lists_allow_everything() {
         let noon = "21T12:00";
         assert_eq!(rule("", "apply", noon), None);
         let cases = [
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_not_understood_is_not_passed_over() {
+    fn invalid_rules_are_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("policy.toml");
         for text in [

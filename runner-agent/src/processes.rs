@@ -36,9 +36,10 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(nix::sys::prctl::set_child_subreaper(true)?)
 }
 
-/// Starts a child and records it, so that [`reap`] leaves it to Tokio and [`adopted`] leaves it out.
+/// Starts a child and records it: [`reap`] must not reap the child, and [`adopted`] must not return
+/// it.
 pub(crate) fn spawn(command: &mut Command) -> io::Result<Child> {
-    // Held during the start: otherwise a child that ends immediately is reaped as an orphan.
+    // Hold the lock during the start: otherwise [`reap`] could reap a child that ends immediately.
     let mut own = own_children();
     let child = command.spawn()?;
     let start_time = |pid: u32| Stat::of(pid).ok().map(|stat| stat.start_time);
@@ -75,15 +76,16 @@ pub(crate) fn descendants() -> io::Result<Vec<RunningProcess>> {
 }
 
 /// Returns adopted children of this process and their descendants: processes whose parents have
-/// ended. Leaves out children that it started itself, and processes of the customer's hooks.
+/// ended. Omits the children that this process started itself, and processes of the customer's
+/// hooks.
 pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
     if !nix::sys::prctl::get_child_subreaper()? {
         return Ok(Vec::new());
     }
     let own = own_children();
     let all = Stat::all()?;
-    let me = std::process::id();
-    let orphans = all.iter().filter(|stat| stat.parent == me && !own.contains_key(&stat.pid));
+    let own_pid = std::process::id();
+    let orphans = all.iter().filter(|stat| stat.parent == own_pid && !own.contains_key(&stat.pid));
     let orphans: BTreeSet<u32> = orphans
         .filter(|stat| !has_variable(stat.pid, HOOK_VARIABLE, None))
         .map(|stat| stat.pid)
@@ -94,9 +96,10 @@ pub(crate) fn adopted() -> io::Result<Vec<RunningProcess>> {
 /// Returns processes whose environment names this execution, and their descendants.
 pub(crate) fn of_execution(execution: &str) -> io::Result<Vec<RunningProcess>> {
     let all = Stat::all()?;
-    let me = std::process::id();
-    let has =
-        |stat: &&Stat| stat.pid != me && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution));
+    let own_pid = std::process::id();
+    let has = |stat: &&Stat| {
+        stat.pid != own_pid && has_variable(stat.pid, "STEAD_EXECUTION", Some(execution))
+    };
     let marked = all.iter().filter(has).map(|stat| stat.pid).collect();
     RunningProcess::with_descendants(&marked, &all)
 }
@@ -110,7 +113,7 @@ pub(crate) fn of_session(leader: &Process) -> io::Result<Vec<RunningProcess>> {
     RunningProcess::with_descendants(&leader.session_members(&all), &all)
 }
 
-/// Returns these processes and their descendants.
+/// Returns the running processes with these pids, and their descendants.
 pub(crate) fn among(pids: &BTreeSet<u32>) -> io::Result<Vec<RunningProcess>> {
     if pids.is_empty() {
         return Ok(Vec::new());
@@ -126,15 +129,15 @@ pub(crate) fn of_group(group: u32) -> io::Result<Vec<Process>> {
     Ok(members.filter_map(|stat| Some(RunningProcess::of(stat, &boot_id)?.process)).collect())
 }
 
-/// Returns whether a process has this variable. Another user's environment cannot be read, so there
-/// the variable counts as absent.
+/// Returns whether a process has this variable. Another user's environment cannot be read, so its
+/// variables count as absent.
 fn has_variable(pid: u32, name: &str, value: Option<&str>) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|variable| {
         let Ok(variable) = std::str::from_utf8(variable) else { return false };
-        variable
-            .split_once('=')
-            .is_some_and(|(found, is)| found == name && value.is_none_or(|wanted| wanted == is))
+        variable.split_once('=').is_some_and(|(found, actual)| {
+            found == name && value.is_none_or(|expected| expected == actual)
+        })
     })
 }
 
@@ -174,8 +177,8 @@ impl RunningProcess {
     fn with_descendants(roots: &BTreeSet<u32>, all: &[Stat]) -> io::Result<Vec<RunningProcess>> {
         let mut found = RunningProcess::below(roots, all)?;
         let boot_id = read_boot_id()?;
-        let themselves = all.iter().filter(|stat| roots.contains(&stat.pid));
-        found.extend(themselves.filter_map(|stat| RunningProcess::of(stat, &boot_id)));
+        let root_processes = all.iter().filter(|stat| roots.contains(&stat.pid));
+        found.extend(root_processes.filter_map(|stat| RunningProcess::of(stat, &boot_id)));
         Ok(found)
     }
 
@@ -200,7 +203,7 @@ impl RunningProcess {
         self.group
     }
 
-    /// Sends a signal, unless the process has ended or its pid now belongs to another one.
+    /// Sends a signal, unless the process has ended or its pid now belongs to another process.
     pub(crate) fn signal(&self, signal: Signal) {
         if let (Ok(true), Ok(pid @ 2..)) =
             (self.process.is_alive(), i32::try_from(self.process.pid))
@@ -259,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_child_that_was_started_here_is_left_to_its_owner() {
+    async fn reap_leaves_own_children_to_tokio() {
         let mut child = spawn(Command::new("true").env_clear()).unwrap();
         for _ in 0..50 {
             reap();

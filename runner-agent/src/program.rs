@@ -19,24 +19,24 @@ use crate::{
 };
 
 const RUNNING: &str = "/proc/self/exe";
-const DIR: &str = "bin";
+const DIRECTORY: &str = "bin";
 /// Timeout of the program to print its version.
-const RUNS: Duration = Duration::from_secs(30);
+const VERSION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of attempts to run a new copy. A child that is being forked may still have the
 /// file open for writing.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
-/// Returns the path of the running program in the data directory. It is a hard link where possible,
-/// and a copy elsewhere. It is made once per version from the running program, because the file at
-/// its path may be another version.
+/// Returns a path of the running program in the data directory: a hard link where possible,
+/// otherwise a copy. Creates it once per version, from the running program itself. The file at the
+/// program's own path may be another version.
 pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     let running = fs::metadata(RUNNING)?;
-    let path = data.path(DIR).join(name(&running));
+    let path = data.path(DIRECTORY).join(name(&running));
     if fs::metadata(&path).is_ok_and(|kept| kept.len() == running.len()) {
         return Ok(path);
     }
-    data::directory(&data.path(DIR))?;
+    data::directory(&data.path(DIRECTORY))?;
     let draft = path.with_extension(ulid::Ulid::new().to_string());
     let made = make(&running, &draft).and_then(|()| fs::rename(&draft, &path));
     if let Err(error) = made {
@@ -46,13 +46,14 @@ pub(crate) fn keep(data: &Data) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Runs the stored program once. On a file system mounted with `noexec` it exists but cannot run.
+/// Runs the stored program once. On a file system mounted with `noexec`, the program exists but
+/// cannot run.
 pub(crate) async fn check(kept: &Path) -> io::Result<()> {
-    let why = match timeout(RUNS, version(kept)).await {
+    let why = match timeout(VERSION_TIMEOUT, version(kept)).await {
         Ok(Ok(status)) if status.success() => return Ok(()),
         Ok(Ok(status)) => format!("the program exited with {status}"),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("the program did not exit within {} s", RUNS.as_secs()),
+        Err(_) => format!("the program did not exit within {} s", VERSION_TIMEOUT.as_secs()),
     };
     Err(io::Error::other(format!(
         "cannot run {}: {why}; mount the data directory without noexec and let its owner execute files in it",
@@ -84,10 +85,10 @@ async fn version(kept: &Path) -> io::Result<ExitStatus> {
     }
 }
 
-/// Removes the programs of other versions. The caller makes sure that none of their jobs runs.
+/// Removes the programs of other versions. The caller must ensure that none of their jobs runs.
 pub(crate) fn forget_others(data: &Data) -> io::Result<()> {
     let own = name(&fs::metadata(RUNNING)?);
-    for kept in fs::read_dir(data.path(DIR))?.filter_map(Result::ok) {
+    for kept in fs::read_dir(data.path(DIRECTORY))?.filter_map(Result::ok) {
         if kept.file_name() != *own {
             fs::remove_file(kept.path())?;
         }
@@ -102,10 +103,10 @@ fn name(running: &Metadata) -> String {
 }
 
 fn make(running: &Metadata, draft: &Path) -> io::Result<()> {
-    // A file of the same name may be another version.
+    // The file at the program's path may be another version by now.
     let linked = fs::read_link(RUNNING).and_then(|path| fs::hard_link(path, draft));
-    let is_it = |found: Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
-    if linked.is_ok() && fs::metadata(draft).is_ok_and(is_it) {
+    let is_running = |found: Metadata| (found.dev(), found.ino()) == (running.dev(), running.ino());
+    if linked.is_ok() && fs::metadata(draft).is_ok_and(is_running) {
         return Ok(());
     }
     data::remove(draft)?;
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_running_program_is_kept_once_and_other_versions_are_forgotten() {
+    fn the_running_program_is_stored_once_and_other_versions_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let kept = keep(&data).unwrap();
@@ -128,9 +129,9 @@ mod tests {
         let first = fs::metadata(&kept).unwrap().ino();
         assert_eq!(keep(&data).unwrap(), kept);
         assert_eq!(fs::metadata(&kept).unwrap().ino(), first);
-        fs::write(data.path(DIR).join("stead-runner-of-before"), "").unwrap();
+        fs::write(data.path(DIRECTORY).join("stead-runner-of-before"), "").unwrap();
         forget_others(&data).unwrap();
-        let left: Vec<_> = fs::read_dir(data.path(DIR)).unwrap().collect();
+        let left: Vec<_> = fs::read_dir(data.path(DIRECTORY)).unwrap().collect();
         assert_eq!(left.len(), 1);
     }
 }

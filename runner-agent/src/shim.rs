@@ -86,8 +86,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     let recorder = match Recorder::begin((job, execution), dir.clone(), &journal, secrets, keep) {
         Ok(recorder) => recorder,
         Err(error) => {
-            // Nothing has begun, and the journal must prove it; otherwise a user has to resolve the
-            // outcome. The disk of the log is full, but the journal has a reserve.
+            // No work has begun, and the journal must show that. Otherwise a user has to resolve
+            // the outcome. The disk of the log is full, but the journal has a reserve.
             for file in [dir.reports(), dir.log(), dir.reserve()] {
                 let _best_effort = crate::data::remove(&file);
             }
@@ -107,7 +107,9 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
         (Ok(_), Some(Err(error))) => {
             Err(anyhow::Error::new(error).context("cannot read the manifest"))
         }
-        (_, _) => Err(anyhow::anyhow!("the supervisor exited before it sent the order")),
+        (_, _) => Err(anyhow::anyhow!(
+            "cannot start the job: the supervisor exited before it sent the launch parameters"
+        )),
     };
     let last = last
         .unwrap_or_else(|error| failure_report(FailureReason::SpawnFailed, format!("{error:#}")));
@@ -125,8 +127,8 @@ pub async fn run(data: &Data, job: JobId, execution: ExecutionId) -> anyhow::Res
     Ok(finished?)
 }
 
-/// Returns whether the work directory can be removed: no apply of this execution remains to be
-/// resolved.
+/// Returns true if no apply of this execution remains to be resolved, so the work directory can be
+/// removed.
 fn may_remove_work(data: &Data, execution: ExecutionId) -> bool {
     state::executions_in_progress(&data.path("state"))
         .is_ok_and(|in_progress| !in_progress.contains(&execution))
@@ -188,8 +190,8 @@ async fn context(
     watch: &Watch,
 ) -> anyhow::Result<JobContext> {
     let (job, execution) = {
-        let pen = recorder.writer();
-        (pen.job, pen.execution)
+        let writer = recorder.writer();
+        (writer.job, writer.execution)
     };
     let http = Client::new(&order.server, &order.trust)?.http();
     let (base_url, token) = (order.server.clone(), order.job_token.clone());
@@ -227,26 +229,26 @@ async fn environment(
     recorder: &Recorder,
     (job, execution): (JobId, ExecutionId),
 ) -> io::Result<BTreeMap<String, String>> {
-    // Outside the work directory, which a plugin may expect to be empty.
+    // Create it outside the work directory, which a plugin may expect to be empty.
     let scratch = dir.scratch();
     crate::data::directory(&scratch)?;
     let mut env = order.pass_env.clone();
-    let ours = [
+    let own = [
         ("PATH", order.path.clone()),
         ("TMPDIR", scratch.display().to_string()),
         ("STEAD_JOB", job.to_string()),
         ("STEAD_EXECUTION", execution.to_string()),
     ];
-    env.extend(ours.map(|(name, value)| (name.to_owned(), value)));
-    let unable = |error| {
+    env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    let with_context = |error| {
         let why = format!(
             "cannot start the job: its scripts could not register values to redact: {error}"
         );
         io::Error::other(why)
     };
-    let program = program::keep(data).map_err(unable)?;
-    program::check(&program).await.map_err(unable)?;
-    let socket = redact_socket::listen(dir, program.clone(), recorder).map_err(unable)?;
+    let program = program::keep(data).map_err(with_context)?;
+    program::check(&program).await.map_err(with_context)?;
+    let socket = redact_socket::listen(dir, program.clone(), recorder).map_err(with_context)?;
     env.insert(redact_socket::SOCKET.into(), socket.display().to_string());
     env.insert("STEAD_RUNNER".into(), program.display().to_string());
     Ok(env)
@@ -260,11 +262,11 @@ fn result_report(
 ) -> Finished {
     match ended {
         Ok(plugins::Outcome::Succeeded) => {
-            let late = cause.map_or("", |_| "cancel_too_late");
+            let detail = cause.map_or("", |_| "cancel_too_late");
             Finished {
                 outcome: Outcome::Succeeded,
                 exit_code: Some(0),
-                ..unfinished_report(late.into())
+                ..unfinished_report(detail.into())
             }
         }
         Ok(plugins::Outcome::Failed { reason, exit_code, signal, detail }) => {
@@ -273,14 +275,14 @@ fn result_report(
         Ok(plugins::Outcome::Cancelled { forced }) => stop_report(cause, forced),
         Err(error) => {
             let (reason, detail) = (error.reason(), format!("{:#}", anyhow::Error::new(error)));
-            let mut pen = recorder.writer();
-            let shown = pen.redacted(&detail);
-            pen.write_shim_record(&shown);
+            let mut writer = recorder.writer();
+            let shown = writer.redacted(&detail);
+            writer.write_shim_record(&shown);
             if reason == FailureReason::Refused {
                 let (by, rule) = (RefusedBy::Capability, "plugin".into());
-                let detail = pen.redacted(&detail);
-                if let Err(error) = pen.report(ReportBody::Refused { by, rule, detail }) {
-                    pen.write_shim_record(&format!("cannot report the refusal: {error}"));
+                let detail = writer.redacted(&detail);
+                if let Err(error) = writer.report(ReportBody::Refused { by, rule, detail }) {
+                    writer.write_shim_record(&format!("cannot report the refusal: {error}"));
                 }
             }
             failure_report(reason, detail)
@@ -297,9 +299,10 @@ pub(crate) fn stop_report(cause: Option<StopCause>, forced: bool) -> Finished {
         Some(StopCause::Deadline) => {
             failure_report(FailureReason::TimedOut, "the deadline has passed".into())
         }
-        Some(StopCause::NoOutput) => {
-            failure_report(FailureReason::TimedOut, "there was no output for too long".into())
-        }
+        Some(StopCause::NoOutput) => failure_report(
+            FailureReason::TimedOut,
+            "the job wrote no output for longer than its limit".into(),
+        ),
         Some(StopCause::AgentStop) => failure_report(
             FailureReason::AgentStopped,
             "the runner stopped the job immediately".into(),

@@ -37,8 +37,8 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     let agent = if data.lock()?.is_none() { "running" } else { "not running" };
     writeln!(out, "agent     {agent}")?;
     match disable::disabled(data) {
-        Some(off) => {
-            writeln!(out, "disabled  since {}: {}", moment::text(&off.at), off.reason)?;
+        Some(file) => {
+            writeln!(out, "disabled  since {}: {}", moment::text(&file.at), file.reason)?;
         }
         None => writeln!(out, "enabled   yes")?,
     }
@@ -48,14 +48,14 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
     for line in status::disk(data)? {
         writeln!(out, "{line}")?;
     }
-    let known =
+    let claims =
         recover::fold(crate::journal::read(&data.path("journal.ndjson")).unwrap_or_default());
     let waiting: Vec<_> =
-        approval::pending(data)?.into_iter().map(|question| Some(question.execution)).collect();
-    writeln!(out, "jobs      {}", known.len())?;
-    for known in known {
-        let state = match known.state(data)? {
-            ExecutionState::NeverSpawned if waiting.contains(&known.execution) => {
+        approval::pending(data)?.into_iter().map(|request| Some(request.execution)).collect();
+    writeln!(out, "jobs      {}", claims.len())?;
+    for claim in claims {
+        let state = match claim.state(data)? {
+            ExecutionState::NeverSpawned if waiting.contains(&claim.execution) => {
                 "waits for your approval: `stead-runner approvals`"
             }
             ExecutionState::NeverSpawned => "not started",
@@ -63,9 +63,9 @@ pub fn status(data: &Data) -> anyhow::Result<ExitCode> {
             ExecutionState::Exited => "finished, not yet reported",
             ExecutionState::Unknown => "outcome unknown",
         };
-        let execution = known.execution.map(|execution| execution.to_string());
+        let execution = claim.execution.map(|execution| execution.to_string());
         let execution = execution.unwrap_or_default();
-        writeln!(out, "          {} {execution} {state}", known.job)?;
+        writeln!(out, "          {} {execution} {state}", claim.job)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -84,7 +84,6 @@ pub(crate) fn journal(
     })
 }
 
-/// Prints to standard output.
 pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -94,12 +93,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
 
 /// Prints the jobs that wait for an approval on this host.
 pub fn approvals(data: &Data) -> anyhow::Result<ExitCode> {
-    let questions = approval::pending(data)?;
-    if questions.is_empty() {
+    let requests = approval::pending(data)?;
+    if requests.is_empty() {
         // Standard output has the approval requests only.
         eprintln!("no job waits for your approval");
     }
-    print(&questions.iter().map(approval_screen::screen).collect::<String>())
+    print(&requests.iter().map(approval_screen::screen).collect::<String>())
 }
 
 /// Prints the newest verified head, and a later rejection on standard error.
@@ -107,14 +106,14 @@ pub fn checkpoint(data: &Data) -> anyhow::Result<ExitCode> {
     let note = Witness::of(data).last()?;
     print(&sanitized(note.as_deref().unwrap_or("no checkpoint seen yet\n")))?;
     // Standard output has the signed note only, because users store and compare it.
-    if let Some(refused) = status::refused(data)? {
-        eprintln!("{refused}");
+    if let Some(rejection) = status::rejection(data)? {
+        eprintln!("{rejection}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Removes control characters from text of several lines. The note of an honest vendor has none and
-/// stays unchanged.
+/// Removes control characters from text of several lines. A valid signed note has none and stays
+/// unchanged.
 pub(crate) fn sanitized(text: &str) -> String {
     text.split_inclusive('\n')
         .map(|line| match line.strip_suffix('\n') {
@@ -127,14 +126,14 @@ pub(crate) fn sanitized(text: &str) -> String {
 /// Prints the evidence of rejected logs.
 pub(crate) fn evidence(data: &Data, output: Output) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
-    let kept = Witness::of(data).evidence()?;
-    if kept.is_empty() && output == Output::Table {
+    let stored = Witness::of(data).evidence()?;
+    if stored.is_empty() && output == Output::Table {
         writeln!(
             out,
-            "no log was rejected: every head that the server sent continues the earlier ones"
+            "no log was rejected: every head that the server sent continues the earlier heads"
         )?;
     }
-    for StoredEvidence { path, evidence } in kept {
+    for StoredEvidence { path, evidence } in stored {
         match output {
             Output::Json => writeln!(out, "{}", serde_json::to_string(&evidence)?)?,
             Output::Table => {

@@ -33,14 +33,15 @@ pub(crate) async fn serve(data: &Data, run: Run) -> anyhow::Result<ExitCode> {
     }
     if nix::unistd::geteuid().is_root() {
         warn!(
-            "This runner runs as root, and so does each job: a job can change everything on this host. Use a user of \
-             its own"
+            "This runner runs as root, and so does each job: a job can change everything on this host. Use a \
+             dedicated user"
         );
     }
     let keys = Keys::open(data)?;
     let identity = identity(data, &keys, &run).await?;
-    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
-    let plugin_dir = run.plugin_dir.or(beside).unwrap_or_else(|| "/usr/lib/stead".into());
+    let program_dir =
+        std::env::current_exe().ok().and_then(|path| Some(path.parent()?.to_path_buf()));
+    let plugin_dir = run.plugin_dir.or(program_dir).unwrap_or_else(|| "/usr/lib/stead".into());
     let settings = Settings {
         slots: run.slots,
         plugin_dir: std::path::absolute(plugin_dir)?,
@@ -67,16 +68,16 @@ fn no_protocol(server: Option<ProtocolRange>) -> String {
         Some(server) if server.max < PROTOCOL => {
             "this agent is newer than its server: upgrade the server, or start an older agent"
         }
-        Some(_) => "this agent is older than its server accepts: install a newer one",
+        Some(_) => "this agent is older than its server accepts: install a newer agent",
         None => "install the agent that belongs to the server's version",
     };
-    let speaks = server
+    let server_versions = server
         .map(|ProtocolRange { min, max }| format!(", and the server versions {min} to {max}"));
-    let speaks = speaks.unwrap_or_default();
-    format!("this agent supports protocol version {PROTOCOL}{speaks}; {remedy}")
+    let server_versions = server_versions.unwrap_or_default();
+    format!("this agent supports protocol version {PROTOCOL}{server_versions}; {remedy}")
 }
 
-/// Takes the lock of the agent. Retries, because `status` holds it for a moment.
+/// Takes the agent's lock. Retries, because `stead-runner status` holds the lock for a moment.
 async fn lock(data: &Data) -> anyhow::Result<fs::File> {
     for _ in 0..5 {
         if let Some(lock) = data.lock()? {
@@ -84,30 +85,33 @@ async fn lock(data: &Data) -> anyhow::Result<fs::File> {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    bail!("cannot start: another agent uses {}", data.root().display())
+    bail!(
+        "cannot start: another agent uses {}; stop that agent, or pass another directory with --data",
+        data.root().display()
+    )
 }
 
 /// Returns the stored identity. Enrols the runner if there is none.
 pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Result<Identity> {
     let trust = Trust::of(run.ca_file.as_deref(), run.ca_fingerprint.as_deref())?;
-    let asked = Choice::asked(run.policy.as_deref(), run.no_policy)?;
-    if let Some(mut known) = enrol::stored_identity(data)? {
-        policy::resume(data, asked)?;
+    let choice = Choice::from_args(run.policy.as_deref(), run.no_policy)?;
+    if let Some(mut stored) = enrol::stored_identity(data)? {
+        policy::resume(data, choice)?;
         if let Some(server) = &run.server {
-            known.server.clone_from(server);
+            stored.server.clone_from(server);
         }
         if trust != Trust::Public {
-            known.trust = trust;
+            stored.trust = trust;
         }
-        check_url(&known.server, run.allow_http)?;
-        enrol::store_identity(data, &known)?;
+        check_url(&stored.server, run.allow_http)?;
+        enrol::store_identity(data, &stored)?;
         if !run.stack_output.is_empty() || run.stack_outputs_file.is_some() {
             warn!(
-                "Ignoring the stack outputs: this runner sent its own when it enrolled. To change them, revoke it and enrol \
-                 one in a new directory"
+                "Ignoring the stack outputs: this runner sent its stack outputs when it enrolled. To change them, revoke the \
+                 runner and enrol another runner in a new directory"
             );
         }
-        return Ok(known);
+        return Ok(stored);
     }
     let needed = "required at the first start";
     let mode = match run.mode.with_context(|| format!("--mode is {needed}"))? {
@@ -116,7 +120,7 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
     };
     let server = run.server.clone().with_context(|| format!("--server is {needed}"))?;
     check_url(&server, run.allow_http)?;
-    let invitation = EnrolmentOptions {
+    let options = EnrolmentOptions {
         mode,
         server,
         trust,
@@ -124,8 +128,8 @@ pub(crate) async fn identity(data: &Data, keys: &Keys, run: &Run) -> anyhow::Res
         server_key: run.server_key.clone().with_context(|| format!("--server-key is {needed}"))?,
         stack_outputs: stack_outputs(run)?,
     };
-    policy::begin(data, asked)?;
-    let identity = enrol::enrol(data, keys, &invitation).await?;
+    policy::begin(data, choice)?;
+    let identity = enrol::enrol(data, keys, &options).await?;
     info!(runner.id = %identity.runner, "Enrolled");
     Ok(identity)
 }
@@ -146,13 +150,15 @@ fn stack_outputs(run: &Run) -> anyhow::Result<BTreeMap<String, Value>> {
                 Value::String(_) | Value::Array(_) | Value::Object(_) => value,
                 // A template would print a large number as 1e+07.
                 Value::Bool(_) | Value::Number(_) => Value::String(value.to_string()),
-                Value::Null => bail!("cannot use {}: {name} is null; leave it out", path.display()),
+                Value::Null => {
+                    bail!("cannot use {}: {name} is null; remove the entry", path.display())
+                }
             };
             outputs.insert(name, value);
         }
     }
-    let given = run.stack_output.iter();
-    outputs.extend(given.map(|(name, text)| (name.clone(), Value::String(text.clone()))));
+    let from_args = run.stack_output.iter();
+    outputs.extend(from_args.map(|(name, text)| (name.clone(), Value::String(text.clone()))));
     Ok(outputs)
 }
 
@@ -183,20 +189,23 @@ fn token(run: &Run) -> anyhow::Result<Zeroizing<String>> {
     let token = text.trim();
     // The server would reject an empty token as an unknown one.
     if token.is_empty() {
-        bail!("the enrolment token is empty; ask the vendor for one");
+        bail!("cannot enrol: the enrolment token is empty; ask the vendor for a token");
     }
     Ok(Zeroizing::new(token.into()))
 }
 
 /// Rejects an unencrypted URL of another host, because requests contain tokens.
 fn check_url(server: &str, allow_http: bool) -> anyhow::Result<()> {
-    let url = reqwest::Url::parse(server).with_context(|| format!("{server:?} is not a URL"))?;
+    let url = reqwest::Url::parse(server)
+        .with_context(|| format!("cannot use the server {server:?}: it is not a URL"))?;
     let local = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
     match url.scheme() {
         "https" => Ok(()),
         "http" if local || allow_http => Ok(()),
-        "http" => bail!("{server} is not encrypted: use https, or pass --allow-http"),
-        other => bail!("{other} is not a supported URL scheme: use https"),
+        "http" => bail!(
+            "cannot use {server}: the connection is not encrypted; use https, or pass --allow-http"
+        ),
+        other => bail!("cannot use {server}: the URL scheme {other} is not supported; use https"),
     }
 }
 
@@ -205,15 +214,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_to_be_upgraded_is_said() {
+    fn the_error_names_the_side_to_upgrade() {
         let range = |min, max| Some(ProtocolRange { min, max });
         assert!(no_protocol(range(0, 0)).contains("upgrade the server"));
-        assert!(no_protocol(range(2, 3)).contains("install a newer one"));
+        assert!(no_protocol(range(2, 3)).contains("install a newer agent"));
         assert!(no_protocol(None).contains("install the agent"));
     }
 
     #[test]
-    fn tokens_travel_in_clear_only_to_this_host() {
+    fn unencrypted_urls_are_allowed_only_for_this_host() {
         assert!(check_url("http://127.0.0.1:7071", false).is_ok());
         assert!(check_url("https://stead.example.com", false).is_ok());
         assert!(check_url("http://stead.example.com", false).is_err());

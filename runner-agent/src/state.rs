@@ -43,19 +43,19 @@ const LOCK: &str = "apply-lock";
 const ERRORED: &str = "errored-";
 const RESOLVED: &str = "resolved-";
 
-/// Identity of one state: its lineage and serial. No lineage: there is no state.
+/// Identity of one state: its lineage and serial. Without a lineage, there is no state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateMark {
     /// Lineage, which Terraform sets when it creates the state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lineage: Option<String>,
-    /// Increases with each write.
+    /// Serial, which increases with each write.
     #[serde(default)]
     pub serial: u64,
 }
 
 impl StateMark {
-    /// Reads the mark from the bytes of a state.
+    /// Parses lineage and serial of a Terraform state.
     fn read(bytes: &[u8]) -> io::Result<Self> {
         let mark: StateMark = serde_json::from_slice(bytes)?;
         match mark.lineage {
@@ -68,7 +68,7 @@ impl StateMark {
 /// Reason to refuse a plan or an apply.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A user must act first. The message says how.
+    /// A user must act first. The message names the action.
     #[error("{0}")]
     Blocked(String),
     /// Reading or writing the state failed.
@@ -105,8 +105,8 @@ impl StateStore {
         self.dir.join(STATE)
     }
 
-    /// Returns the mark of the state. An empty file is not a state: Terraform creates one with its
-    /// lock, before it writes.
+    /// Returns lineage and serial of the state. An empty file is not a state: Terraform creates an
+    /// empty file with its lock, before it writes.
     pub fn mark(&self) -> Result<StateMark, StateError> {
         let context = || format!("cannot read the state of {}", self.component);
         match fs::read(self.file()) {
@@ -122,7 +122,7 @@ impl StateStore {
         self.dir.join(NOTHING).exists()
     }
 
-    /// Creates the marker: a plan needs no state.
+    /// Creates the marker that the component has no resources, so that a plan needs no state.
     pub fn mark_as_nothing(&self) -> Result<(), StateError> {
         let path = self.dir.join(NOTHING);
         data::replace(&path, b"")

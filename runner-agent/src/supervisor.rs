@@ -96,7 +96,7 @@ pub struct Agent {
     pub(crate) witness: Witness,
     pub(crate) settings: Settings,
     pub(crate) stop_level: watch::Receiver<StopLevel>,
-    /// Serializes claims: each must prove that its log continues the previous one.
+    /// Serializes claims: the log of each claim must continue the log of the previous claim.
     pub(crate) claim_lock: tokio::sync::Mutex<()>,
     /// Serializes the renewal of the server's keys, on disk and in memory.
     pub(crate) key_renewal_lock: tokio::sync::Mutex<()>,
@@ -185,7 +185,7 @@ impl Agent {
         }))
     }
 
-    /// Reads the claim index after it was updated from the journal.
+    /// Updates the claim index from the journal, then reads it.
     pub(crate) fn claim_index<T>(&self, look: impl FnOnce(&ClaimIndex) -> T) -> std::io::Result<T> {
         let mut index = self.claim_index.lock().unwrap_or_else(PoisonError::into_inner);
         index.refresh(&self.journal)?;
@@ -206,7 +206,8 @@ impl Agent {
     pub(crate) fn free_slots(&self) -> u32 {
         let state = self.state();
         let stays = *self.stop_level.borrow() == StopLevel::KeepRunning && !state.draining;
-        // A job that cannot be journalled must not start, and a requested session comes first.
+        // A job that cannot be recorded in the journal must not start. A requested session comes
+        // before further jobs.
         let able = self.journal.is_writable()
             && !state.session_renewal.is_requested()
             && self.has_disk_space();
@@ -310,17 +311,17 @@ impl Agent {
         info!(execution.id = %execution, grace_ms, reason, "Stopping the execution");
         let cause = told.map_or(cause, |told| told.cause);
         let order = CancelOrder { reason: reason.clone(), grace_ms, cause };
-        // Journal the request afterwards: neither a full disk nor a locked journal may delay the
-        // end of a job.
+        // Write the journal entry afterwards: neither a full disk nor a locked journal may delay
+        // the end of a job.
         let written = dir.create().and_then(|()| data::replace_reserved(&dir.cancel(), &order));
         if let Err(error) = written {
-            warn!(execution.id = %execution, %error, "Cannot write the cancel order; sending a signal to the shim instead");
+            warn!(execution.id = %execution, %error, "Cannot write the cancel request; sending a signal to the shim instead");
             self.signal_shim(execution);
         }
         if let Err(error) =
             self.journal.write(JournalEvent::Cancelling { execution, reason, force })
         {
-            warn!(execution.id = %execution, %error, "Cannot journal a cancellation");
+            warn!(execution.id = %execution, %error, "Cannot record the cancel request in the journal");
         }
     }
 
@@ -359,7 +360,7 @@ pub async fn run(
     // Scripts of jobs run as the same user. They must not read keys and environment in this
     // process's memory.
     host::make_undumpable();
-    // Adopt what a killed shim leaves behind, so that the agent can end it.
+    // Adopt the processes that a killed shim leaves behind, so that the agent can end them.
     processes::adopt_orphans().context("cannot become the parent of orphaned processes")?;
     tokio::spawn(async {
         loop {
@@ -397,7 +398,7 @@ pub async fn run(
         Err(error) => Err(error),
     };
     if let Err(error) = kept {
-        warn!(%error, "Cannot copy the running program for jobs: no job starts until this succeeds");
+        warn!(%error, "Cannot copy the running program for jobs: no job can start without a copy");
     }
     recover::wait_for_spawned(&agent).await;
     if recover::open_claims(&agent).is_ok_and(|open| open.is_empty())
@@ -410,7 +411,7 @@ pub async fn run(
     // The server also detects the exit when the lease expires.
     let most = match ended {
         ExitReason::Drained => Some(Duration::from_secs(5)),
-        // The jobs continue, and the next agent may wait for this one to exit.
+        // The jobs continue, and the next agent may wait for this process to exit.
         ExitReason::Detached => Some(Duration::from_secs(1)),
         // This agent has no open session.
         ExitReason::Superseded | ExitReason::NoProtocol { .. } => None,

@@ -39,7 +39,9 @@ impl Trust {
         if hex::decode(&plain).is_ok_and(|bytes| bytes.len() == 32) {
             Ok(Trust::Fingerprint(plain))
         } else {
-            bail!("{text:?} is not a SHA-256 fingerprint: expected 64 hexadecimal digits")
+            bail!(
+                "cannot use the fingerprint {text:?}: a SHA-256 fingerprint has 64 hexadecimal digits"
+            )
         }
     }
 
@@ -108,8 +110,9 @@ impl ServerCertVerifier for Pinned {
             return Ok(ServerCertVerified::assertion());
         }
         let Some(root) = chain.iter().find(|certificate| self.is(certificate)) else {
-            let said = "no certificate of the server has the expected fingerprint";
-            return Err(Error::General(said.into()));
+            let message =
+                "no certificate of the server has the expected fingerprint; check --ca-fingerprint";
+            return Err(Error::General(message.into()));
         };
         let mut roots = RootCertStore::empty();
         roots.add(root.clone().into_owned())?;
@@ -125,8 +128,8 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
     }
 
     fn verify_tls13_signature(
@@ -135,8 +138,8 @@ impl ServerCertVerifier for Pinned {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let known = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, known)
+        let algorithms = &self.provider.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

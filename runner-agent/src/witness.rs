@@ -1,5 +1,4 @@
-//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a
-//! log that continues the verified one.
+//! Witness of the vendor's log: verifies that a claim is signed, is for this runner, and is in a log that continues the last verified log.
 //!
 //! ```text
 //! manifest ◀─digest── grant ──fence──▶ position of job.claimed ──inclusion──▶ checkpoint
@@ -29,10 +28,8 @@ use crate::{
     policy::Refusal,
 };
 
-/// Verified claim.
 #[derive(Debug, Clone)]
 pub struct Verified {
-    /// Manifest of the job.
     pub manifest: Manifest,
     /// SHA-256 of the manifest's bytes as received.
     pub digest: Digest,
@@ -49,7 +46,6 @@ pub struct Verified {
 pub struct Expected {
     /// Log that this runner enrolled with.
     pub log_id: String,
-    /// Id of this runner.
     pub runner: RunnerId,
     /// Identity key of this runner, hexadecimal.
     pub runner_key: String,
@@ -100,8 +96,8 @@ impl Witness {
         keys: &KeyList,
         now: DateTime<Utc>,
     ) -> Result<Verified, Refusal> {
-        let verified = signed(claimed, keys, now)?;
-        fits(&verified, claimed, expected, now)?;
+        let verified = verify_signatures(claimed, keys, now)?;
+        check_matches(&verified, claimed, expected, now)?;
         let keys = of(keys, KeyUse::Checkpoints, now);
         let checkpoint = Checkpoint::open(&claimed.checkpoint, &keys)
             .map_err(|error| LogRejection::Unsigned(error.to_string()))?;
@@ -113,20 +109,20 @@ impl Witness {
         if head != grant {
             return Err(LogRejection::TwoEpochs { grant, head }.into());
         }
-        included(&claimed.inclusion, &checkpoint, &verified.grant)?;
-        if let Some(last) = self.believed(&keys)? {
+        check_inclusion(&claimed.inclusion, &checkpoint, &verified.grant)?;
+        if let Some(last) = self.last_verified(&keys)? {
             check_continuity(&last, &checkpoint, claimed.consistency.as_ref(), self.accepted())?;
         }
         data::replace(&self.note, claimed.checkpoint.as_bytes()).map_err(|error| {
-            no("checkpoint_kept", format!("cannot store the checkpoint: {error}"))
+            refusal("checkpoint_kept", format!("cannot store the checkpoint: {error}"))
         })?;
         Ok(verified)
     }
 
-    /// Returns the last verified head.
-    fn believed(&self, keys: &[VerifyingKey]) -> Result<Option<Checkpoint>, Refusal> {
+    /// Returns the last verified head, or `None` before the first verified claim.
+    fn last_verified(&self, keys: &[VerifyingKey]) -> Result<Option<Checkpoint>, Refusal> {
         let unreadable = |why: String| {
-            no("checkpoint_kept", format!("cannot read the stored checkpoint: {why}"))
+            refusal("checkpoint_kept", format!("cannot read the stored checkpoint: {why}"))
         };
         let Some(note) = self.last().map_err(|error| unreadable(error.to_string()))? else {
             return Ok(None);
@@ -143,7 +139,7 @@ impl Witness {
     }
 }
 
-/// Checks that the new head's log continues the verified one.
+/// Checks that the log of the new head continues the log of the last verified head.
 fn check_continuity(
     last: &Checkpoint,
     new: &Checkpoint,
@@ -179,27 +175,31 @@ pub fn of(keys: &KeyList, usage: KeyUse, at: DateTime<Utc>) -> Vec<VerifyingKey>
     keys.of(usage, at).iter().filter_map(|key| VerifyingKey::from_bytes(key).ok()).collect()
 }
 
-fn no(rule: &str, why: impl ToString) -> Refusal {
+fn refusal(rule: &str, why: impl ToString) -> Refusal {
     Refusal { by: RefusedBy::Verification, rule: rule.into(), detail: why.to_string() }
 }
 
 /// Verifies the signatures of both envelopes. Manifest and grant are parsed from the signed bytes.
-fn signed(claimed: &Claimed, keys: &KeyList, now: DateTime<Utc>) -> Result<Verified, Refusal> {
+fn verify_signatures(
+    claimed: &Claimed,
+    keys: &KeyList,
+    now: DateTime<Utc>,
+) -> Result<Verified, Refusal> {
     let signers = of(keys, KeyUse::Manifests, now);
     let manifest_bytes = dsse::verify_as(MANIFEST_TYPE, &claimed.manifest, &signers)
-        .map_err(|error| no("manifest_signature", error))?;
+        .map_err(|error| refusal("manifest_signature", error))?;
     let grant_bytes = dsse::verify_as(GRANT_TYPE, &claimed.grant, &signers)
-        .map_err(|error| no("grant_signature", error))?;
+        .map_err(|error| refusal("grant_signature", error))?;
     let manifest =
-        serde_json::from_slice(&manifest_bytes).map_err(|error| no("manifest", error))?;
-    let grant = serde_json::from_slice(&grant_bytes).map_err(|error| no("grant", error))?;
+        serde_json::from_slice(&manifest_bytes).map_err(|error| refusal("manifest", error))?;
+    let grant = serde_json::from_slice(&grant_bytes).map_err(|error| refusal("grant", error))?;
     let digest = proof::digest_text(&proof::sha256(&manifest_bytes));
-    let digest = digest.parse().map_err(|error| no("manifest", error))?;
+    let digest = digest.parse().map_err(|error| refusal("manifest", error))?;
     Ok(Verified { manifest, digest, manifest_bytes, grant, grant_bytes })
 }
 
 /// Checks that manifest, grant and response are about the same job, and are for this runner.
-fn fits(
+fn check_matches(
     verified: &Verified,
     claimed: &Claimed,
     expected: &Expected,
@@ -207,41 +207,59 @@ fn fits(
 ) -> Result<(), Refusal> {
     let (manifest, grant) = (&verified.manifest, &verified.grant);
     let checks = [
-        (manifest.version == 1 && grant.version == 1, "version", "its version is not supported"),
+        (
+            manifest.version == 1 && grant.version == 1,
+            "version",
+            "the manifest or the grant has an unsupported version",
+        ),
         (grant.manifest == verified.digest, "manifest_digest", "the grant is for another manifest"),
-        (manifest.kind == expected.kind, "kind", "it is of another kind than the offer"),
-        (manifest.job == expected.job && grant.job == expected.job, "job", "it is for another job"),
-        (grant.execution == claimed.execution, "execution", "it is for another execution"),
-        (grant.log_id == expected.log_id, "log", "it is from another log"),
-        (grant.runner == expected.runner, "runner", "it is for another runner"),
-        (grant.runner_key == expected.runner_key, "runner_key", "it is for another key"),
-        (grant.deadline > now, "deadline", "its deadline has passed"),
+        (manifest.kind == expected.kind, "kind", "the manifest is of another kind than the offer"),
+        (
+            manifest.job == expected.job && grant.job == expected.job,
+            "job",
+            "the manifest or the grant is for another job",
+        ),
+        (grant.execution == claimed.execution, "execution", "the grant is for another execution"),
+        (grant.log_id == expected.log_id, "log", "the grant is from another log"),
+        (grant.runner == expected.runner, "runner", "the grant is for another runner"),
+        (
+            grant.runner_key == expected.runner_key,
+            "runner_key",
+            "the grant is for another identity key",
+        ),
+        (grant.deadline > now, "deadline", "the deadline of the grant has passed"),
     ];
     match checks.into_iter().find(|(holds, ..)| !holds) {
-        Some((_, rule, why)) => Err(no(rule, why)),
+        Some((_, rule, why)) => Err(refusal(rule, why)),
         None => Ok(()),
     }
 }
 
 /// Checks that the event at the fence's position is the claim of this job, and is in the
 /// checkpoint's tree.
-fn included(proof: &Inclusion, checkpoint: &Checkpoint, grant: &Grant) -> Result<(), LogRejection> {
-    let no = |why: &str| LogRejection::NotInIt(why.into());
-    let entry = hex::decode(&proof.entry).map_err(|_| no("the entry is not hexadecimal"))?;
-    let read = Leaf::read(&entry).ok_or_else(|| no("the entry is malformed"))?;
-    let is_claim = read.position == grant.fence.position
+fn check_inclusion(
+    proof: &Inclusion,
+    checkpoint: &Checkpoint,
+    grant: &Grant,
+) -> Result<(), LogRejection> {
+    let not_included = |why: &str| LogRejection::NotIncluded(why.into());
+    let entry =
+        hex::decode(&proof.entry).map_err(|_| not_included("the entry is not hexadecimal"))?;
+    let leaf = Leaf::read(&entry).ok_or_else(|| not_included("the entry is malformed"))?;
+    let is_claim = leaf.position == grant.fence.position
         && proof.position == grant.fence.position
-        && read.aggregate_type == "job"
-        && read.aggregate_id == grant.job.to_string()
-        && read.event_type == "job.claimed";
+        && leaf.aggregate_type == "job"
+        && leaf.aggregate_id == grant.job.to_string()
+        && leaf.event_type == "job.claimed";
     if !is_claim {
-        return Err(no("the entry is not this claim"));
+        return Err(not_included("the entry is not this claim"));
     }
-    let index = proof.position.checked_sub(1).ok_or_else(|| no("position 0"))?;
-    let path = hashes(&proof.path).ok_or_else(|| no("a hash of the proof is malformed"))?;
-    let leaf = tree::leaf_hash(&entry);
-    tree::verify_inclusion(&leaf, index, checkpoint.size, &path, &checkpoint.root)
-        .map_err(|error| no(&error.to_string()))
+    let index = proof.position.checked_sub(1).ok_or_else(|| not_included("position 0"))?;
+    let path =
+        hashes(&proof.path).ok_or_else(|| not_included("a hash of the proof is malformed"))?;
+    let leaf_hash = tree::leaf_hash(&entry);
+    tree::verify_inclusion(&leaf_hash, index, checkpoint.size, &path, &checkpoint.root)
+        .map_err(|error| not_included(&error.to_string()))
 }
 
 fn hashes(path: &[String]) -> Option<Vec<Hash>> {

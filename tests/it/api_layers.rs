@@ -1,5 +1,5 @@
-//! Tests that the modules of `api` depend on each other only downward. So no module that the shared
-//! state contains knows the shared state, and no module that a front end calls knows a front end.
+//! Tests that the modules of `api` depend on each other only downward. The parts of the shared
+//! state must not know the shared state, and use cases must not know the front ends.
 use std::{
     collections::BTreeSet,
     fs,
@@ -37,7 +37,7 @@ struct Arrow {
     line: usize,
 }
 
-/// Index of a module's layer.
+/// Returns the index of a module's layer.
 fn layer(module: &str) -> Option<usize> {
     LAYERS.iter().position(|(_, modules)| modules.contains(&module))
 }
@@ -63,8 +63,8 @@ fn shipped(text: &str) -> String {
     out
 }
 
-/// Modules that the text names after `prefix`, and their offsets: `crate::a::B`, or each part of
-/// `crate::{a::B, c::{D, E}}`.
+/// Returns the modules that the text names after `prefix`, and their offsets: `crate::a::B`, or
+/// each part of `crate::{a::B, c::{D, E}}`.
 fn named<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let word = |at: usize| {
@@ -102,7 +102,8 @@ fn named<'t>(text: &'t str, prefix: &str) -> Vec<(usize, &'t str)> {
     found
 }
 
-/// Files that a module declares and that a plain build compiles, with their paths from `src`.
+/// Collects the files that a module declares and that a plain build compiles, with their paths from
+/// `src`.
 fn files(src: &Path, module: &str, out: &mut Vec<(String, String)>) {
     let text = shipped(&fs::read_to_string(src.join(format!("{module}.rs"))).unwrap());
     let declared = text.lines().filter_map(|line| {
@@ -137,7 +138,7 @@ fn arrows() -> Vec<Arrow> {
     arrows
 }
 
-/// Top-level module of a file.
+/// Returns the top-level module of a file.
 fn module_of(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }

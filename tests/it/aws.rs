@@ -77,7 +77,7 @@ fn a_bucket_and_a_role_are_made_changed_drifted_and_destroyed() {
     });
     let run = planned(&server);
     assert_eq!(changes(&run), (3, 0, 0), "{run:#}");
-    assert!(!moto.buckets().contains("-notes"), "made before anybody approved");
+    assert!(!moto.buckets().contains("-notes"), "created before an approval");
     approve(&server);
     let install = server.ask(&["installs", "show", "notes"]);
     let outputs = &install["components"][0]["outputs"];

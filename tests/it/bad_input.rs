@@ -32,7 +32,7 @@ fn replace(file: &Path, from: &str, to: &str) {
 
 type Break = fn(&Path);
 
-/// Invalid changes of a directory, each with parts of the expected error.
+/// Changes that make an app directory invalid, each with parts of the expected error.
 const BROKEN: [(&str, Break, &[&str]); 12] = [
     (
         "malformed TOML",

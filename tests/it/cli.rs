@@ -86,8 +86,8 @@ fn programs_get_json_and_people_get_tables() {
     let tokens = server.ask(&["tokens", "list"]);
     assert_eq!(tokens.as_array().unwrap().len(), 1);
     let lines = stdout_of(server.stead_for_people().args(["-o", "ndjson", "audit", "events"]));
-    // The first owner and the build runner's token. More events follow when the build runner
-    // enrols.
+    // The log has at least the events of the first owner and of the build runner's token. More
+    // events follow when the build runner enrols.
     assert!(lines.lines().count() >= 5, "{lines}");
     for line in lines.lines() {
         assert!(serde_json::from_str::<serde_json::Value>(line).is_ok(), "{line}");
@@ -184,7 +184,7 @@ fn a_proof_and_an_export_are_checked_without_a_server_and_say_what_they_do_not_p
         let complete = check(file, key, &["--require-complete"]);
         assert_eq!(complete.status.code(), Some(code), "{file}: {}", said(&complete).1);
     }
-    // and a changed bundle, a file that is no bundle, and another signer have distinct errors
+    // and a changed bundle, a file that is not a bundle, and another signer have distinct errors
     let text = std::fs::read_to_string(&bundle).unwrap();
     std::fs::write(&wrong, text.replacen("\"sequence\":1,", "\"sequence\":2,", 1)).unwrap();
     let (code, text) = said(&check(&wrong, key, &[]));

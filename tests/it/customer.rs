@@ -195,7 +195,7 @@ fn another_runner_goes_on_where_a_lost_one_was() {
     });
     lost.kill();
 
-    // An install with a runner cannot enrol another one.
+    // An install with a runner cannot enrol a second runner.
     let (code, said) = server.refused(&["installs", "create-enrolment-token", "acme"]);
     assert!(code == 4 && said.contains(&format!("stead runners revoke {runner}")), "{said}");
     server.ask(&["runners", "revoke", &runner, "--reason", "host was lost"]);

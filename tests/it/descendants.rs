@@ -1,5 +1,5 @@
-//! Tests that no process of a job outlives it, whatever its session and whichever process is
-//! killed.
+//! Tests that no process of a job outlives the job, in any session and after a kill of the shim or
+//! the agent.
 use std::{fs, path::Path, process::Command, time::Duration};
 
 use serde_json::Value;
@@ -26,7 +26,8 @@ sleep 600
 """
 "#;
 
-/// Starts a server and a runner with a provisioned install, whose action leaves its session.
+/// Starts a server and a runner with a provisioned install, whose action starts processes in other
+/// sessions.
 fn provisioned() -> (Server, Runner) {
     let server = Server::up();
     let app = notes_files(server.dir());
@@ -70,7 +71,7 @@ fn detached(server: &Server, runner: &Runner) -> (String, [String; 2]) {
     (job, pids)
 }
 
-/// Returns whether a process runs. A zombie does not.
+/// Returns whether a process runs and is not a zombie.
 fn runs(pid: &str) -> bool {
     let stat = fs::read_to_string(Path::new("/proc").join(pid).join("stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -128,7 +129,7 @@ fn the_next_agent_ends_what_a_shim_left_behind_that_was_killed_with_the_agent() 
     assert!(pids.iter().all(|pid| runs(pid)));
     runner.restart();
     event(&server, &job, "job.outcome_unknown");
-    // The process without the job's environment is found by the control group, where one is
+    // The agent finds the process without the job's environment by the control group, if one is
     // writable.
     let contained =
         runner.data().join("jobs").join(tests::one_execution(&server, &job)).join("cgroup");

@@ -125,7 +125,7 @@ fn damaged_layers_on_the_customers_disk_are_moved_aside_and_pulled_again() {
         assert!(is_sound(&artifacts.join("blobs/sha256").join(name)));
     }
     let sound = layers.iter().filter(|layer| is_sound(layer)).count();
-    // The newest four are kept. Older ones stay until the runner's cleanup.
+    // The cleanup keeps the newest four damaged files. Older files stay until the next cleanup.
     assert!((sound.min(4)..=sound).contains(&damaged.len()), "{sound} {damaged:?}");
     let jobs = run["dag"].as_array().unwrap().iter().filter_map(|step| step["job"].as_str());
     let logs: String = jobs

@@ -1,5 +1,5 @@
-//! Tests key replacement during operation: the server's keys by its operator, a runner's key by
-//! itself.
+//! Tests key replacement during operation: an operator replaces the server's keys, and a runner
+//! replaces its own key.
 use std::{
     fs,
     process::Command,
@@ -156,7 +156,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
     assert_eq!(fs::read_to_string(&identity).unwrap(), first);
     lost.store(false, Ordering::Relaxed);
     runner.restart();
-    // then it uses the new key after its restart, and continues
+    // then the runner uses the new key after its restart, and continues
     approve(&server, "acme");
     let run = finish(&server, "acme");
     assert_eq!(run["state"], "succeeded", "{run:#}");
@@ -180,7 +180,7 @@ fn a_runner_takes_a_new_key_when_it_is_told_to_and_when_its_own_is_old_also_if_t
 fn its_word_is_its_own(server: &Server, runner: &Runner, id: &str) {
     let verified = |more: &[&str]| {
         let said = tests::stdout_of(&mut runner.local(&[&["journal", "verify"], more].concat()));
-        assert!(said.contains("each chained to the one before"), "{said}");
+        assert!(said.contains("each chained to the previous one"), "{said}");
         said
     };
     assert!(verified(&[]).contains("signed on"));

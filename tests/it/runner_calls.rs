@@ -45,7 +45,7 @@ fn runner(server: &Server, stranger: &InterceptingProxy, name: &str) -> Runner {
     Customer::new(server, name).calls(stranger.url()).with(&more).start(server, &token)
 }
 
-/// Returns the first claim that passed, and its response.
+/// Returns the first claim that the proxy forwarded, and its response.
 fn claimed(stranger: &InterceptingProxy) -> (RecordedCall, Value) {
     let claim = until_some("a claim", SOON, || stranger.passed("/claim").into_iter().next());
     let answer = serde_json::from_slice(&claim.answer).unwrap();

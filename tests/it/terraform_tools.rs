@@ -1,5 +1,5 @@
-//! Tests the tool on the customer's side: Terraform under the name `tofu`, OpenTofu where
-//! installed, or neither. Also tests the build runner with it.
+//! Tests the tool on the customer's side: Terraform under the name `tofu`, OpenTofu if installed,
+//! or neither. Also tests that the build runner validates modules.
 use std::{
     env, fs,
     os::unix::fs::symlink,

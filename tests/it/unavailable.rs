@@ -25,8 +25,8 @@ fn up(data: &Path, control: &str) -> Output {
     child.unwrap()
 }
 
-/// Number of events except those of runners. A stop and a start of the server are recorded in its
-/// build runner's stream.
+/// Returns the number of events without those of runners. A stop and a start of the server add
+/// events to the stream of its build runner.
 fn but_of_runners(server: &Server) -> usize {
     settled(server);
     let events = server.ask(&["audit", "events", "--limit", "200"]);

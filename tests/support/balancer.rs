@@ -18,8 +18,9 @@ use tokio::{
 
 use crate::Server;
 
-/// Interval of the readiness checks. [`PATIENCE`] is the timeout of one check.
+/// Interval of the readiness checks.
 const LOOK: Duration = Duration::from_millis(200);
+/// Timeout of one readiness check.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Running load balancer.

@@ -49,7 +49,7 @@ impl Callers {
     /// Starts this many callers with the token in that file. Most calls go to the first address,
     /// the rest to a random one.
     pub fn start(number: u64, seed: u64, addresses: Vec<String>, token: &str) -> Callers {
-        // Several tests of one process call this.
+        // Fails if another test of this process has installed the provider.
         let _first = rustls::crypto::ring::default_provider().install_default();
         // One connection per call, so that the next call can reach another server.
         let http = Client::builder().no_proxy().pool_max_idle_per_host(0).timeout(PATIENCE);

@@ -57,7 +57,7 @@ impl Certificates {
         self.path().join("chain.pem")
     }
 
-    /// Returns the server's key.
+    /// Returns the path of the server's private key.
     pub fn key(&self) -> PathBuf {
         self.path().join("server.key")
     }

@@ -37,7 +37,6 @@ impl Customer {
         customer.with(&["--slots", "4"]).pass("STEAD_LEDGER", &ledger)
     }
 
-    /// Returns the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -6,7 +6,8 @@ use tempfile::TempDir;
 
 use crate::stdout_of;
 
-/// Roles belong to the cluster, so another test may have created this one.
+/// SQL that creates the application's role. Roles belong to the cluster, so another test may have
+/// created the role.
 const ROLE: &str = "do $$ begin create role stead_app login; exception when others then \
                     alter role stead_app login; end $$";
 
@@ -58,7 +59,6 @@ impl Postgres {
         Postgres { cluster, port, _dir: dir }
     }
 
-    /// Returns the port.
     pub fn port(&self) -> String {
         self.port.to_string()
     }

@@ -8,10 +8,9 @@ use std::{
 
 use serde_json::Value;
 
-/// Response.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// Status. 0 without a response.
+    /// HTTP status; 0 if the status line cannot be parsed.
     pub status: u16,
     /// Header lines of the response, unparsed.
     pub headers: String,
@@ -42,7 +41,7 @@ pub fn call(method: &str, url: &str, headers: &[(&str, &str)], body: &[u8]) -> H
     let _refused_early = stream.write_all(body);
     let mut bytes = Vec::new();
     let read = stream.read_to_end(&mut bytes);
-    answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no answer ({read:?})"))
+    answer(&bytes).unwrap_or_else(|| panic!("{method} {url}: no response ({read:?})"))
 }
 
 /// Sends a request with a shell that `words` start, for a host that is reachable only from there.
@@ -68,7 +67,7 @@ pub(crate) fn call_through(
     stdin.write_all(&[head.as_bytes(), body].concat()).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
-    answer(&output.stdout).unwrap_or_else(|| panic!("{method} {url}: no answer ({output:?})"))
+    answer(&output.stdout).unwrap_or_else(|| panic!("{method} {url}: no response ({output:?})"))
 }
 
 /// Returns the host with its port, and everything before the body.

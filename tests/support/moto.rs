@@ -14,7 +14,7 @@ pub struct Moto {
     port: u16,
     /// Command that runs a program in the emulator's namespace. Empty in the namespace of the test.
     enter: Vec<String>,
-    /// Directory of its output.
+    /// Directory of the emulator's log.
     _dir: TempDir,
 }
 
@@ -66,7 +66,6 @@ impl Moto {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }

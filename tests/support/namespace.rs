@@ -22,7 +22,7 @@ pub struct Namespace {
 impl Namespace {
     /// Creates a namespace. Without root, the test prints a note and passes; in CI it fails.
     pub fn new_or_skip() -> Option<Namespace> {
-        // Tests may be processes of their own or threads of one.
+        // Tests can run as separate processes or as threads of one process.
         let number = (std::process::id() << 3) + MADE.fetch_add(1, Ordering::Relaxed);
         let (name, wire) = (format!("stead-{number}"), format!("st{number}"));
         let made = Command::new("ip").args(["netns", "add", &name]).output();

@@ -15,7 +15,8 @@ const PAGE: u32 = 10_000;
 /// Response that a caller got to one write.
 #[derive(Debug, Clone)]
 pub struct CallerWrite {
-    /// Stream, `type/id`. If a stream has a recorded response, every event of it has one.
+    /// Stream, `type/id`. If one event of a stream has a recorded response, all events of the
+    /// stream have one.
     pub stream: String,
     /// Result that the caller received.
     pub told: WriteResult,
@@ -59,7 +60,7 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
     for event in events(pool).await.into_iter().take(verified.size as usize) {
         let at = event.position;
         if at != leaves.len() as u64 + 1 {
-            return vec![format!("position {at}: {} are before it", leaves.len())];
+            return vec![format!("position {at}: {} events are before it", leaves.len())];
         }
         let sequence = streams.entry(event.stream.to_string()).or_default();
         *sequence += 1;
@@ -86,9 +87,11 @@ pub async fn whole(pool: &PgPool) -> Vec<String> {
 pub async fn kept(pool: &PgPool, heads: &[(u64, Hash)]) -> Vec<String> {
     let leaves: Vec<Hash> = events(pool).await.into_iter().map(|event| event.leaf).collect();
     let differs = |(size, kept): &(u64, Hash)| match leaves.get(..*size as usize) {
-        None => Some(format!("{size} events were signed, there are {}", leaves.len())),
+        None => {
+            Some(format!("a signed head covers {size} events, but the log has {}", leaves.len()))
+        }
         Some(first) if root(first) != *kept => {
-            Some(format!("the first {size} events are not those that were signed"))
+            Some(format!("the first {size} events differ from the signed events"))
         }
         Some(_) => None,
     };
@@ -111,7 +114,7 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
             WriteResult::Written { event, position } => {
                 if there.get(position) != Some(event) {
                     wrong.push(format!(
-                        "{stream}: {event} was acknowledged at {position} and is not there"
+                        "{stream}: {event} was acknowledged at {position}, but is missing"
                     ));
                 }
                 if !known.insert(*position) {
@@ -123,7 +126,7 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
                 let last = before.find(|name| among.contains(name));
                 if last != Some(event) {
                     wrong.push(format!(
-                        "{stream}: told to be so already at {position}, and it was not"
+                        "{stream}: the response at {position} reported an unchanged state, but the state was different"
                     ));
                 }
             }
@@ -132,7 +135,7 @@ pub async fn answers(pool: &PgPool, heard: &[CallerWrite]) -> Vec<String> {
     }
     for (stream, known) in told {
         for position in log[stream].keys().filter(|position| !known.contains(position)) {
-            wrong.push(format!("{stream}: what is at {position} was never acknowledged"));
+            wrong.push(format!("{stream}: the event at {position} was never acknowledged"));
         }
     }
     wrong

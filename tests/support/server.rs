@@ -137,7 +137,7 @@ impl Server {
         self.ready["fingerprint"].as_str().unwrap()
     }
 
-    /// Returns the private database.
+    /// Returns the URL of the private database.
     pub fn database(&self) -> &str {
         self.ready["database"].as_str().unwrap()
     }

@@ -1,5 +1,5 @@
-//! Disk budget of artifacts. The least recently used artifacts are removed first. The current and
-//! the previous version of each component stay.
+//! Disk budget of artifacts. The runner removes the least recently used artifacts first. It always
+//! keeps the two most recently used versions of each component.
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -11,18 +11,18 @@ use domain::digest::Digest;
 
 use super::{ArtifactError, Context, Descriptor, Layout, digest::hex_of};
 
-/// Number of versions of each component that stay regardless of the budget: the current and the
-/// previous one.
-const VERSIONS: usize = 2;
-/// Age below which an unreferenced blob stays. It may belong to an artifact that is still being
-/// pulled.
-const ARRIVING: Duration = Duration::from_secs(3600);
-/// Number of damaged blobs that are kept for examination.
-const DAMAGED: usize = 4;
+/// Number of versions of each component that [`Layout::prune`] keeps regardless of the budget: the
+/// most recently used ones.
+const KEPT_VERSIONS: usize = 2;
+/// Minimum age at which an unreferenced blob is removed. A younger blob may belong to an artifact
+/// that is still being pulled.
+const MIN_UNREFERENCED_AGE: Duration = Duration::from_secs(3600);
+/// Maximum number of damaged blobs that stay on disk for examination.
+const MAX_DAMAGED: usize = 4;
 const REPOSITORY: &str = "dev.stead.repository";
 
 impl Layout {
-    /// Returns the bytes on disk.
+    /// Returns the total bytes of blobs, damaged blobs and incomplete downloads.
     ///
     /// # Errors
     /// Fails if the directory cannot be read.
@@ -38,9 +38,9 @@ impl Layout {
         let _best_effort = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 
-    /// Removes unreferenced blobs. Then removes the least recently used artifacts until the rest
-    /// fits into `budget` bytes. The current and the previous version of each component stay, and
-    /// so do the artifacts in `used`. Returns the number of removed bytes.
+    /// Removes the least recently used artifacts until the rest fits into `budget` bytes. Then
+    /// removes the blobs that no artifact references. Always keeps the two most recently used
+    /// versions of each component and the artifacts in `used`. Returns the number of removed bytes.
     ///
     /// # Errors
     /// Fails if the layout cannot be read or written.
@@ -60,42 +60,43 @@ impl Layout {
             let repository = manifest.annotations.get(REPOSITORY).cloned().unwrap_or_default();
             let count = versions.entry(repository).or_default();
             *count += 1;
-            let stays = *count <= VERSIONS || used.contains(&manifest.digest);
+            let stays = *count <= KEPT_VERSIONS || used.contains(&manifest.digest);
             if stays { kept.push(manifest) } else { optional.push(manifest) }
         }
-        let mut named = self.named(kept.iter(), used);
-        let mut total = self.bytes_of(&named)?;
+        let mut referenced = self.referenced(kept.iter(), used);
+        let mut total = self.bytes_of(&referenced)?;
         for manifest in optional {
-            let more = self.named([&manifest].into_iter(), &BTreeSet::new());
-            let more: BTreeSet<_> = more.difference(&named).cloned().collect();
+            let more = self.referenced([&manifest].into_iter(), &BTreeSet::new());
+            let more: BTreeSet<_> = more.difference(&referenced).cloned().collect();
             let bytes = self.bytes_of(&more)?;
             if total + bytes > budget {
                 // Older artifacts are removed as well, even if they would fit.
                 break;
             }
             total += bytes;
-            named.extend(more);
+            referenced.extend(more);
             kept.push(manifest);
         }
         index.manifests = kept;
         self.write_index(&index)?;
-        self.remove_unnamed(&named)
+        self.remove_unreferenced(&referenced)
     }
 
-    /// Returns the file names of the blobs of these artifacts.
-    fn named<'m>(
+    /// Returns the file names of the manifests and blobs of these artifacts, and of the artifacts
+    /// in `used`.
+    fn referenced<'m>(
         &self,
         manifests: impl Iterator<Item = &'m Descriptor>,
         used: &BTreeSet<Digest>,
     ) -> BTreeSet<String> {
-        let mut named = BTreeSet::new();
+        let mut referenced = BTreeSet::new();
         for digest in manifests.map(|manifest| &manifest.digest).chain(used) {
-            named.insert(hex_of(digest));
+            referenced.insert(hex_of(digest));
             if let Ok(manifest) = self.manifest(digest) {
-                named.extend(manifest.blobs().map(|blob| hex_of(&blob.digest)));
+                referenced.extend(manifest.blobs().map(|blob| hex_of(&blob.digest)));
             }
         }
-        named
+        referenced
     }
 
     fn bytes_of(&self, names: &BTreeSet<String>) -> Result<u64, ArtifactError> {
@@ -110,18 +111,20 @@ impl Layout {
         Ok(files)
     }
 
-    fn remove_unnamed(&self, named: &BTreeSet<String>) -> Result<u64, ArtifactError> {
+    fn remove_unreferenced(&self, referenced: &BTreeSet<String>) -> Result<u64, ArtifactError> {
         let now = SystemTime::now();
-        let is_old = |file: &File| now.duration_since(file.at).is_ok_and(|age| age > ARRIVING);
+        let is_old =
+            |file: &File| now.duration_since(file.at).is_ok_and(|age| age > MIN_UNREFERENCED_AGE);
         let mut removed = 0;
-        let unnamed = files(&self.blobs())?.into_iter().filter(|file| !named.contains(&file.name));
+        let unreferenced =
+            files(&self.blobs())?.into_iter().filter(|file| !referenced.contains(&file.name));
         let mut damaged = files(&self.damaged())?;
         damaged.sort_by_key(|file| std::cmp::Reverse(file.at));
-        let damaged = damaged.into_iter().skip(DAMAGED).map(|file| (self.damaged(), file));
+        let damaged = damaged.into_iter().skip(MAX_DAMAGED).map(|file| (self.damaged(), file));
         let incomplete = self.incomplete()?.into_iter().filter(is_old);
         let incomplete = incomplete.map(|file| (self.root().to_owned(), file));
-        let unnamed = unnamed.filter(is_old).map(|file| (self.blobs(), file));
-        for (dir, file) in unnamed.chain(damaged).chain(incomplete) {
+        let unreferenced = unreferenced.filter(is_old).map(|file| (self.blobs(), file));
+        for (dir, file) in unreferenced.chain(damaged).chain(incomplete) {
             fs::remove_file(dir.join(&file.name))
                 .context(|| format!("cannot remove the blob {}", file.name))?;
             removed += file.bytes;
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_recently_used_artifacts_go_and_two_versions_of_each_component_stay() {
+    fn prune_keeps_two_versions_of_each_component() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::open(dir.path()).unwrap();
         let api: Vec<_> =
@@ -190,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_that_is_arriving_stays_until_its_artifact_is_listed() {
+    fn prune_keeps_recent_downloads() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::open(dir.path()).unwrap();
         let (arriving, left) = (layout.put(b"new").unwrap(), layout.put(b"old").unwrap());
-        let then = SystemTime::now() - 2 * ARRIVING;
+        let then = SystemTime::now() - 2 * MIN_UNREFERENCED_AGE;
         fs::File::open(layout.path(&left)).unwrap().set_modified(then).unwrap();
-        // One download is active. The process of the other one was killed.
+        // One active download, and one whose process was killed.
         let (active, killed) = (layout.root().join(".tmpA"), layout.root().join(".tmpB"));
         for path in [&active, &killed] {
             fs::write(path, "part").unwrap();

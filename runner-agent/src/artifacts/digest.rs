@@ -13,29 +13,24 @@ pub struct Hasher {
 }
 
 impl Hasher {
-    /// Hashes more bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.state.update(bytes);
         self.length += bytes.len() as u64;
     }
 
-    /// Returns the number of hashed bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Returns the digest of all hashed bytes.
     pub fn finish(self) -> Digest {
         spelled(&self.state.finalize())
     }
 }
 
-/// Returns the digest of these bytes.
 pub fn sha256(bytes: &[u8]) -> Digest {
     spelled(&Sha256::digest(bytes))
 }
 
-/// Returns the digest of a file.
 pub fn sha256_file(path: &Path) -> io::Result<Digest> {
     let mut file = File::open(path)?;
     let mut hasher = Hasher::default();
@@ -48,7 +43,7 @@ pub fn sha256_file(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// Returns the 64 hexadecimal digits, as file names contain them.
+/// Returns the digest without its prefix `sha256:`, as in the file names of blobs.
 pub(crate) fn hex_of(digest: &Digest) -> String {
     digest.to_string().split_off("sha256:".len())
 }

@@ -12,8 +12,8 @@ use super::{ArtifactError, Context};
 /// Packs regular files, sorted by path, without times and owners, with mode 0644 or 0755.
 ///
 /// # Errors
-/// Refuses symbolic links and special files by name: on another host they can mean something
-/// else.
+/// Rejects symbolic links and special files, because their meaning depends on the host. The error
+/// names the file. I/O errors are returned.
 pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
     let mut files = Vec::new();
     collect(dir, Path::new(""), &mut files)?;
@@ -36,7 +36,7 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
         header.set_gid(0);
         header.set_path(&path).map_err(|_| ArtifactError::Unpackable {
             path: path.clone(),
-            why: "the path is too long",
+            why: "its path does not fit into a tar header; use a shorter path",
         })?;
         header.set_cksum();
         tar.append(&header, bytes.as_slice()).context(|| format!("cannot pack {path}"))?;
@@ -45,13 +45,13 @@ pub fn pack(dir: &Path, into: impl Write) -> Result<(), ArtifactError> {
 }
 
 fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), ArtifactError> {
-    let here = root.join(below);
-    for entry in fs::read_dir(&here).context(|| format!("cannot list {}", here.display()))? {
-        let entry = entry.context(|| format!("cannot list {}", here.display()))?;
+    let dir = root.join(below);
+    for entry in fs::read_dir(&dir).context(|| format!("cannot list {}", dir.display()))? {
+        let entry = entry.context(|| format!("cannot list {}", dir.display()))?;
         let path: PathBuf = below.join(entry.file_name());
         let name = path.to_str().ok_or_else(|| ArtifactError::Unpackable {
             path: path.display().to_string(),
-            why: "the name is not UTF-8",
+            why: "its name is not UTF-8; rename the file",
         })?;
         let kind = entry.file_type().context(|| format!("cannot read {name}"))?;
         if kind.is_dir() {
@@ -59,7 +59,7 @@ fn collect(root: &Path, below: &Path, files: &mut Vec<String>) -> Result<(), Art
         } else if kind.is_file() {
             files.push(name.to_owned());
         } else {
-            let why = "only directories and regular files are packed";
+            let why = "it is not a regular file or a directory; replace it with a regular file";
             return Err(ArtifactError::Unpackable { path: name.to_owned(), why });
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_are_the_same_bytes_whoever_packs_them_in_whatever_order() {
+    fn equal_files_give_equal_archives() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         for (dir, names) in [(&one, ["a", "b/c", "b.d"]), (&two, ["b.d", "b/c", "a"])] {
             for name in names {
@@ -94,10 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn a_symbolic_link_is_refused_by_name() {
+    fn rejects_symbolic_links() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
-        let refusal = pack(dir.path(), Vec::new()).unwrap_err().to_string();
-        assert_eq!(refusal, "cannot pack link: only directories and regular files are packed");
+        let rejection = pack(dir.path(), Vec::new()).unwrap_err().to_string();
+        assert_eq!(
+            rejection,
+            "cannot pack link: it is not a regular file or a directory; replace it with a regular file"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! OCI client of the Runner listener. It transfers only the digests that a job may use.
+//! OCI client of the registry on the server's Runner listener.
 
 use std::{io::Write, time::Duration};
 
@@ -23,7 +23,7 @@ const WRONG_RETRIES: u32 = 3;
 const BACKOFF: Duration = Duration::from_millis(200);
 /// Longest wait between two attempts.
 const BACKOFF_CAP: Duration = Duration::from_secs(30);
-/// Lowest upload rate, in bytes per second. The timeout of a push depends on it.
+/// Assumed minimum upload rate, in bytes per second, for the timeout of a push.
 const SLOWEST: u64 = 64 * 1024;
 
 /// Pulls an artifact with all its blobs into the layout, unless the layout has it.
@@ -89,15 +89,15 @@ pub async fn push(
         push_blob(registry, layout, repository, blob).await?;
     }
     let bytes = serde_json::to_vec(&image).map_err(std::io::Error::from);
-    let bytes = bytes.context(|| "cannot write a manifest".into())?;
+    let bytes = bytes.context(|| "cannot serialize the image manifest".into())?;
     let digest = sha256(&bytes);
     let path = format!("{repository}/manifests/{digest}");
-    let answer = answered(&format!("PUT {path}"), registry.idle_timeout, || {
+    let response = send_until_answered(&format!("PUT {path}"), registry.idle_timeout, || {
         let put = request(registry, Method::PUT, &path);
         Ok(put.header(header::CONTENT_TYPE, MANIFEST_TYPE).body(bytes.clone()))
     })
     .await?;
-    accepted(&format!("PUT {path}"), &answer)?;
+    require_success(&format!("PUT {path}"), &response)?;
     let size = bytes.len() as u64 + image.blobs().map(|blob| blob.size).sum::<u64>();
     Ok((digest, size))
 }
@@ -111,24 +111,28 @@ async fn push_blob(
     let digest = &blob.digest;
     let path = format!("{repository}/blobs/{digest}");
     let what = format!("HEAD {path}");
-    let patience = registry.idle_timeout;
-    let there = answered(&what, patience, || Ok(request(registry, Method::HEAD, &path))).await?;
-    if there.status().is_success() {
+    let time_limit = registry.idle_timeout;
+    let existing =
+        send_until_answered(&what, time_limit, || Ok(request(registry, Method::HEAD, &path)))
+            .await?;
+    if existing.status().is_success() {
         return Ok(());
     }
-    let begin = format!("{repository}/blobs/uploads/");
-    let begun = answered(&format!("POST {begin}"), patience, || {
-        Ok(request(registry, Method::POST, &begin).header(header::CONTENT_LENGTH, 0))
+    let start = format!("{repository}/blobs/uploads/");
+    let started = send_until_answered(&format!("POST {start}"), time_limit, || {
+        Ok(request(registry, Method::POST, &start).header(header::CONTENT_LENGTH, 0))
     })
     .await?;
-    accepted(&format!("POST {begin}"), &begun)?;
-    let upload = upload_url(registry, &begun, digest).ok_or_else(|| ArtifactError::Registry {
-        request: format!("POST {begin} without a Location header on its own host"),
-        status: begun.status().as_u16(),
+    require_success(&format!("POST {start}"), &started)?;
+    let upload = upload_url(registry, &started, digest).ok_or_else(|| ArtifactError::Registry {
+        request: format!(
+            "POST {start}: the response has no Location header on the registry's own host"
+        ),
+        status: started.status().as_u16(),
     })?;
     let what = format!("PUT {path}");
-    let patience = patience + Duration::from_secs(blob.size / SLOWEST);
-    let answer = answered(&what, patience, || {
+    let time_limit = time_limit + Duration::from_secs(blob.size / SLOWEST);
+    let response = send_until_answered(&what, time_limit, || {
         let file = layout.verified(digest)?;
         let length = file.metadata().map(|meta| meta.len());
         let length = length.context(|| format!("cannot read the blob {digest}"))?;
@@ -142,14 +146,14 @@ async fn push_blob(
             .body(body))
     })
     .await?;
-    accepted(&what, &answer)
+    require_success(&what, &response)
 }
 
-/// Returns the upload URL. A URL on another host is rejected, because the upload sends the job
-/// token.
-fn upload_url(registry: &Registry, begun: &Response, digest: &Digest) -> Option<Url> {
+/// Returns the upload URL. Returns `None` if the header is absent, invalid or names another origin:
+/// the upload would send the job token there.
+fn upload_url(registry: &Registry, started: &Response, digest: &Digest) -> Option<Url> {
     let base = Url::parse(&registry.base_url).ok()?;
-    let location = begun.headers().get(header::LOCATION)?.to_str().ok()?;
+    let location = started.headers().get(header::LOCATION)?.to_str().ok()?;
     let mut url = base.join(location).ok()?;
     url.query_pairs_mut().append_pair("digest", &digest.to_string());
     (url.origin() == base.origin()).then_some(url)
@@ -167,14 +171,14 @@ async fn fetch(
     let mut wrong = 0;
     loop {
         let get = || Ok(request(registry, Method::GET, path));
-        let mut answer = answered(&what, registry.idle_timeout, get).await?;
-        if answer.status() == StatusCode::NOT_FOUND {
+        let mut response = send_until_answered(&what, registry.idle_timeout, get).await?;
+        if response.status() == StatusCode::NOT_FOUND {
             return Err(ArtifactError::Missing { digest: digest.clone() });
         }
-        accepted(&what, &answer)?;
-        match receive(&mut answer, registry.idle_timeout, layout, (digest, limit)).await {
+        require_success(&what, &response)?;
+        match receive(&mut response, registry.idle_timeout, layout, (digest, limit)).await {
             Ok(Some(())) => return Ok(()),
-            // The connection broke: start again after a pause.
+            // The connection broke: repeat the request after a pause.
             Ok(None) => {}
             // A proxy can respond with 200 and a page of its own, and recover a moment later.
             Err(ArtifactError::WrongDigest { .. }) if wrong < WRONG_RETRIES => wrong += 1,
@@ -186,14 +190,14 @@ async fn fetch(
 
 /// Receives a blob. Returns `None` if the connection broke or was idle for too long.
 async fn receive(
-    answer: &mut Response,
-    patience: Duration,
+    response: &mut Response,
+    idle_timeout: Duration,
     layout: &Layout,
     (digest, limit): (&Digest, u64),
 ) -> Result<Option<()>, ArtifactError> {
     let mut incoming = layout.incoming()?;
     loop {
-        let Ok(chunk) = timeout(patience, answer.chunk()).await else { return Ok(None) };
+        let Ok(chunk) = timeout(idle_timeout, response.chunk()).await else { return Ok(None) };
         match chunk {
             Ok(Some(bytes)) if incoming.length() + bytes.len() as u64 > limit => {
                 return Err(ArtifactError::TooLarge { limit, unit: "bytes" });
@@ -216,17 +220,17 @@ fn request(registry: &Registry, method: Method, path: &str) -> RequestBuilder {
         .header(header::ACCEPT, format!("{MANIFEST_TYPE}, application/octet-stream;q=0.9"))
 }
 
-/// Sends a request until the registry itself responds, and not a proxy. A request that times out or
-/// loses its connection is sent again.
-async fn answered(
+/// Sends a request until the registry itself responds, not a proxy. Repeats the request after a
+/// timeout and after a lost connection.
+async fn send_until_answered(
     what: &str,
-    patience: Duration,
+    time_limit: Duration,
     build: impl Fn() -> Result<RequestBuilder, ArtifactError>,
 ) -> Result<Response, ArtifactError> {
     let mut wait = BACKOFF;
     loop {
-        match timeout(patience, build()?.send()).await {
-            Ok(Ok(answer)) if !passing(&answer) => return Ok(answer),
+        match timeout(time_limit, build()?.send()).await {
+            Ok(Ok(response)) if !is_transient(&response) => return Ok(response),
             Ok(Err(source)) if source.is_builder() => {
                 return Err(ArtifactError::Unreachable { request: what.into(), source });
             }
@@ -235,11 +239,11 @@ async fn answered(
     }
 }
 
-/// Returns whether to retry after this response. The registry refuses requests in JSON; HTML comes
-/// from a proxy.
-fn passing(answer: &Response) -> bool {
-    let status = answer.status();
-    let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+/// Returns true if the request must be repeated. The registry's own errors are JSON, so an HTML
+/// error comes from a proxy.
+fn is_transient(response: &Response) -> bool {
+    let status = response.status();
+    let kind = response.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     status.is_server_error()
         || matches!(status.as_u16(), 408 | 425 | 429)
         || (!status.is_success() && kind.is_some_and(|kind| kind.starts_with("text/html")))
@@ -251,8 +255,8 @@ async fn pause(wait: &mut Duration) {
     *wait = (*wait * 2).min(BACKOFF_CAP);
 }
 
-fn accepted(request: &str, answer: &Response) -> Result<(), ArtifactError> {
-    let status = answer.status();
+fn require_success(request: &str, response: &Response) -> Result<(), ArtifactError> {
+    let status = response.status();
     if status.is_success() {
         return Ok(());
     }

@@ -9,7 +9,6 @@ use std::{
 
 use super::{ArtifactError, Context};
 
-/// Limits of an unpacked archive.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Total bytes of all files.
@@ -24,11 +23,11 @@ impl Default for Limits {
     }
 }
 
-/// Unpacks into `dir`, an empty directory of the job. Nothing is overwritten, so no entry can
-/// be reached through another one.
+/// Unpacks into `dir`, an empty directory of the job. Never overwrites a file and never creates a
+/// link, so no entry can redirect a later one to another directory.
 ///
 /// # Errors
-/// Refuses links, devices, absolute paths, `..`, repeated paths, and archives that exceed the
+/// Rejects links, devices, absolute paths, `..`, repeated files, and archives that exceed the
 /// limits.
 pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), ArtifactError> {
     let mut archive = tar::Archive::new(tar);
@@ -72,7 +71,7 @@ pub fn unpack(tar: impl Read, dir: &Path, limits: Limits) -> Result<(), Artifact
                     return Err(ArtifactError::TooLarge { limit: limits.bytes, unit: "bytes" });
                 }
             }
-            _ => return Err(hostile("only directories and regular files are unpacked")),
+            _ => return Err(hostile("the entry is not a regular file or a directory")),
         }
     }
     Ok(())
@@ -96,17 +95,22 @@ mod tests {
         builder.into_inner().unwrap()
     }
 
-    fn refused(tar: &[u8]) -> String {
+    fn rejection_of(tar: &[u8]) -> String {
         let outside = tempfile::tempdir().unwrap();
         let dir = outside.path().join("in");
         fs::create_dir(&dir).unwrap();
-        let refusal = unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1, "a file outside it");
-        refusal
+        let rejection =
+            unpack(tar, &dir, Limits { bytes: 100, entries: 3 }).unwrap_err().to_string();
+        assert_eq!(
+            fs::read_dir(outside.path()).unwrap().count(),
+            1,
+            "the archive wrote outside the directory"
+        );
+        rejection
     }
 
     #[test]
-    fn what_was_packed_is_what_is_unpacked() {
+    fn unpack_restores_the_packed_files() {
         let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::create_dir(from.path().join("d")).unwrap();
         fs::write(from.path().join("d/a"), "hello").unwrap();
@@ -117,19 +121,19 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_the_directory_and_nothing_is_a_link() {
+    fn rejects_paths_outside_the_directory_and_links() {
         let regular = tar::EntryType::Regular;
         for path in ["../x", "/tmp/x", "a/../../x"] {
-            assert!(refused(&tar_of(regular, path, 1)).contains("refused"), "{path}");
+            assert!(rejection_of(&tar_of(regular, path, 1)).contains("refused"), "{path}");
         }
         for kind in [tar::EntryType::Symlink, tar::EntryType::Link, tar::EntryType::Fifo] {
-            assert!(refused(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
+            assert!(rejection_of(&tar_of(kind, "x", 0)).contains("refused"), "{kind:?}");
         }
     }
 
     #[test]
-    fn an_archive_ends_at_its_limits() {
-        let too_large = refused(&tar_of(tar::EntryType::Regular, "x", 101));
-        assert_eq!(too_large, "the archive is larger than 100 bytes");
+    fn rejects_archives_above_the_limits() {
+        let too_large = rejection_of(&tar_of(tar::EntryType::Regular, "x", 101));
+        assert_eq!(too_large, "the artifact exceeds the limit of 100 bytes");
     }
 }

@@ -22,7 +22,7 @@ use crate::{
     show,
 };
 
-/// Arguments of `journal`. Without a subcommand it shows the journal.
+/// Arguments of `journal`. Without a subcommand, the command shows the journal.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct JournalArgs {
@@ -47,9 +47,9 @@ struct Show {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Show the journal; the same as without a subcommand
+    /// Show the journal; the default without a subcommand
     Show(Show),
-    /// Verify the journal, and name the first entry that is wrong
+    /// Verify the journal; an error names the first invalid entry
     #[command(after_help = "\
 Examples:
   stead-runner journal verify
@@ -78,7 +78,8 @@ struct Verify {
     /// this runner has had
     #[arg(long, value_name = "KEY", value_parser = public_key)]
     key: Vec<VerifyingKey>,
-    /// Signed head from another place; the journal must have every entry that it covers
+    /// File with a signed head from another source; the journal must contain every entry that the
+    /// head covers
     #[arg(long, value_name = "FILE")]
     head: Option<PathBuf>,
 }
@@ -88,8 +89,8 @@ pub(super) fn run(
     open: impl FnOnce() -> anyhow::Result<Data>,
 ) -> anyhow::Result<ExitCode> {
     match args.verb {
-        None => shown(&open()?, args.show),
-        Some(Verb::Show(show)) => shown(&open()?, show),
+        None => show_entries(&open()?, args.show),
+        Some(Verb::Show(show)) => show_entries(&open()?, show),
         Some(Verb::Verify(Verify { file: Some(file), key, head })) => {
             verify_file(&file, &key, head.as_deref())
         }
@@ -100,7 +101,7 @@ pub(super) fn run(
     }
 }
 
-fn shown(data: &Data, show: Show) -> anyhow::Result<ExitCode> {
+fn show_entries(data: &Data, show: Show) -> anyhow::Result<ExitCode> {
     show::journal(data, show.output, show.job, show.last)
 }
 
@@ -114,36 +115,39 @@ fn verify_file(
     if let Some(path) = other {
         exported.examined.holds(&read_head(path, keys)?)?;
     }
-    said(&format!("runner {}", exported.head.runner), &exported.examined, Some(&exported.head))
+    print_result(
+        &format!("runner {}", exported.head.runner),
+        &exported.examined,
+        Some(&exported.head),
+    )
 }
 
 fn verify_own(
     data: &Data,
-    given: Vec<VerifyingKey>,
+    keys_from_args: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<ExitCode> {
-    let (examined, head) = examined(data, given, other)?;
-    said("this runner's journal", &examined, head.as_ref())
+    let (examined, head) = examined(data, keys_from_args, other)?;
+    print_result("this runner's journal", &examined, head.as_ref())
 }
 
-/// Verifies the journal of this runner against every signed head in its directory. Returns the
+/// Verifies the journal of this runner against the signed heads in the data directory. Returns the
 /// result and the newest head.
 fn examined(
     data: &Data,
-    given: Vec<VerifyingKey>,
+    keys_from_args: Vec<VerifyingKey>,
     other: Option<&Path>,
 ) -> anyhow::Result<(VerifiedJournal, Option<JournalHead>)> {
-    // Read the heads first: the agent may write and sign more meanwhile.
-    let (denied, last) = (Heads::of(data).contradicted()?, Heads::of(data).last()?);
-    let keys = if given.is_empty() { own_keys(data)? } else { given };
-    let replaced =
-        "cannot verify journal.head: no key of this runner signed it, so the file was replaced";
+    // Read the heads first: the agent may write and sign more entries meanwhile.
+    let (contradicted, last) = (Heads::of(data).contradicted()?, Heads::of(data).last()?);
+    let keys = if keys_from_args.is_empty() { own_keys(data)? } else { keys_from_args };
+    let replaced = "cannot verify journal.head: no key of this runner signed it, so another program replaced it; keep the file as evidence";
     let head = last.map(|envelope| journal::open_head(&envelope, &keys).context(replaced));
     let head = head.transpose()?;
     // Retry once: the agent may rotate a long journal between the reads of two files.
-    let look = || anyhow::Ok(journal::examine_all(data)??);
-    let examined = look().or_else(|_| look())?;
-    for head in denied.iter().chain(&head) {
+    let verify_files = || anyhow::Ok(journal::examine_all(data)??);
+    let examined = verify_files().or_else(|_| verify_files())?;
+    for head in contradicted.iter().chain(&head) {
         examined.holds(head)?;
     }
     if let Some(path) = other {
@@ -152,7 +156,7 @@ fn examined(
     Ok((examined, head))
 }
 
-/// Returns the current key, and the former keys that the journal names.
+/// Returns the runner's current public key, and the former keys that the journal records.
 fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
     let mut keys = vec![Keys::open(data)?.identity.now().key.verifying_key()];
     for line in journal::read_all(data)? {
@@ -167,41 +171,40 @@ fn own_keys(data: &Data) -> anyhow::Result<Vec<VerifyingKey>> {
 fn read_head(path: &Path, keys: &[VerifyingKey]) -> anyhow::Result<JournalHead> {
     let context = || format!("cannot read the head in {}", path.display());
     let envelope: Option<Envelope> = data::read_json(path).with_context(context)?;
-    let envelope = envelope.with_context(|| format!("{} does not exist", path.display()))?;
+    let envelope =
+        envelope.with_context(|| format!("the file {} does not exist", path.display()))?;
     journal::open_head(&envelope, keys).with_context(context)
 }
 
-fn said(
-    whose: &str,
+fn print_result(
+    subject: &str,
     examined: &VerifiedJournal,
     head: Option<&JournalHead>,
 ) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let entries: u64 = examined.chains.iter().map(journal::Chain::entries).sum();
-    writeln!(out, "ok: {whose} has {entries} entries, each chained to the one before")?;
+    writeln!(out, "ok: {subject} has {entries} entries, each chained to the previous one")?;
     match head {
         Some(head) => {
             let (signed, at) = (head.entries, moment::text(&head.at));
             let since = examined.holds(head)?;
             writeln!(out, "      signed on {at} up to entry {signed}; {since} newer entries")?;
         }
-        None => {
-            writeln!(out, "      not signed yet: opening a session or finishing a job signs it")?
-        }
+        None => writeln!(
+            out,
+            "      not signed yet: the agent signs the journal when it opens a session or finishes a job"
+        )?,
     }
     if examined.unlinked > 0 {
         let lines = examined.unlinked;
         writeln!(
             out,
-            "      {lines} lines are older than the chain; its first entry has their digest"
+            "      {lines} lines precede the chain; the first entry of the chain has their digest"
         )?;
     }
     if examined.cut_short > 0 {
         let lines = examined.cut_short;
-        writeln!(
-            out,
-            "      {lines} lines are incomplete after a crash or on a full disk, and are ignored"
-        )?;
+        writeln!(out, "      ignored {lines} lines that a crash or a full disk left incomplete")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -211,7 +214,7 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
         .context("cannot export the journal: this runner is not enrolled")?;
     // A new signature would make a truncated journal valid for every reader without an older head.
     examined(data, vec![], None).context(
-        "cannot export the journal: it does not match an earlier signed head; keep its files as they are",
+        "cannot export the journal: it is invalid or does not match an earlier signed head; keep its files as they are",
     )?;
     let (journal, key) = (Journal::open(data)?, Keys::open(data)?.identity.now());
     let head = journal::sign_head(&journal, identity.runner, &key.key, host::now())?;
@@ -226,7 +229,10 @@ fn export(data: &Data, out: &Path) -> anyhow::Result<ExitCode> {
     let written =
         data::fresh(out).and_then(|mut new| new.write_all(&file).and_then(|()| new.sync_all()));
     written.with_context(|| {
-        format!("cannot write {}: its directory must exist and the file must not", out.display())
+        format!(
+            "cannot write {}: its directory must exist, and the file must not exist",
+            out.display()
+        )
     })?;
     // Verify the file that the reader will get.
     journal::verify(&file, &[key.key.verifying_key()])

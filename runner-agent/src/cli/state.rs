@@ -40,7 +40,7 @@ pub(super) struct Resolve {
     component: String,
     #[command(flatten)]
     choice: Choice,
-    /// Reason, for the journal
+    /// Reason, recorded in the journal
     #[arg(long)]
     reason: String,
 }
@@ -62,15 +62,15 @@ struct Choice {
 pub(super) fn run(command: StateCommand, data: &Data) -> anyhow::Result<ExitCode> {
     match command {
         StateCommand::List => show::print(&list(data)?),
-        StateCommand::Resolve(resolve) => show::print(&resolved(data, resolve)?),
+        StateCommand::Resolve(resolve) => show::print(&resolve_state(data, resolve)?),
     }
 }
 
 fn list(data: &Data) -> anyhow::Result<String> {
     let mut rows = vec![["COMPONENT", "STATE", "BLOCKED BY"].map(String::from)];
-    for one in overview(&data.path("state"))? {
-        let mark = one.mark.map_or_else(|error| error.to_string(), |mark| display(&mark));
-        rows.push([one.component, mark, one.blocked.unwrap_or_else(|| "-".into())]);
+    for state in overview(&data.path("state"))? {
+        let mark = state.mark.map_or_else(|error| error.to_string(), |mark| display(&mark));
+        rows.push([state.component, mark, state.blocked.unwrap_or_else(|| "-".into())]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let [name, mark] = [0, 1].map(|column| width(column).unwrap_or_default());
@@ -78,10 +78,13 @@ fn list(data: &Data) -> anyhow::Result<String> {
     Ok(rows.iter().map(row).collect())
 }
 
-fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyhow::Result<String> {
+fn resolve_state(
+    data: &Data,
+    Resolve { component, choice, reason }: Resolve,
+) -> anyhow::Result<String> {
     if component.contains('/') || component.starts_with('.') {
         bail!(
-            "{component:?} is not the name of a component; `stead-runner state list` shows all names"
+            "cannot resolve {component:?}: it is not the name of a component; `stead-runner state list` shows all names"
         );
     }
     let decision = match choice {
@@ -106,7 +109,7 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
     };
     journal.write(resolving).context("cannot record the decision in the journal")?;
     resolution.carry_out()?;
-    // This entry comes last: after a crash before it, the runner still refuses plans.
+    // Write this entry last: if the process stops earlier, the runner still refuses plans.
     let resolved =
         JournalEvent::StateResolved { component: component.clone(), lineage, serial, reason };
     journal.write(resolved).with_context(|| {
@@ -116,8 +119,8 @@ fn resolved(data: &Data, Resolve { component, choice, reason }: Resolve) -> anyh
              {component} --{again} --reason TEXT`"
         )
     })?;
-    // Record the decision even if it changes nothing: the journal may have only the start of an
-    // earlier resolution.
+    // A decision that changes nothing was recorded as well: the journal may have contained only the
+    // start of an earlier resolution.
     Ok(match keeps && !blocked {
         true => format!("No change: the state of {component} did not block plans: {now}\n"),
         false => format!("Resolved the state of {component}: {now}\n"),
@@ -142,25 +145,25 @@ mod tests {
         Resolve { component: "web".into(), choice, reason: "removed by hand".into() }
     }
 
-    fn facts(data: &Data) -> Vec<JournalEvent> {
+    fn journal_events(data: &Data) -> Vec<JournalEvent> {
         let entries = Journal::open(data).unwrap().read().unwrap();
         entries.into_iter().skip(1).map(|entry| entry.fact).collect()
     }
 
     #[test]
-    fn a_decision_counts_when_it_was_carried_out() {
+    fn a_failed_decision_is_not_recorded_as_resolved() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(dir.path()).unwrap();
         let web = data.path("state/web");
-        // given a decision that cannot be carried out
+        // A directory at the path of the marker file makes the decision fail.
         fs::create_dir_all(web.join("no-prior-state")).unwrap();
-        resolved(&data, nothing_exists()).unwrap_err();
-        let begun = facts(&data);
+        resolve_state(&data, nothing_exists()).unwrap_err();
+        let begun = journal_events(&data);
         assert!(matches!(&begun[..], [JournalEvent::StateResolving { .. }]), "{begun:?}");
 
         fs::remove_dir(web.join("no-prior-state")).unwrap();
-        resolved(&data, nothing_exists()).unwrap();
-        let all = facts(&data);
+        resolve_state(&data, nothing_exists()).unwrap();
+        let all = journal_events(&data);
         assert!(matches!(&all[2], JournalEvent::StateResolved { lineage: None, .. }), "{all:?}");
         assert!(web.join("no-prior-state").is_file());
     }

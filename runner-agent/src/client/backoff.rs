@@ -21,14 +21,14 @@ impl Backoff {
         self.tries
     }
 
-    /// Returns the next pause. It is at least as long as the server requests, and always has
-    /// jitter.
-    pub fn next(&mut self, asked: Option<Duration>) -> Duration {
+    /// Returns the next pause: jitter, plus the pause that the server requested.
+    pub fn next(&mut self, requested: Option<Duration>) -> Duration {
         let ceiling = BASE.saturating_mul(1 << self.tries.min(16)).min(self.cap);
         self.tries = self.tries.saturating_add(1);
         let jitter = rand::thread_rng().gen_range(Duration::ZERO..=ceiling);
-        // A requested pause counts up to five minutes. A longer one is an error or an attack.
-        asked.map_or(jitter, |asked| asked.min(Duration::from_secs(300)) + jitter.min(BASE))
+        // Limits a requested pause to five minutes: a longer pause is an error or an attack.
+        requested
+            .map_or(jitter, |requested| requested.min(Duration::from_secs(300)) + jitter.min(BASE))
     }
 }
 
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_to_the_cap_and_not_beyond() {
+    fn pauses_grow_to_the_cap() {
         let mut backoff = Backoff::new(Duration::from_secs(30));
         let pauses: Vec<_> = (0..200).map(|_| backoff.next(None)).collect();
         assert!(pauses[0] <= BASE);
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_for_is_the_least() {
+    fn the_requested_pause_is_the_minimum() {
         let mut backoff = Backoff::new(Duration::from_secs(30));
         assert!(backoff.next(Some(Duration::from_secs(7))) >= Duration::from_secs(7));
     }

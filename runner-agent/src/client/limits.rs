@@ -1,4 +1,4 @@
-//! Limits of every response, applied before the response is used or verified. Responses are
+//! Limits of every response, applied before the runner uses or verifies the response. Responses are
 //! unsigned, so an attacker on the network can choose their numbers and length.
 use chrono::{DateTime, Utc};
 use proof::dsse::Envelope;
@@ -15,13 +15,12 @@ const MINUTE: u64 = 60;
 const DAY: u64 = 24 * 60 * MINUTE;
 /// Plausible range of a clock.
 const YEARS: std::ops::Range<&str> = "2020-01-01T00:00:00Z".."2200-01-01T00:00:00Z";
-/// Longest consistency proof: that of a tree with 2^64 leaves.
+/// Maximum number of hashes in a proof: those of a consistency proof for a tree with 2^64 leaves.
 const PATH: usize = 128;
 
 /// Reasons to reject a response.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidResponse {
-    /// The response is too long.
     #[error("cannot use the response: it has more than {limit} bytes")]
     TooLarge {
         /// Largest size, in bytes.
@@ -42,7 +41,7 @@ pub enum InvalidResponse {
     },
 }
 
-/// Body of a response.
+/// Body of a response, with its size limit and value checks.
 pub trait Response: DeserializeOwned {
     /// Largest size, in bytes.
     const BYTES: usize;
@@ -54,7 +53,7 @@ pub trait Response: DeserializeOwned {
     fn check(&self) -> Result<(), InvalidResponse>;
 }
 
-/// Reads a response and checks its limits.
+/// Parses a response and checks its limits.
 ///
 /// # Errors
 /// [`InvalidResponse`]: the response is too large, unreadable or out of range.
@@ -68,7 +67,7 @@ pub fn read<T: Response>(body: &[u8]) -> Result<T, InvalidResponse> {
     Ok(read)
 }
 
-/// Rejects an implausible clock.
+/// Rejects a time outside the plausible range of a clock.
 ///
 /// # Errors
 /// [`InvalidResponse::OutOfRange`].
@@ -136,7 +135,7 @@ fn log_id(id: &str) -> Result<(), InvalidResponse> {
 }
 
 impl Response for Envelope {
-    /// Signed list of the server's keys.
+    /// Largest size of the signed list of the server's keys, in bytes.
     const BYTES: usize = 256 * KIB;
 
     fn check(&self) -> Result<(), InvalidResponse> {
@@ -192,7 +191,7 @@ impl Response for PollResponse {
         self.directives.iter().try_for_each(|sent| match &sent.directive {
             Directive::Cancel { grace_s, .. } => grace(*grace_s),
             Directive::Config { log: settings } => log(settings),
-            // This deadline is only displayed. The claim has the signed deadline.
+            // The runner does not use this deadline. The claim has the signed deadline.
             Directive::Offer { deadline, .. } => clock("deadline", *deadline),
             Directive::Upgrade { by, .. } => clock("by", *by),
             Directive::Tail { .. }
@@ -205,7 +204,7 @@ impl Response for PollResponse {
 }
 
 impl Response for Claimed {
-    /// Manifest with its scripts in base64.
+    /// Largest size in bytes. The response contains the manifest with its scripts in base64.
     const BYTES: usize = 16 * 1024 * KIB;
 
     fn check(&self) -> Result<(), InvalidResponse> {
@@ -234,7 +233,7 @@ impl Response for LogResponse {
     }
 }
 
-/// Response whose body is not used.
+/// Body of calls whose result the runner ignores.
 impl Response for serde_json::Value {
     const BYTES: usize = 64 * KIB;
 

@@ -2,7 +2,7 @@
 use std::time::Duration;
 
 use super::{
-    ServerRejection, is_later,
+    ServerRejection, is_retryable,
     limits::{self, Response},
     retry_after,
 };
@@ -25,7 +25,6 @@ pub struct RawResponse {
 pub struct ApiResponse<T> {
     /// 200, 201, 202 or 204.
     pub status: u16,
-    /// Headers of the response.
     pub headers: HeaderMap,
     /// Body; absent with 204.
     pub body: Option<T>,
@@ -53,16 +52,19 @@ pub struct Inconclusive {
 
 pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
     let RawResponse { status, headers, body } = reply;
-    let unclear = |why: String, headers: &HeaderMap| {
+    let inconclusive = |why: String, headers: &HeaderMap| {
         Classified::Unclear(Inconclusive {
             why: format!("{status}: {why}"),
             after: retry_after(headers),
         })
     };
     // 507 is conclusive although it is a 5xx status: the log quota is used up.
-    if is_later(status) && status != StatusCode::INSUFFICIENT_STORAGE {
-        let said = serde_json::from_slice::<Problem>(&body);
-        return unclear(said.map_or("later".into(), |problem| problem.to_string()), &headers);
+    if is_retryable(status) && status != StatusCode::INSUFFICIENT_STORAGE {
+        let problem_document = serde_json::from_slice::<Problem>(&body);
+        return inconclusive(
+            problem_document.map_or("no problem document".into(), |problem| problem.to_string()),
+            &headers,
+        );
     }
     if status == StatusCode::NO_CONTENT {
         return Classified::Clear(ApiResponse { status: 204, headers, body: None });
@@ -74,7 +76,7 @@ pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
                 headers,
                 body: Some(body),
             }),
-            Err(rejected) => unclear(rejected.to_string(), &headers),
+            Err(rejected) => inconclusive(rejected.to_string(), &headers),
         };
     }
     let have = have(&headers);
@@ -82,11 +84,13 @@ pub fn classify<T: Response>(reply: RawResponse) -> Classified<T> {
         Ok(problem) if !problem.code.is_empty() => {
             Classified::Refused(ServerRejection { status: status.as_u16(), problem, have })
         }
-        Ok(_) | Err(_) => unclear("the body is not a problem of the Stead API".into(), &headers),
+        Ok(_) | Err(_) => {
+            inconclusive("the body is not a problem document of the Stead API".into(), &headers)
+        }
     }
 }
 
-/// Returns N + 1 for `Range: bytes=0-N`.
+/// Returns the number of log bytes that the server has: N + 1 for `Range: bytes=0-N`.
 fn have(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(RANGE)?.to_str().ok()?.strip_prefix("bytes=0-")?;
     text.parse::<u64>().ok()?.checked_add(1)

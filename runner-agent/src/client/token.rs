@@ -1,5 +1,5 @@
-//! Access tokens. The identity key signs the request for one; it is valid for some minutes and
-//! never written to disk.
+//! Access tokens. The identity key signs the request for a token. The server limits the lifetime of
+//! a token, and the runner never writes a token to disk.
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ pub struct Tokens {
     identity: IdentityKey,
     /// Generation of the open session.
     generation: AtomicU64,
-    held: Mutex<Option<CachedToken>>,
+    cached: Mutex<Option<CachedToken>>,
 }
 
 struct CachedToken {
@@ -34,8 +34,11 @@ struct CachedToken {
 
 impl CachedToken {
     fn of(token: &str, expires_in_s: u64) -> Self {
-        let good_for = Duration::from_secs(expires_in_s).mul_f32(0.8);
-        CachedToken { token: Zeroizing::new(token.to_owned()), renew_at: Instant::now() + good_for }
+        let valid_for = Duration::from_secs(expires_in_s).mul_f32(0.8);
+        CachedToken {
+            token: Zeroizing::new(token.to_owned()),
+            renew_at: Instant::now() + valid_for,
+        }
     }
 }
 
@@ -48,54 +51,59 @@ impl std::fmt::Debug for Tokens {
 impl Tokens {
     /// Returns the token source of one runner.
     pub fn new(runner: RunnerId, identity: IdentityKey) -> Self {
-        Tokens { runner, identity, generation: AtomicU64::new(0), held: Mutex::new(None) }
+        Tokens { runner, identity, generation: AtomicU64::new(0), cached: Mutex::new(None) }
     }
 
     /// Drops the current token.
     pub async fn forget(&self) {
-        *self.held.lock().await = None;
+        *self.cached.lock().await = None;
     }
 
     /// Uses the token of a new session. The token of the former session is no longer valid.
     pub async fn opened(&self, opened: &SessionOpened) {
-        let mut held = self.held.lock().await;
+        let mut cached = self.cached.lock().await;
         self.generation.store(opened.generation, Ordering::Relaxed);
-        *held = Some(CachedToken::of(&opened.access_token, opened.expires_in_s));
+        *cached = Some(CachedToken::of(&opened.access_token, opened.expires_in_s));
     }
 
-    /// Returns a token that stays valid for some time. Concurrent callers share one request.
+    /// Returns a token with at least 20 % of its lifetime left. Concurrent callers share one
+    /// request.
     pub async fn current(&self, client: &Client) -> Result<Zeroizing<String>, ServerRejection> {
-        let mut held = self.held.lock().await;
-        if let Some(held) = held.as_ref().filter(|held| Instant::now() < held.renew_at) {
-            return Ok(held.token.clone());
+        let mut cached = self.cached.lock().await;
+        if let Some(cached) = cached.as_ref().filter(|cached| Instant::now() < cached.renew_at) {
+            return Ok(cached.token.clone());
         }
         let fresh = self.fetch(client).await?;
         let fresh = CachedToken::of(&fresh.access_token, fresh.expires_in_s);
         let token = fresh.token.clone();
-        *held = Some(fresh);
+        *cached = Some(fresh);
         Ok(token)
     }
 
     async fn fetch(&self, client: &Client) -> Result<TokenResponse, ServerRejection> {
         let mut clock_corrected = false;
-        // One back-off for all rounds: runners must not all call a recovered server at once.
+        // Share one back-off among all attempts, so that runners do not all call a recovered server
+        // at once.
         let mut backoff = Backoff::new(super::IDLE_CAP);
         loop {
-            // Each round signs a new assertion, because an assertion is valid for 60 s.
-            let asked =
-                tokio::time::timeout(Duration::from_secs(45), self.ask(client, &mut backoff)).await;
-            match asked {
-                Ok(Err(refused)) if refused.status == 401 && !clock_corrected => {
+            // Sign a new assertion for each attempt, because an assertion is valid for 60 s.
+            let attempt = tokio::time::timeout(
+                Duration::from_secs(45),
+                self.request_token(client, &mut backoff),
+            )
+            .await;
+            match attempt {
+                Ok(Err(rejection)) if rejection.status == 401 && !clock_corrected => {
                     clock_corrected = true;
-                    client.correct_clock(&refused);
+                    client.correct_clock(&rejection);
                 }
-                Ok(answered) => return answered,
+                Ok(result) => return result,
                 Err(_) => {}
             }
         }
     }
 
-    async fn ask(
+    async fn request_token(
         &self,
         client: &Client,
         backoff: &mut Backoff,
@@ -110,18 +118,20 @@ impl Tokens {
             generation: self.generation.load(Ordering::Relaxed),
         };
         let assertion = self.identity.assert(&assertion).map_err(|error| local_error(&error))?;
-        let ask = ApiRequest::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
-        let ask = ask.map_err(|error| local_error(&error))?.without_token().idle();
-        let answer = client.send_with::<TokenResponse>(&ask, backoff).await?;
-        let body = answer.body.ok_or_else(|| local_error(&"the response has no body"))?;
+        let request =
+            ApiRequest::json(Method::POST, "/runner/v1/token", &TokenRequest { assertion });
+        let request = request.map_err(|error| local_error(&error))?.without_token().idle();
+        let response = client.send_with::<TokenResponse>(&request, backoff).await?;
+        let body = response.body.ok_or_else(|| local_error(&"the response has no body"))?;
         host::set_server_time(body.server_time);
         Ok(body)
     }
 }
 
-/// Returns a rejection for a request that the runner itself cannot build.
+/// Returns a rejection for an error of the runner itself, for example if it cannot sign the
+/// request.
 pub(super) fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
     let problem =
-        Problem::new(0, "internal", "The runner cannot build the request", why.to_string());
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

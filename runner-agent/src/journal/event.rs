@@ -1,4 +1,3 @@
-//! Entry types of the journal.
 use chrono::{DateTime, Utc};
 use domain::{
     digest::Digest,
@@ -13,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::Process;
 
-/// Entry of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Time of the entry by the host's clock.
@@ -24,14 +22,13 @@ pub struct Entry {
     pub fact: JournalEvent,
 }
 
-/// Event on this runner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum JournalEvent {
-    /// First line. Its id distinguishes this journal from other journals.
+    /// First line of each journal file. The id distinguishes this journal from other journals.
     Opened { journal_id: String },
-    /// Start of the hash chain: each later line is an entry of it. A program without the chain
-    /// wrote `lines` lines before this one; `sha256` is their digest.
+    /// Start or continuation of the hash chain after `lines` lines that a program without the chain
+    /// wrote. `sha256` is the digest of those lines.
     ChainStarted { journal_id: String, lines: u64, sha256: Digest },
     /// A session with the server began.
     SessionOpened { session: SessionId, generation: u64 },
@@ -52,7 +49,6 @@ pub enum JournalEvent {
         plugin: String,
         fence: Fence,
     },
-    /// The runner refused the job.
     Refused {
         job: JobId,
         execution: ExecutionId,
@@ -64,8 +60,8 @@ pub enum JournalEvent {
     Spawning { job: JobId, execution: ExecutionId },
     /// The shim runs.
     Spawned { job: JobId, execution: ExecutionId, process: Process },
-    /// The plugin started a child, which leads a process group. `stop` ends it without loss of its
-    /// work.
+    /// The plugin started a child, which leads a process group. `stop` ends the child without loss
+    /// of its work.
     ChildStarted {
         execution: ExecutionId,
         process: Process,
@@ -86,7 +82,8 @@ pub enum JournalEvent {
     ApprovalRequested { job: JobId, execution: ExecutionId },
     /// A user of the customer approved or denied the job.
     ApprovalDecided { execution: ExecutionId, approved: bool, reason: String },
-    /// The runner left the job to the server. Its files stay.
+    /// The runner stopped its work on the job and leaves the outcome to the server. The job's files
+    /// stay.
     Abandoned { job: JobId, claim_id: String, reason: String },
     /// The runner verified this signed head of the server's log.
     Checkpoint { note: String },
@@ -98,7 +95,7 @@ pub enum JournalEvent {
     /// The runner replaced its identity key.
     Rekeyed {
         identity_key: String,
-        /// Former key. It signed everything before this entry.
+        /// Former key, which signed all earlier heads and statements.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         former_key: Option<String>,
     },
@@ -106,8 +103,8 @@ pub enum JournalEvent {
     Disabled { reason: String },
     /// The customer enabled the runner.
     Enabled {},
-    /// State that a plan read or an apply wrote. The runner refuses an older state from now on. No
-    /// lineage: a destroy left no state.
+    /// State that a plan read or an apply wrote. The runner refuses an older state from now on.
+    /// Without a lineage, a destroy left no state.
     StateSeen {
         execution: ExecutionId,
         component: String,
@@ -125,7 +122,7 @@ pub enum JournalEvent {
         /// Number of the decision for this component.
         decision: u64,
     },
-    /// A user of the customer is about to resolve the state of a component. No lineage: the
+    /// A user of the customer is about to resolve the state of a component. Without a lineage, the
     /// component has no resources.
     StateResolving {
         component: String,
@@ -135,8 +132,8 @@ pub enum JournalEvent {
         serial: u64,
         reason: String,
     },
-    /// A user of the customer resolved the state of a component. No lineage: the component has no
-    /// resources.
+    /// A user of the customer resolved the state of a component. Without a lineage, the component
+    /// has no resources.
     StateResolved {
         component: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,8 +144,8 @@ pub enum JournalEvent {
     },
     /// The customer chose the policy of this runner.
     PolicyChosen { policy: String },
-    /// Copy of an entry of the previous file whose claim is still open. The history shows the entry
-    /// once.
+    /// Copy of an entry of the previous file. The entry belongs to an open claim or has the known
+    /// state of a component. Readers of the current file get the original entry.
     CarriedOver { original: Box<Entry> },
     /// Entry of a later version.
     #[serde(other)]

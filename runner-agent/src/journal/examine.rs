@@ -12,16 +12,14 @@ use crate::data::Data;
 /// Hash chain of one journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chain {
-    /// Id of the journal.
     pub journal_id: String,
-    /// Link that the first of `links` follows. It is the start of the journal, or the first link of
-    /// a file whose predecessors are not read.
+    /// Link before the first of `links`: the start of the journal, or the first link of a file if
+    /// older files are not read.
     base: Link,
     links: Vec<Hash>,
 }
 
 impl Chain {
-    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.base.number + self.links.len() as u64
     }
@@ -44,7 +42,7 @@ impl Chain {
 /// Result of a successful check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VerifiedJournal {
-    /// Chains of the journals that were begun in the directory, usually one.
+    /// Chains of the journals that were begun in the directory, usually only one.
     pub chains: Vec<Chain>,
     /// Number of lines that an older program wrote. The entry that began the chain has their
     /// digest.
@@ -60,10 +58,10 @@ pub enum ChainError {
     #[error("entry {number} was changed: its bytes do not match its hash")]
     Changed { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {last}: deleted, or truncated so that it cannot be read"
+        "the entries from {number} to {last} are missing: they were deleted, or truncated so that they cannot be read"
     )]
     Missing { number: u64, last: u64 },
-    #[error("entry {number} is not in its place: entry {found} precedes it; they were swapped")]
+    #[error("entry {number} is out of order: entry {found} precedes it")]
     Moved { number: u64, found: u64 },
     #[error("entry {number} exists twice: a line was inserted or copied")]
     Twice { number: u64 },
@@ -72,7 +70,7 @@ pub enum ChainError {
     )]
     Inserted { number: u64 },
     #[error(
-        "entry 1 is missing: the journal begins with entry {found}; look for journal.<time>.ndjson"
+        "entry 1 is missing: the journal begins with entry {found}; restore the older file journal.<time>.ndjson"
     )]
     Beginning { found: u64 },
     #[error(
@@ -80,8 +78,8 @@ pub enum ChainError {
     )]
     BeforeChanged { number: u64 },
     #[error(
-        "entry {number} is missing, up to entry {signed}, which was signed on {at}: the end of the journal was removed, \
-         or an old copy replaced it"
+        "entry {number} is missing: the head that was signed on {at} covers {signed} entries, so the end of the journal was \
+         removed or an old copy replaced it"
     )]
     CutOff { number: u64, signed: u64, at: String },
     #[error(
@@ -125,7 +123,8 @@ impl Unlinked {
         self.lines += 1;
     }
 
-    /// Returns the digest of the lines with their line ends. Without lines it covers one line end.
+    /// Returns the SHA-256 of the lines, each with its line end. Without lines, the digest covers
+    /// one line end.
     fn digest(&self) -> Digest {
         let bytes: [u8; 32] = self.hasher.clone().chain_update(b"\n").finalize().into();
         bytes.into()
@@ -142,7 +141,7 @@ pub(super) fn unlinked(
         if let Some((_, link)) = frame::decode(&line) {
             last = Some(link);
             lines = Unlinked::default();
-        } else if says_something(&line) {
+        } else if is_entry(&line) {
             lines.add(&line);
         }
     }
@@ -150,20 +149,19 @@ pub(super) fn unlinked(
 }
 
 /// Returns the entry that begins or continues a chain after lines of an older program.
-pub(super) fn begun(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
+pub(super) fn chain_started(journal_id: String, unlinked: &Unlinked) -> JournalEvent {
     JournalEvent::ChainStarted { journal_id, lines: unlinked.lines, sha256: unlinked.digest() }
 }
 
-fn says_something(line: &[u8]) -> bool {
+fn is_entry(line: &[u8]) -> bool {
     serde_json::from_slice::<Entry>(line).is_ok()
 }
 
-/// Data before the first line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// None: the journal begins here.
+    /// The first line begins the journal.
     Nothing,
-    /// Files that are not read: the first link is trusted.
+    /// Older files that are not read: the check trusts the first link.
     Files,
 }
 
@@ -184,7 +182,8 @@ pub fn examine_all(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError
     unread.map(|()| examined)
 }
 
-/// Verifies the current file only. If there are older files, its first link is trusted.
+/// Verifies the current file only. If older files exist, the check trusts the first link of the
+/// current file.
 pub fn examine_current(data: &Data) -> io::Result<Result<VerifiedJournal, ChainError>> {
     let files = read::files(data)?;
     let before = if files.len() > 1 { Before::Files } else { Before::Nothing };
@@ -201,7 +200,7 @@ fn each<L: AsRef<[u8]>>(
     while let Some(line) = lines.next() {
         let line = line.as_ref();
         let Some((bytes, link)) = frame::decode(line) else {
-            match says_something(line) {
+            match is_entry(line) {
                 true => before.add(line),
                 false => examined.cut_short += u64::from(!line.is_empty()),
             }
@@ -209,7 +208,7 @@ fn each<L: AsRef<[u8]>>(
         };
         let fact = serde_json::from_slice::<Entry>(line).ok().map(|entry| entry.fact);
         if examined.chains.is_empty() && files == Before::Files {
-            examined.chains.push(believed(fact.as_ref(), link, before.lines)?);
+            examined.chains.push(trusted_chain(fact.as_ref(), link, before.lines)?);
             before = Unlinked::default();
             continue;
         }
@@ -228,32 +227,33 @@ fn each<L: AsRef<[u8]>>(
         };
         let last = chain.last();
         let number = last.number + 1;
-        // Returns whether the expected entry follows later. The check ends after that.
-        let mut again = || {
+        // Returns whether the expected entry follows later. Consumes the remaining lines, so the
+        // check must end afterwards.
+        let mut follows_later = || {
             let mut links = lines.by_ref().filter_map(|line| Some(frame::decode(line.as_ref())?.1));
             links.any(|link| link.number == number)
         };
         if link.number < number {
             let before = chain.after(link.number.saturating_sub(1));
-            // A copy, or a second successor of one entry. The journal does not show which of them
-            // is genuine.
+            // The line is a copy, or a second successor of the same entry. The journal does not
+            // show which successor is genuine.
             if before.is_some_and(|before| before.then(&bytes) == link) {
                 return Err(ChainError::Twice { number: link.number });
             }
-            return Err(match again() {
+            return Err(match follows_later() {
                 true => ChainError::Inserted { number },
                 false => ChainError::Changed { number },
             });
         }
         if link.number > number {
-            return Err(match again() {
+            return Err(match follows_later() {
                 true => ChainError::Moved { number, found: link.number },
                 false => ChainError::Missing { number, last: link.number - 1 },
             });
         }
         if last.then(&bytes) != link || fact.is_none() {
-            // A line was inserted, with the number of the entry that follows it.
-            return Err(if again() {
+            // If the expected entry follows later, a line with its number was inserted.
+            return Err(if follows_later() {
                 ChainError::Twice { number }
             } else {
                 ChainError::Changed { number }
@@ -282,9 +282,13 @@ fn each<L: AsRef<[u8]>>(
     }
 }
 
-/// Returns a chain that begins after files that are not read. The hash of its first entry depends
-/// on the link before it, and a digest of older lines depends on the other files. Both are trusted.
-fn believed(fact: Option<&JournalEvent>, link: Link, before: u64) -> Result<Chain, ChainError> {
+/// Returns a chain that begins after files that are not read. The hash of the first entry depends
+/// on those files, and so can a digest of older lines. The check trusts both.
+fn trusted_chain(
+    fact: Option<&JournalEvent>,
+    link: Link,
+    before: u64,
+) -> Result<Chain, ChainError> {
     let number = link.number;
     match fact {
         None => return Err(ChainError::Changed { number }),
@@ -311,7 +315,7 @@ impl VerifiedJournal {
     /// head covers.
     ///
     /// # Errors
-    /// [`ChainError`] with the difference.
+    /// [`ChainError`]: an entry that the head covers is missing or was changed.
     pub fn holds(&self, head: &JournalHead) -> Result<u64, ChainError> {
         let JournalHead { journal_id, entries: signed, .. } = head;
         let (signed, at) = (*signed, schemas::moment::text(&head.at));

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{VerifiedJournal, examine, head};
 
-/// First line of the file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Header {
     /// Version of the file format: 1.
@@ -32,13 +31,13 @@ struct Header {
 pub struct Exported {
     /// Head of the journal, whose signature was verified.
     pub head: JournalHead,
-    /// Lines after the header.
+    /// Result of the check of the lines after the header.
     pub examined: VerifiedJournal,
     /// Number of entries after the head, which are not signed.
     pub unsigned: u64,
 }
 
-/// Returns the contents of the file.
+/// Returns the bytes of an exported journal.
 ///
 /// # Errors
 /// Fails if the header cannot be written as JSON.
@@ -57,7 +56,7 @@ pub fn export(
     Ok(file)
 }
 
-/// Verifies a file with trusted public keys of the runner.
+/// Verifies an exported journal with trusted public keys of the runner.
 ///
 /// # Errors
 /// Names the first wrong entry by its number.
@@ -65,18 +64,26 @@ pub fn verify(file: &[u8], keys: &[VerifyingKey]) -> anyhow::Result<Exported> {
     let mut lines = file.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
     let header: Header = serde_json::from_slice(first).context(
-        "the file is not an exported journal; write one with `stead-runner journal export --out FILE`",
+        "cannot verify the file: it is not an exported journal; write one with `stead-runner journal export --out FILE`",
     )?;
     if header.stead_journal != 1 {
-        bail!("the file has a later format version; verify it with a newer stead-runner");
+        bail!(
+            "cannot verify the file: it has format version {}; use a newer stead-runner",
+            header.stead_journal
+        );
     }
     let head = head::open(&header.head, keys).with_context(|| {
         format!(
-            "the head is not signed by the key that you passed; the file names the key {}",
+            "cannot verify the head: it is not signed by the key that you passed; the file names the key {}",
             header.identity_key
         )
     })?;
-    ensure!(head.runner == header.runner, "the head and the file name different runners");
+    ensure!(
+        head.runner == header.runner,
+        "cannot verify the file: its first line names the runner {}, but its head {}",
+        header.runner,
+        head.runner
+    );
     let lines: Vec<_> = lines.collect();
     let examined = examine(&lines)?;
     let unsigned = examined.holds(&head)?;

@@ -40,7 +40,8 @@ impl Link {
     }
 }
 
-/// Returns the line of an entry after this link, without its line end, and the link of the entry.
+/// Encodes the entry that follows the link `after`. Returns the line without its line end, and the
+/// link of the entry.
 pub fn encode(entry: &Entry, after: &Link) -> io::Result<(Vec<u8>, Link)> {
     #[derive(Serialize)]
     struct Numbered<'e> {
@@ -84,10 +85,10 @@ mod tests {
     /// Compares with lines that another implementation of the specification wrote.
     #[test]
     fn a_line_has_the_bytes_of_its_specification() {
-        let kept = include_str!("../../../proof/tests/vectors/journal.json");
-        let kept: Value = serde_json::from_str(kept).unwrap();
-        let mut last = Link::genesis(kept["journal_id"].as_str().unwrap());
-        for row in kept["entries"].as_array().unwrap() {
+        let vectors = include_str!("../../../proof/tests/vectors/journal.json");
+        let vectors: Value = serde_json::from_str(vectors).unwrap();
+        let mut last = Link::genesis(vectors["journal_id"].as_str().unwrap());
+        for row in vectors["entries"].as_array().unwrap() {
             let line = row["line"].as_str().unwrap();
             let (bytes, link) = decode(line.as_bytes()).unwrap();
             assert_eq!(bytes, row["entry"].as_str().unwrap().as_bytes());

@@ -32,7 +32,7 @@ pub fn sign(
     at: DateTime<Utc>,
 ) -> io::Result<Option<Envelope>> {
     // The lock keeps the heads in the order of their entries.
-    let _nobody_writes = journal.lock()?;
+    let _lock = journal.lock()?;
     let Some(last) = journal.last_link()? else { return Ok(None) };
     let head = JournalHead {
         version: 1,
@@ -44,7 +44,7 @@ pub fn sign(
     };
     let payload = canonical::json(&head).map_err(Error::other)?;
     let envelope = dsse::sign(JOURNAL_HEAD_TYPE, &payload, key);
-    Heads::of(&journal.data).keep(&head, &envelope)?;
+    Heads::of(&journal.data).store(&head, &envelope)?;
     Ok(Some(envelope))
 }
 
@@ -67,11 +67,11 @@ impl Heads {
     /// Returns the newest head.
     pub fn last(&self) -> io::Result<Option<Envelope>> {
         let path = self.0.path(LAST);
-        data::read_json(&path).map_err(|error| unread(&path, &error))
+        data::read_json(&path).map_err(|error| with_path(&path, &error))
     }
 
-    /// Returns the heads that the journal contradicted when the next head was signed. Their
-    /// signatures are not verified, because these files are the runner's own and are only compared.
+    /// Returns the heads that the journal contradicted when the next head was signed. Does not
+    /// verify their signatures: the runner wrote these files, and callers only compare the heads.
     pub fn contradicted(&self) -> io::Result<Vec<JournalHead>> {
         let mut files: Vec<PathBuf> = fs::read_dir(self.0.root())?
             .filter_map(|file| Some(file.ok()?.path()))
@@ -82,49 +82,52 @@ impl Heads {
             .collect();
         files.sort_unstable();
         let read = files.iter().filter_map(|path| {
-            let read = data::read_json::<Envelope>(path).map_err(|error| unread(path, &error));
+            let read = data::read_json::<Envelope>(path).map_err(|error| with_path(path, &error));
             read.transpose()
         });
         let heads = read.map(|envelope| {
-            unverified_head(&envelope?)
-                .ok_or_else(|| Error::other("a journal.head.* file is not a head"))
+            unverified_head(&envelope?).ok_or_else(|| {
+                Error::other(
+                    "cannot read the signed heads: a journal.head.* file does not contain a head",
+                )
+            })
         });
         heads.collect()
     }
 
-    /// Returns all stored heads of this journal. Their signatures are not verified.
+    /// Returns all stored heads of this journal, without verifying their signatures.
     pub fn signed(&self) -> io::Result<Vec<JournalHead>> {
         let mut signed = self.contradicted()?;
         signed.extend(self.last()?.as_ref().and_then(unverified_head));
         Ok(signed)
     }
 
-    fn keep(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
+    fn store(&self, head: &JournalHead, envelope: &Envelope) -> io::Result<()> {
         let path = self.0.path(LAST);
         let former = match fs::read(&path) {
-            // A file without a head was changed.
+            // A file without a head was changed, so it is evidence.
             Ok(bytes) => Some(
                 serde_json::from_slice(&bytes).ok().and_then(|former| unverified_head(&former)),
             ),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
-            // An unreadable file may be intact: that is no sign of tampering.
-            Err(error) => return Err(unread(&path, &error)),
+            // An unreadable file may be intact, so it is no evidence.
+            Err(error) => return Err(with_path(&path, &error)),
         };
-        let is_denied =
+        let is_contradicted =
             |former: Option<JournalHead>| former.is_none_or(|former| contradicts(&former, head));
-        if former.is_some_and(is_denied) {
-            let aside = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
+        if former.is_some_and(is_contradicted) {
+            let evidence = self.0.path(&format!("{LAST}.{}", ulid::Ulid::new()));
             warn!(
                 "The journal contradicts an earlier signed head: run `stead-runner journal verify`"
             );
-            fs::rename(&path, &aside)?;
+            fs::rename(&path, &evidence)?;
         }
         data::replace_json(&path, envelope)
     }
 }
 
 /// Adds the file's name to an error.
-fn unread(path: &Path, error: &Error) -> Error {
+fn with_path(path: &Path, error: &Error) -> Error {
     Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
 }
 
@@ -134,7 +137,6 @@ fn unverified_head(envelope: &Envelope) -> Option<JournalHead> {
     serde_json::from_slice(&STANDARD.decode(&envelope.payload).ok()?).ok()
 }
 
-/// Returns whether the new head contradicts the former one.
 fn contradicts(former: &JournalHead, new: &JournalHead) -> bool {
     former.journal_id != new.journal_id
         || former.entries > new.entries

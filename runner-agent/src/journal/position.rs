@@ -21,20 +21,20 @@ impl Journal {
         Ok(Position { inode: file.ino(), offset: file.len() })
     }
 
-    /// Returns the entries after `position`, which advances past the last complete line. After a
-    /// rotation it returns all entries of the new file.
+    /// Returns the entries after `position`, and advances the position past the last complete line.
+    /// After a rotation, returns all entries of the new file.
     pub fn read_on(&self, position: &mut Position) -> io::Result<Vec<Entry>> {
         let mut file = fs::File::open(&self.path)?;
-        let found = file.metadata()?;
-        if found.ino() != position.inode || found.len() < position.offset {
-            *position = Position { inode: found.ino(), offset: 0 };
+        let metadata = file.metadata()?;
+        if metadata.ino() != position.inode || metadata.len() < position.offset {
+            *position = Position { inode: metadata.ino(), offset: 0 };
         }
         file.seek(SeekFrom::Start(position.offset))?;
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         // Another process may be writing a line.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        position.offset += whole as u64;
-        Ok(read::parse(&text[..whole]))
+        let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        position.offset += complete as u64;
+        Ok(read::parse(&text[..complete]))
     }
 }

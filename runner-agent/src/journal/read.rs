@@ -9,7 +9,7 @@ use std::{
 use super::{Entry, JournalEvent};
 use crate::data::Data;
 
-/// Reads a journal file without its incomplete lines.
+/// Returns the entries of one journal file. Skips incomplete lines.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     Ok(parse(&fs::read(path)?))
 }
@@ -36,11 +36,11 @@ pub struct Line {
 
 /// Returns all entries of all files, oldest first.
 pub fn read_all(data: &Data) -> io::Result<Vec<Line>> {
-    let said = |line: Vec<u8>| {
+    let parse_line = |line: Vec<u8>| {
         let entry = serde_json::from_slice(&line).ok()?;
         Some(Line { text: String::from_utf8(line).ok()?, entry })
     };
-    each(data)?.filter_map(|line| line.map(said).transpose()).collect()
+    each(data)?.filter_map(|line| line.map(parse_line).transpose()).collect()
 }
 
 /// Returns all lines of all files as they are on disk, oldest first and without line ends. Includes
@@ -60,8 +60,8 @@ pub(super) fn each(data: &Data) -> io::Result<impl Iterator<Item = io::Result<Ve
 /// Returns the lines of one file.
 pub(super) fn lines(file: &Path) -> io::Result<Vec<Vec<u8>>> {
     let text = fs::read(file)?;
-    let said = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-    Ok(said.map(<[u8]>::to_vec).collect())
+    let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    Ok(lines.map(<[u8]>::to_vec).collect())
 }
 
 /// Returns all files, oldest first. The last one is the current file.

@@ -11,7 +11,7 @@ fn journal() -> (tempfile::TempDir, Data, Journal) {
 }
 
 #[test]
-fn a_journal_keeps_its_name_and_its_lines() {
+fn reopening_keeps_the_id_and_the_entries() {
     let (_dir, data, journal) = journal();
     let fact = JournalEvent::Disabled { reason: "holiday".into() };
     journal.write(fact.clone()).unwrap();
@@ -21,7 +21,7 @@ fn a_journal_keeps_its_name_and_its_lines() {
 }
 
 #[test]
-fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
+fn an_incomplete_line_does_not_affect_later_entries() {
     let (_dir, data, journal) = journal();
     data::append(&journal.path).unwrap().write_all(br#"{"at":"2026-01-01T00:00:0"#).unwrap();
     let again = Journal::open(&data).unwrap();
@@ -32,7 +32,7 @@ fn a_line_that_a_crash_cut_short_takes_nothing_with_it() {
 }
 
 #[test]
-fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
+fn recover_retries_a_failed_write_and_restores_the_reserve() {
     // given a journal file that cannot be written
     let (_dir, data, journal) = journal();
     let aside = data.path("aside");
@@ -52,7 +52,7 @@ fn a_journal_that_took_no_line_is_tried_again_and_has_its_reserve_back() {
 }
 
 #[test]
-fn a_line_of_a_later_version_is_read_over() {
+fn an_entry_of_a_later_version_is_unknown() {
     let (_dir, _data, journal) = journal();
     let line = b"{\"at\":\"2026-01-01T00:00:00Z\",\"entry\":\"danced\",\"to\":1}\n";
     data::append(&journal.path).unwrap().write_all(line).unwrap();
@@ -60,7 +60,7 @@ fn a_line_of_a_later_version_is_read_over() {
 }
 
 #[test]
-fn a_long_journal_is_put_aside_and_still_read() {
+fn a_rotated_journal_can_be_read() {
     let (_dir, data, journal) = journal();
     journal.rotate(|_| Vec::new()).unwrap();
     let reason = "x".repeat(1024 * 1024);
@@ -82,7 +82,7 @@ fn a_long_journal_is_put_aside_and_still_read() {
 }
 
 #[test]
-fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
+fn reading_continues_after_a_rotation() {
     let (_dir, _data, journal) = journal();
     let mut position = Position::default();
     let mut read = || journal.read_on(&mut position).unwrap();
@@ -105,7 +105,7 @@ fn a_reader_gets_what_was_written_since_and_all_of_a_new_file() {
 }
 
 #[test]
-fn writers_of_one_journal_wait_for_each_other() {
+fn concurrent_writers_keep_the_chain_valid() {
     let (_dir, data, journal) = journal();
     thread::scope(|scope| {
         for writer in 0..4 {
@@ -127,7 +127,7 @@ fn writers_of_one_journal_wait_for_each_other() {
 }
 
 #[test]
-fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
+fn a_chain_continues_after_an_incomplete_line() {
     let (_dir, data, journal) = journal();
     journal.write(JournalEvent::Enabled {}).unwrap();
     let whole = fs::read(&journal.path).unwrap();
@@ -151,7 +151,7 @@ fn a_chain_goes_on_over_a_line_that_a_crash_cut_short() {
 }
 
 #[test]
-fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
+fn a_new_chain_covers_the_lines_of_an_older_program() {
     // given a journal of a program without the hash chain
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
@@ -176,7 +176,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
     let examined = examine(&texts(&data).unwrap()).unwrap();
     assert_eq!((examined.unlinked, examined.chains[0].entries()), (3, 4));
     assert_eq!(examine_all(&data).unwrap(), Ok(examined));
-    // A change of its lines is detected as well.
+    // A change of the older program's lines is detected as well.
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replacen("00:00:01Z", "00:00:09Z", 1)).unwrap();
     let wrong = examine(&texts(&data).unwrap()).unwrap_err();
@@ -184,7 +184,7 @@ fn a_journal_of_before_gets_a_chain_that_covers_what_stands_in_it() {
 }
 
 #[test]
-fn a_chain_that_begins_after_files_of_before_covers_them_all() {
+fn a_new_chain_covers_all_older_files() {
     // given two files of a program without the hash chain
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
@@ -201,7 +201,7 @@ fn a_chain_that_begins_after_files_of_before_covers_them_all() {
     fs::write(&aside, line.repeat(2)).unwrap();
     assert_eq!(examine_all(&data).unwrap(), Err(ChainError::BeforeChanged { number: 1 }));
     // and without older lines the digest covers one line end
-    let none = examine::begun("J".into(), &examine::Unlinked::default());
+    let none = examine::chain_started("J".into(), &examine::Unlinked::default());
     let sha256 = proof::sha256(b"\n").into();
     assert_eq!(none, JournalEvent::ChainStarted { journal_id: "J".into(), lines: 0, sha256 });
 }

@@ -29,7 +29,6 @@ use super::{
     work::write_private,
 };
 
-/// Plugin for actions. It has no state of its own.
 pub(crate) struct ActionPlugin;
 
 #[derive(Deserialize)]
@@ -48,7 +47,8 @@ struct Step {
     inline_contents: Option<String>,
     #[serde(default)]
     env_vars: BTreeMap<String, String>,
-    /// Artifact that the step runs in. Absent: the only artifact, or an empty directory.
+    /// Artifact whose directory is the working directory of the step. `None`: the job's only
+    /// artifact, or an empty directory.
     #[serde(default)]
     artifact: Option<Digest>,
     #[serde(default)]
@@ -67,9 +67,9 @@ impl Plugin for ActionPlugin {
     async fn act(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Outputs, Halt> {
         let inputs = read(work)?;
         let (mut merged, mut by_step) = (Map::new(), Map::new());
-        for (place, step) in inputs.steps.iter().enumerate() {
+        for (index, step) in inputs.steps.iter().enumerate() {
             sink.phase(&step.name);
-            let output = run(work, &inputs, place, step, sink).await?;
+            let output = run(work, &inputs, index, step, sink).await?;
             by_step.insert(step.name.clone(), Value::Object(output.clone()));
             merged.extend(output);
         }
@@ -78,22 +78,26 @@ impl Plugin for ActionPlugin {
     }
 }
 
-/// Reads the action and checks all of it before the first step runs.
+/// Parses the action and checks all steps before the first one runs.
 fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
-    let refused = |why: String| Halt::from(PluginError::Refused(format!("the action {why}")));
+    let refusal =
+        |why: String| Halt::from(PluginError::Refused(format!("cannot run the action: {why}")));
     let inputs: Inputs = serde_json::from_value(work.manifest.inputs.clone())
-        .map_err(|e| refused(format!("is malformed: {e}")))?;
+        .map_err(|e| refusal(format!("the inputs are invalid: {e}")))?;
     let mut names = std::collections::BTreeSet::new();
     for step in &inputs.steps {
         if !names.insert(&step.name) {
-            return Err(refused(format!("has two steps named {}", step.name)));
+            return Err(refusal(format!("two steps are named {}; rename one of them", step.name)));
         }
         if step.command.is_some() == step.inline_contents.is_some() {
             let why = "needs either a command or inline contents";
-            return Err(refused(format!("is malformed: step {} {why}", step.name)));
+            return Err(refusal(format!("step {} {why}", step.name)));
         }
         if step.artifact.as_ref().is_some_and(|digest| source::dir_of(work, digest).is_none()) {
-            return Err(refused(format!("has no artifact for step {}", step.name)));
+            return Err(refusal(format!(
+                "step {} names an artifact that the job does not have",
+                step.name
+            )));
         }
     }
     Ok(inputs)
@@ -102,11 +106,11 @@ fn read(work: &Work<'_>) -> Result<Inputs, Halt> {
 async fn run(
     work: &Work<'_>,
     inputs: &Inputs,
-    place: usize,
+    index: usize,
     step: &Step,
     sink: &mut dyn Sink,
 ) -> Result<Map<String, Value>, Halt> {
-    let at = |kind: &str| work.job.work_dir.join(format!("step-{}.{kind}", place + 1));
+    let at = |kind: &str| work.job.work_dir.join(format!("step-{}.{kind}", index + 1));
     let output = at("out");
     write_private(&output, b"")?;
     let (program, args) = program(step, &at("script"))?;
@@ -132,7 +136,8 @@ async fn run(
     let ended = process::run(&spec, work, sink, |sink, stream, line| sink.line(stream, line));
     let ended = ended.await?;
     if ended == ChildEnd::TimedOut {
-        let detail = format!("{what} took longer than {} ms", step.timeout_ms.unwrap_or_default());
+        let detail =
+            format!("{what} exceeded its timeout of {} ms", step.timeout_ms.unwrap_or_default());
         let reason = FailureReason::TimedOut;
         let outcome = Outcome::Failed { reason, exit_code: None, signal: None, detail };
         return Err(Halt::Outcome(outcome));
@@ -154,6 +159,6 @@ fn program(step: &Step, script: &Path) -> Result<(PathBuf, Vec<std::ffi::OsStrin
         return Ok((shell, vec![script.into()]));
     }
     fs::set_permissions(script, fs::Permissions::from_mode(0o700))
-        .doing(|| "cannot make a script executable".into())?;
+        .doing(|| "cannot make the script executable".into())?;
     Ok((script.to_owned(), Vec::new()))
 }

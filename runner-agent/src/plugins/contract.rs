@@ -24,7 +24,7 @@ use crate::{
 pub struct JobContext {
     /// Work directory of this execution, empty at the start. Its content may be removed afterwards.
     pub work_dir: PathBuf,
-    /// State of the install in `<state_dir>/<component>/…`, kept as long as the install.
+    /// Directory with the state of each component of the install: `<state_dir>/<component>/…`.
     pub state_dir: PathBuf,
     /// OCI image layout of the install.
     pub artifacts_dir: PathBuf,
@@ -52,7 +52,7 @@ pub struct JobContext {
 /// Two requests to stop: the first allows a grace period.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel {
-    /// Stop, but let the child save what it has done.
+    /// Stop after the child has saved its work.
     pub requested: CancellationToken,
     /// Stop now.
     pub forced: CancellationToken,
@@ -84,32 +84,33 @@ impl std::fmt::Debug for Registry {
 
 /// Receiver of a plugin's output. The shim redacts, writes and journals it.
 pub trait Sink: Send {
-    /// Starts a phase of the work: `sync`, `init`, `plan` …; at most 60 in one job.
+    /// Starts a phase of the work: `sync`, `init`, `plan` …. The recorder reports only the first 64 phases of a job.
     fn phase(&mut self, name: &str);
-    /// Takes one line of a child, without its newline.
+    /// Receives one line of a child, without its newline.
     fn line(&mut self, stream: Stream, bytes: &[u8]);
-    /// Records a child that leads a process group of the same number, and how it is stopped.
+    /// Records a child that leads a process group whose id is `pid`, and the signal that stops the
+    /// child.
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()>;
     /// Reports a plan that is on disk under its digest.
     fn plan(&mut self, plan: PlanRecord) -> io::Result<()>;
     /// Reports the outputs for other components. They contain nothing sensitive.
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()>;
-    /// Reports the state that a plan is made from, or that an apply wrote.
+    /// Reports the state that a plan read or an apply wrote.
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()>;
     /// Records that a decision of the vendor about a state was accepted.
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()>;
-    /// Reports an artifact that was pushed.
+    /// Reports a pushed artifact.
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()>;
 }
 
 /// Origin of a line: a stream of a child, or the runner itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
-    /// Standard output: `o`.
+    /// Standard output; the log marks its lines with `o`.
     Out,
-    /// Standard error: `e`.
+    /// Standard error; the log marks its lines with `e`.
     Err,
-    /// The runner: `x`.
+    /// The runner itself; the log marks its lines with `x`.
     Runner,
 }
 
@@ -147,7 +148,7 @@ pub enum Outcome {
         signal: Option<i32>,
         detail: String,
     },
-    /// The work was stopped on request. `forced` means that the grace period ran out.
+    /// The work was stopped on request. `forced` means that SIGKILL was sent.
     Cancelled {
         forced: bool,
     },
@@ -159,13 +160,13 @@ pub enum PluginError {
     /// The manifest requests something that this plugin does not support, or is malformed.
     #[error("{0}")]
     Refused(String),
-    /// A tool is missing. The message names what to install.
+    /// A tool is missing. The message names the tool to install.
     #[error("{0}")]
     ToolMissing(String),
     /// An artifact is unavailable or does not match its digest.
     #[error("{0}")]
     ArtifactUnavailable(String),
-    /// The plan no longer matches what it was made from.
+    /// The plan no longer matches its inputs.
     #[error("the plan is stale: {0}")]
     PlanStale(String),
     /// A plugin executable violated the protocol or failed.

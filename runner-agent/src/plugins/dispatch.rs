@@ -1,4 +1,4 @@
-//! Runs one job from its manifest to its outcome. This part is the same for every plugin.
+//! Runs the steps of a job that are the same for every plugin.
 
 use schemas::{
     manifest::Manifest,
@@ -33,7 +33,7 @@ async fn work(manifest: &Manifest, job: &JobContext, sink: &mut dyn Sink) -> Res
     match manifest.plugin.name.as_str() {
         "terraform_module" => drive(&mut Terraform::default(), &work, sink).await,
         "action" => drive(&mut ActionPlugin, &work, sink).await,
-        // A vendor's plugin may check its source. Without one, the source is packed unchanged.
+        // Without a plugin executable, a build packs the source unchanged.
         _ if manifest.kind == JobKind::Build && manifest.plugin.digest.is_none() => {
             drive(&mut SourceBuild, &work, sink).await
         }
@@ -87,21 +87,22 @@ async fn build<P: Plugin>(
 async fn plan<P: Plugin>(plugin: &mut P, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     source::sync(work, sink).await?;
     work.state.require_resolved()?;
-    // Read the mark of the state first: any write during the plan makes the plan stale.
+    // Read the version of the state before the plan: a write during the plan then makes the plan
+    // stale.
     let state = plugin.state(work, sink).await?;
     missing_state::check(work, &state)?;
     accept_state(work, &state, sink)?;
     let planned = plugin.plan(work, sink).await?;
     missing_state::record_first_apply(work, &state)?;
     let record = plans::store(work, planned, state.clone())?;
-    let told = match record.noop {
+    let line = match record.noop {
         true => format!("no changes: plan {}", record.digest),
         false => format!(
             "{} to add, {} to change, {} to destroy: plan {}",
             record.add, record.change, record.destroy, record.digest
         ),
     };
-    sink.line(Stream::Runner, told.as_bytes());
+    sink.line(Stream::Runner, line.as_bytes());
     let nothing_to_apply = record.noop && work.operation == Operation::Apply;
     if state.lineage.is_some() {
         sink.state(work.name, &state).doing(|| "cannot record the version of the state".into())?;
@@ -173,13 +174,13 @@ fn end_apply<P: Plugin>(
     match (applied, work.state.end_apply(end)) {
         (applied, Ok(())) => {
             for file in work.state.unresolved().unwrap_or_default() {
-                let told = format!(
-                    "cannot write the state: it was rescued to {}; run `stead-runner state resolve {}` on the \
-                     runner's host to make it the current one",
+                let line = format!(
+                    "cannot write the state: the runner saved it to {}; run `stead-runner state resolve {}` on the \
+                     runner's host to choose the current state",
                     file.display(),
                     work.name
                 );
-                sink.line(Stream::Runner, told.as_bytes());
+                sink.line(Stream::Runner, line.as_bytes());
             }
             applied
         }
@@ -198,7 +199,7 @@ fn accept_state(work: &Work<'_>, state: &StateMark, sink: &mut dyn Sink) -> Resu
     let checked = work.state.check_known(state, own, log);
     let accepted = checked.map_err(|StateRefusal(why)| PluginError::Refused(why))?;
     if let Some(accepted) = accepted {
-        let context = || "cannot journal the decision about the state".to_owned();
+        let context = || "cannot record the decision about the state in the journal".to_owned();
         sink.state_accepted(work.name, &accepted).doing(context)?;
     }
     Ok(())
@@ -216,8 +217,8 @@ async fn report_state<P: Plugin>(
     if (state.lineage.is_some() || succeeded)
         && let Err(error) = sink.state(work.name, &state)
     {
-        let told = format!("cannot record the version of the state: {error}");
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = format!("cannot record the version of the state: {error}");
+        sink.line(Stream::Runner, line.as_bytes());
     }
 }
 
@@ -242,7 +243,7 @@ fn means_unchanged(halt: &Halt) -> bool {
 fn refusal_to_failure(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::Refused(why)) => {
-            PluginError::PluginFailed(format!("refused: {why}")).into()
+            PluginError::PluginFailed(format!("it refused the apply: {why}")).into()
         }
         Halt::Error(error) => Halt::Error(error),
         Halt::Outcome(outcome) => Halt::Outcome(outcome),
@@ -254,7 +255,7 @@ fn refusal_to_failure(halt: Halt) -> Halt {
 fn output_error_to_failure(halt: Halt) -> Halt {
     match halt {
         Halt::Error(PluginError::PlanStale(why) | PluginError::Refused(why)) => {
-            PluginError::PluginFailed(format!("outputs: {why}")).into()
+            PluginError::PluginFailed(format!("it refused to read the outputs: {why}")).into()
         }
         Halt::Error(error) => Halt::Error(error),
         Halt::Outcome(outcome) => Halt::Outcome(outcome),
@@ -263,8 +264,8 @@ fn output_error_to_failure(halt: Halt) -> Halt {
 
 fn report(outputs: Outputs, sink: &mut dyn Sink) -> Result<(), Halt> {
     for name in &outputs.withheld {
-        let told = format!("output {name} is sensitive and is not reported");
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = format!("output {name} is sensitive and is not reported");
+        sink.line(Stream::Runner, line.as_bytes());
     }
     sink.outputs(outputs.plain).doing(|| "cannot report the outputs".into())?;
     Ok(())

@@ -1,5 +1,5 @@
 //! External plugins: an executable `stead-plugin-<name>` that exchanges JSON lines with the runner.
-//! `docs/plugins.md` is the specification; this is the runner's side.
+//! `docs/plugins.md` specifies the protocol. This module is the runner's side.
 //!
 //! The executable is copied from the plugin directory while its digest is computed, and the copy is
 //! executed. So the bytes that were checked are the bytes that run.
@@ -28,7 +28,7 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a call that needs no work.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Plugin executable that runs.
+/// Running plugin executable.
 pub(crate) struct External {
     channel: Channel,
     described: Described,
@@ -39,23 +39,26 @@ impl External {
     pub(crate) async fn start(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Self, Halt> {
         let program = executable::verified_copy(work)?;
         let mut channel = Channel::open(program, work, sink).await?;
-        let wanted = &work.manifest.plugin;
+        let required = &work.manifest.plugin;
         let call = Call::Describe { protocol: PROTOCOL };
         let described: Described = channel.call(call, Some(DESCRIBE_TIMEOUT), work, sink).await?;
         if described.protocol != PROTOCOL {
-            let spoken = described.protocol;
-            let failed = format!("it uses protocol {spoken}, but this runner uses {PROTOCOL}");
+            let version = described.protocol;
+            let failed = format!(
+                "it uses protocol {version}, but this runner uses {PROTOCOL}; install a matching version of the plugin"
+            );
             return Err(PluginError::PluginFailed(failed).into());
         }
-        if described.name != wanted.name {
-            let (found, wanted) = (&described.name, &wanted.name);
-            let refusal =
-                format!("the plugin is named {found}, but the manifest requires {wanted}");
+        if described.name != required.name {
+            let (found, required) = (&described.name, &required.name);
+            let refusal = format!(
+                "cannot use the plugin: the plugin is named {found}, but the manifest requires {required}"
+            );
             return Err(PluginError::Refused(refusal).into());
         }
         // The digest identifies the executable. The version is information for users.
-        let told = format!("{} {}", described.name, described.version);
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = format!("{} {}", described.name, described.version);
+        sink.line(Stream::Runner, line.as_bytes());
         Ok(External { channel, described })
     }
 
@@ -71,8 +74,9 @@ impl External {
 
 impl Plugin for External {
     fn describe(&self) -> Description {
-        let does = |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.as_str());
-        let kinds = JobKind::ALL.into_iter().filter(does).collect();
+        let is_supported =
+            |kind: &JobKind| self.described.kinds.iter().any(|word| word == kind.as_str());
+        let kinds = JobKind::ALL.into_iter().filter(is_supported).collect();
         Description { name: self.described.name.clone(), kinds }
     }
 
@@ -97,10 +101,10 @@ impl Plugin for External {
     async fn plan(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<Planned, Halt> {
         sink.phase("plan");
         let file = work.job.work_dir.join("plan");
-        let call = Call::Plan { given: CallContext::of(work), plan_file: file.clone() };
+        let call = Call::Plan { context: CallContext::of(work), plan_file: file.clone() };
         let value: PlanValue = self.channel.call(call, None, work, sink).await?;
-        let (beside, tool) = (BTreeMap::new(), self.tool());
-        Ok(Planned { file, extra_files: beside, tool, changes: value.changes })
+        let (extra_files, tool) = (BTreeMap::new(), self.tool());
+        Ok(Planned { file, extra_files, tool, changes: value.changes })
     }
 
     async fn apply(
@@ -110,8 +114,8 @@ impl Plugin for External {
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         sink.phase("apply");
-        self.change(work, plan, sink, |given, plan_file, state| Call::Apply {
-            given,
+        self.change(work, plan, sink, |context, plan_file, state| Call::Apply {
+            context,
             plan_file,
             state,
         })
@@ -125,8 +129,8 @@ impl Plugin for External {
         sink: &mut dyn Sink,
     ) -> Result<(), Halt> {
         sink.phase("destroy");
-        self.change(work, plan, sink, |given, plan_file, state| Call::Destroy {
-            given,
+        self.change(work, plan, sink, |context, plan_file, state| Call::Destroy {
+            context,
             plan_file,
             state,
         })
@@ -151,7 +155,7 @@ impl External {
         call: impl FnOnce(CallContext<'w>, std::path::PathBuf, StateMark) -> Call<'w>,
     ) -> Result<(), Halt> {
         if plan.tool != self.tool() {
-            let stale = format!("it was made by {}, but this is {}", plan.tool, self.tool());
+            let stale = format!("it was made by {}, but this plugin is {}", plan.tool, self.tool());
             return Err(PluginError::PlanStale(stale).into());
         }
         let call = call(CallContext::of(work), plan.file.clone(), plan.state.clone());

@@ -1,6 +1,6 @@
 //! Refuses to plan a provisioned component whose state is not on this host.
 //!
-//! A runner that replaces a lost one starts with an empty directory. Without state, a plan would
+//! A runner that replaces a lost runner starts with an empty directory. Without state, a plan would
 //! have nothing to destroy, or would create everything a second time.
 
 use super::{
@@ -9,9 +9,9 @@ use super::{
 };
 use crate::state::StateMark;
 
-/// Refuses to plan without state if the manifest marks the component as provisioned. If the
-/// manifest omits the mark, [`StateStore::check_known`](crate::state::StateStore::check_known)
-/// refuses a missing state that this runner knows.
+/// Refuses to plan without state if the manifest says that the component is provisioned. If the
+/// manifest does not, [`StateStore::check_known`](crate::state::StateStore::check_known) refuses a
+/// missing state that this runner has seen before.
 ///
 /// # Errors
 /// [`PluginError::Refused`] with the missing state and the directory that it belongs to.

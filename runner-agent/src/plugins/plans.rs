@@ -89,14 +89,14 @@ pub(crate) fn store(
     let plans = &work.job.plans_dir;
     private_dir(plans)?;
     remove_old(plans);
-    let keep = || "cannot store a plan".to_owned();
-    let arriving = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(keep)?;
-    private_dir(arriving.path())?;
-    private_dir(&arriving.path().join("beside"))?;
-    let file = copy_private(&planned.file, &arriving.path().join("plan"))?;
+    let context = || "cannot store a plan".to_owned();
+    let staging = tempfile::Builder::new().prefix(".arriving-").tempdir_in(plans).doing(context)?;
+    private_dir(staging.path())?;
+    private_dir(&staging.path().join("beside"))?;
+    let file = copy_private(&planned.file, &staging.path().join("plan"))?;
     let mut beside = BTreeMap::new();
     for (name, path) in planned.extra_files {
-        let digest = copy_private(&path, &arriving.path().join("beside").join(&name))?;
+        let digest = copy_private(&path, &staging.path().join("beside").join(&name))?;
         beside.insert(name, digest);
     }
     let changes = planned.changes;
@@ -105,39 +105,40 @@ pub(crate) fn store(
         PlanInputs { inputs: inputs_of(work)?, artifacts: artifacts_of(work), state, beside };
     let component = work.name.to_owned();
     let summary = Summary { version: 1, component, operation: work.operation, changes, reads };
-    let summary = serde_json::to_value(summary).map_err(io::Error::from).doing(keep)?;
+    let summary = serde_json::to_value(summary).map_err(io::Error::from).doing(context)?;
     let manifest = work.job.manifest_digest.clone();
     let record = Record { file, summary, manifest, tool: planned.tool };
     let (digest, summary_digest) = digests(&record)?;
-    let bytes = serde_json::to_vec(&record).map_err(io::Error::from).doing(keep)?;
-    write_private(&arriving.path().join("record.json"), &bytes)?;
-    let home = plan_dir(plans, &digest);
-    if is_stored(&home, &record, &digest) {
+    let bytes = serde_json::to_vec(&record).map_err(io::Error::from).doing(context)?;
+    write_private(&staging.path().join("record.json"), &bytes)?;
+    let dir = plan_dir(plans, &digest);
+    if is_stored(&dir, &record, &digest) {
         // The same plan is stored already and stays: a running apply may use its files, and a
         // `begun` file prevents a second apply.
         let _stays_as_old_as_it_was =
-            fs::File::open(&home).and_then(|home| home.set_modified(SystemTime::now()));
+            fs::File::open(&dir).and_then(|dir| dir.set_modified(SystemTime::now()));
     } else {
-        if home.exists() {
-            fs::remove_dir_all(&home).doing(keep)?;
+        if dir.exists() {
+            fs::remove_dir_all(&dir).doing(context)?;
         }
-        fs::rename(arriving.keep(), &home).doing(keep)?;
-        fs::File::open(plans).and_then(|plans| plans.sync_all()).doing(keep)?;
+        fs::rename(staging.keep(), &dir).doing(context)?;
+        fs::File::open(plans).and_then(|plans| plans.sync_all()).doing(context)?;
     }
     let Record { file, summary, tool, .. } = record;
     Ok(PlanRecord { digest, file, summary, summary_digest, noop, add, change, destroy, tool })
 }
 
-/// Returns whether this plan is stored, complete or begun.
-fn is_stored(home: &Path, record: &Record, digest: &Digest) -> bool {
-    let kept = fs::read(home.join("record.json")).ok();
-    let kept = kept.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
-    let same = kept.is_some_and(|kept| digests(&kept).is_ok_and(|(kept, _)| kept == *digest));
-    let whole = || sha256_file(&home.join("plan")).is_ok_and(|file| file == record.file);
-    same && (home.join(BEGUN).exists() || whole())
+/// Returns true if this plan is stored and is either complete or begun.
+fn is_stored(dir: &Path, record: &Record, digest: &Digest) -> bool {
+    let stored = fs::read(dir.join("record.json")).ok();
+    let stored = stored.and_then(|bytes| serde_json::from_slice::<Record>(&bytes).ok());
+    let matches =
+        stored.is_some_and(|stored| digests(&stored).is_ok_and(|(stored, _)| stored == *digest));
+    let is_complete = || sha256_file(&dir.join("plan")).is_ok_and(|file| file == record.file);
+    matches && (dir.join(BEGUN).exists() || is_complete())
 }
 
-/// Returns the approved plan if it is stored, matches its digest and still fits this manifest.
+/// Returns the approved plan if it is stored, matches its digest and still matches this manifest.
 pub(crate) fn find(
     work: &Work<'_>,
     approved: &Digest,
@@ -258,7 +259,10 @@ fn copy_private(from: &Path, to: &Path) -> Result<Digest, PluginError> {
     let copy = || format!("cannot copy {}", from.display());
     // A link could lead to a file that the plugin did not write.
     if !fs::symlink_metadata(from).doing(copy)?.is_file() {
-        return Err(PluginError::PluginFailed(format!("{} is not a regular file", from.display())));
+        return Err(PluginError::PluginFailed(format!(
+            "cannot store {}: it is not a regular file",
+            from.display()
+        )));
     }
     let bytes = fs::read(from).doing(copy)?;
     write_private(to, &bytes)?;
@@ -283,7 +287,7 @@ mod tests {
     use domain::ids::{ExecutionId, JobId};
 
     fn context(root: &Path) -> JobContext {
-        // The first test of the process installs it; all of them need the same one.
+        // The first test of the process installs the TLS provider. Further calls fail without harm.
         let _first = rustls::crypto::ring::default_provider().install_default();
         let (base_url, token, http) = (String::new(), String::new(), reqwest::Client::new());
         JobContext {
@@ -304,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_stale_when_anything_that_was_rendered_for_it_has_changed() {
+    fn a_plan_is_stale_after_a_change_of_its_inputs() {
         let dir = tempfile::tempdir().unwrap();
         let job = context(dir.path());
         let manifest = json!({
@@ -337,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn storing_a_plan_again_keeps_the_record_that_it_has_begun() {
+    fn storing_a_plan_again_keeps_its_begun_file() {
         let dir = tempfile::tempdir().unwrap();
         let job = context(dir.path());
         let manifest: Manifest = serde_json::from_value(json!({

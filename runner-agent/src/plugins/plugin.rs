@@ -38,7 +38,8 @@ pub(crate) trait Plugin {
         Err(self.describe().unsupported(JobKind::Plan))
     }
 
-    /// Returns the mark of the current state. Another mark means that the state was changed.
+    /// Returns lineage and serial of the current state. Other values mean that the state has
+    /// changed.
     async fn state(&mut self, _: &Work<'_>, _: &mut dyn Sink) -> Result<StateMark, Halt> {
         Err(self.describe().unsupported(JobKind::Plan))
     }
@@ -184,7 +185,7 @@ pub(crate) enum Action {
     Forget,
 }
 
-/// Outputs that others may read, and the names of sensitive ones.
+/// Outputs for other components, and the names of sensitive outputs, whose values are withheld.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     pub plain: Map<String, Value>,

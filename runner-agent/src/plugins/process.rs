@@ -42,7 +42,7 @@ pub(crate) struct ChildSpec {
     pub dir: PathBuf,
     /// Variables in addition to those of the job and the manifest.
     pub env: BTreeMap<String, String>,
-    /// Signal that stops this program and lets it save what it has done.
+    /// Signal that stops the program and lets it save its work.
     pub stop: Signal,
     /// Time limit, if it is shorter than the job's remaining time.
     pub limit: Option<Duration>,
@@ -66,7 +66,7 @@ impl ChildEnd {
         }
     }
 
-    /// Returns the failure that this end means.
+    /// Converts the end of a child into the failure of its job.
     pub(crate) fn into_failure(self, what: &str) -> Halt {
         match self {
             ChildEnd::Exit(code) => Halt::exit(code, format!("{what} ended with exit code {code}")),
@@ -92,25 +92,27 @@ impl ProcessGroup {
         }
     }
 
-    /// Sends the stop signal to every member. Returns the members if they are known: a process that
-    /// starts later has not received the signal.
+    /// Sends the stop signal to the group. Returns the members that received the signal, or `None`
+    /// if they are unknown.
     fn stop_members(&self, stop: Signal) -> Option<Vec<Process>> {
         let members = self.members().ok();
         self.signal(stop);
         members
     }
 
-    /// Sends the stop signal to members that are not in `asked`. Returns whether a member may still
+    /// Sends the stop signal to members that are not in `signalled`. Returns whether a member may still
     /// run.
     ///
     /// No member gets the signal twice: a second SIGINT makes Terraform abort and lose its state.
-    fn stop_new_members(&self, stop: Signal, asked: &mut Option<Vec<Process>>) -> bool {
+    fn stop_new_members(&self, stop: Signal, signalled: &mut Option<Vec<Process>>) -> bool {
         let Ok(members) = self.members() else { return true };
         // The members were unknown, so each of them may have received the signal.
-        let Some(asked) = asked else { return !members.is_empty() };
-        for member in members.iter().filter(|member| !asked.contains(member)).collect::<Vec<_>>() {
+        let Some(signalled) = signalled else { return !members.is_empty() };
+        for member in
+            members.iter().filter(|member| !signalled.contains(member)).collect::<Vec<_>>()
+        {
             member.signal(stop);
-            asked.push(member.clone());
+            signalled.push(member.clone());
         }
         !members.is_empty()
     }
@@ -133,7 +135,7 @@ impl Drop for ProcessGroup {
 /// Shell script that waits for a line of input before it executes the program. Until then, nothing
 /// of the program has run.
 const GATE: &str = r#"read -r _ && exec "$0" "$@""#;
-/// Same script for a program without input.
+/// [`GATE`] for a program without input.
 const GATE_WITHOUT_INPUT: &str = r#"read -r _ && exec "$0" "$@" </dev/null"#;
 
 /// Standard input of a child.
@@ -190,7 +192,7 @@ pub(crate) async fn spawn(
     let stop = Stop { signal: spec.stop.as_str().into(), grace_ms };
     // The program does not run yet, so an error here interrupts nothing.
     sink.child(number, stop)
-        .doing(|| format!("cannot journal the process of {name}, so it was not started"))?;
+        .doing(|| format!("cannot start {name}: its process cannot be recorded in the journal"))?;
     open_gate(&mut child, input).await.doing(|| format!("cannot start {name}"))?;
     Ok((child, group))
 }
@@ -234,18 +236,18 @@ pub(crate) async fn follow(
     };
     let (mut out, mut err) = (Lines::new(out, LINE_LIMIT), Lines::new(err, LINE_LIMIT));
     let cancel = &work.job.cancel;
-    let mut ended: Option<ExitStatus> = None;
-    let (mut asked, mut forced, mut late) = (false, false, false);
+    let mut status: Option<ExitStatus> = None;
+    let (mut stop_requested, mut forced, mut timed_out) = (false, false, false);
     let began = Instant::now();
-    let mut until = began;
+    let mut deadline = began;
     // `true` after the child has ended, while other members of its group use the rest of its grace
     // period.
     let mut left_behind = false;
     // Members of the group that received the stop signal.
-    let mut told = Some(Vec::new());
-    let mut look = interval(CHECK_INTERVAL);
-    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    while ended.is_none() || left_behind || !out.is_done() || !err.is_done() {
+    let mut signalled = Some(Vec::new());
+    let mut check = interval(CHECK_INTERVAL);
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    while status.is_none() || left_behind || !out.is_done() || !err.is_done() {
         tokio::select! {
             line = out.next(), if !out.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Out, &line.bytes); }
@@ -253,53 +255,53 @@ pub(crate) async fn follow(
             line = err.next(), if !err.is_done() => {
                 if let Some(line) = line { each(sink, Stream::Err, &line.bytes); }
             }
-            status = child.wait(), if ended.is_none() => {
-                ended = Some(status.doing(|| "cannot wait for a child".into())?);
+            exit = child.wait(), if status.is_none() => {
+                status = Some(exit.doing(|| "cannot wait for a child".into())?);
                 // Remaining members would outlive the job and may be writing. A shell, for example,
                 // stops before the program that it runs.
                 left_behind = group.may_run();
                 if !left_behind {
-                    until = Instant::now() + DRAIN_TIMEOUT;
-                } else if !asked {
-                    until = Instant::now() + work.grace();
-                    told = group.stop_members(spec.stop);
+                    deadline = Instant::now() + DRAIN_TIMEOUT;
+                } else if !stop_requested {
+                    deadline = Instant::now() + work.grace();
+                    signalled = group.stop_members(spec.stop);
                 }
             }
-            _ = look.tick(), if left_behind => {
+            _ = check.tick(), if left_behind => {
                 // A member that started after the signal has not received it, for example a
                 // provisioner that Terraform was about to start.
-                left_behind = group.stop_new_members(spec.stop, &mut told);
+                left_behind = group.stop_new_members(spec.stop, &mut signalled);
                 if !left_behind {
-                    until = Instant::now() + DRAIN_TIMEOUT;
+                    deadline = Instant::now() + DRAIN_TIMEOUT;
                 }
             }
-            () = cancel.requested.cancelled(), if !asked && ended.is_none() => {
-                asked = true;
-                until = Instant::now() + work.grace();
+            () = cancel.requested.cancelled(), if !stop_requested && status.is_none() => {
+                stop_requested = true;
+                deadline = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("stopping: {}", spec.stop).as_bytes());
-                told = group.stop_members(spec.stop);
+                signalled = group.stop_members(spec.stop);
             }
             () = sleep_until(began + spec.limit.unwrap_or_default()),
-                if spec.limit.is_some() && !asked && ended.is_none() =>
+                if spec.limit.is_some() && !stop_requested && status.is_none() =>
             {
-                (asked, late) = (true, true);
-                until = Instant::now() + work.grace();
+                (stop_requested, timed_out) = (true, true);
+                deadline = Instant::now() + work.grace();
                 sink.line(Stream::Runner, format!("time limit reached: {}", spec.stop).as_bytes());
-                told = group.stop_members(spec.stop);
+                signalled = group.stop_members(spec.stop);
             }
-            () = cancel.forced.cancelled(), if !forced && (ended.is_none() || left_behind) => {
+            () = cancel.forced.cancelled(), if !forced && (status.is_none() || left_behind) => {
                 forced = true;
                 group.signal(Signal::SIGKILL);
             }
-            () = sleep_until(until), if ended.is_some() || (asked && !forced) => {
+            () = sleep_until(deadline), if status.is_some() || (stop_requested && !forced) => {
                 if left_behind {
-                    forced |= asked;
+                    forced |= stop_requested;
                     group.signal(Signal::SIGKILL);
                     left_behind = false;
-                    until = Instant::now() + DRAIN_TIMEOUT;
+                    deadline = Instant::now() + DRAIN_TIMEOUT;
                     continue;
                 }
-                if ended.is_some() { break; }
+                if status.is_some() { break; }
                 forced = true;
                 sink.line(Stream::Runner, b"stopping: SIGKILL, the grace period is over");
                 group.signal(Signal::SIGKILL);
@@ -307,10 +309,10 @@ pub(crate) async fn follow(
         }
     }
     use std::os::unix::process::ExitStatusExt;
-    match ended.map(|status| (status.code(), status.signal())) {
-        _ if late && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
+    match status.map(|status| (status.code(), status.signal())) {
+        _ if timed_out && !cancel.requested.is_cancelled() => Ok(ChildEnd::TimedOut),
         Some((Some(0), _)) => Ok(ChildEnd::Exit(0)),
-        _ if asked || forced => Err(Halt::cancelled(forced)),
+        _ if stop_requested || forced => Err(Halt::cancelled(forced)),
         Some((Some(code), _)) => Ok(ChildEnd::Exit(code)),
         Some((None, number)) => Ok(ChildEnd::Signal(number.unwrap_or_default())),
         None => {

@@ -1,5 +1,5 @@
-//! Fetches the files of a job. Artifacts are pulled into the install's own layout and unpacked from
-//! there.
+//! Fetches the files of a job. Pulls artifacts into the install's own layout and unpacks them from
+//! the layout.
 
 use std::{fs::File, future::Future, path::PathBuf};
 
@@ -16,8 +16,8 @@ use crate::artifacts::{ArtifactError, Layout, Limits, pull, pull_blob, push as p
 /// Largest source of a build in bytes.
 const SOURCE_LIMIT: u64 = 2 << 30;
 
-/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`], several go
-/// to `<source>/<n>` by their position in the manifest.
+/// Unpacks every artifact of the manifest. A single artifact goes to [`Work::source`]. Several
+/// artifacts go to `<source>/<n>`, by their position in the manifest.
 pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
     let artifacts = &work.manifest.artifacts;
     if artifacts.is_empty() {
@@ -25,28 +25,28 @@ pub(crate) async fn sync(work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Hal
     }
     sink.phase("sync");
     let layout = Layout::open(&work.job.artifacts_dir).map_err(artifact_error)?;
-    for (place, artifact) in artifacts.iter().enumerate() {
-        let here = layout.complete(&artifact.digest);
+    for (index, artifact) in artifacts.iter().enumerate() {
+        let is_local = layout.complete(&artifact.digest);
         let pulled = pull(&work.job.registry, &layout, &artifact.repository, &artifact.digest);
         let image = or_cancelled(work, pulled).await?;
-        let told = match here {
+        let line = match is_local {
             true => format!("{} is already on this host", artifact.digest),
             false => format!("pulled {}@{}", artifact.repository, artifact.digest),
         };
-        sink.line(Stream::Runner, told.as_bytes());
+        sink.line(Stream::Runner, line.as_bytes());
         let layer = image.component_layer(&artifact.digest).map_err(artifact_error)?;
         let blob = (artifact.repository.as_str(), &layer.digest, layer.size);
         let tar = verified(work, &layout, blob, sink).await?;
         layout.touch(&artifact.digest);
-        let dir = artifact_dir(work, place);
+        let dir = artifact_dir(work, index);
         private_dir(&dir)?;
         unpack(tar, &dir, Limits::default()).map_err(artifact_error)?;
     }
     Ok(())
 }
 
-/// Returns a blob that matches its digest. A damaged blob is moved to quarantine and pulled again;
-/// otherwise its artifact would stay unusable on this runner.
+/// Returns a blob that matches its digest. Moves a damaged blob to quarantine and pulls it again.
+/// Otherwise its artifact would stay unusable on this runner.
 async fn verified(
     work: &Work<'_>,
     layout: &Layout,
@@ -57,29 +57,30 @@ async fn verified(
         Ok(file) => return Ok(file),
         Err(damage) => damage,
     };
-    let told = match layout.has(digest) {
+    let line = match layout.has(digest) {
         true => {
             let aside = layout.quarantine(digest).map_err(artifact_error)?;
             format!("{damage}: moved to {}, pulling it again", aside.display())
         }
         false => format!("the blob {digest} is missing, pulling it again"),
     };
-    sink.line(Stream::Runner, told.as_bytes());
+    sink.line(Stream::Runner, line.as_bytes());
     or_cancelled(work, pull_blob(&work.job.registry, layout, repository, digest, limit)).await?;
     layout.verified(digest).map_err(artifact_error)
 }
 
 /// Returns the directory of the artifact with this digest.
 pub(crate) fn dir_of(work: &Work<'_>, digest: &Digest) -> Option<PathBuf> {
-    let place = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
-    Some(artifact_dir(work, place))
+    let index = work.manifest.artifacts.iter().position(|artifact| artifact.digest == *digest)?;
+    Some(artifact_dir(work, index))
 }
 
 /// Unpacks the source of a build into [`Work::source`]. Returns the repository of the component.
 pub(crate) async fn fetch(work: &Work<'_>, sink: &mut dyn Sink) -> Result<String, Halt> {
     sink.phase("sync");
-    let malformed =
-        |what: &str| PluginError::Refused(format!("the manifest's inputs have no {what}"));
+    let malformed = |what: &str| {
+        PluginError::Refused(format!("cannot build: the manifest's inputs have no {what}"))
+    };
     let digest: Digest = work
         .input("source")
         .and_then(|text| text.parse().ok())
@@ -126,10 +127,10 @@ impl Plugin for SourceBuild {
     }
 }
 
-fn artifact_dir(work: &Work<'_>, place: usize) -> PathBuf {
+fn artifact_dir(work: &Work<'_>, index: usize) -> PathBuf {
     match work.manifest.artifacts.len() {
         1 => work.source.clone(),
-        _ => work.source.join(place.to_string()),
+        _ => work.source.join(index.to_string()),
     }
 }
 

@@ -35,7 +35,7 @@ const OUTPUT_LIMIT: usize = 256 << 20;
 /// Exit code of `plan -detailed-exitcode` if something would change.
 const EXIT_CODE_CHANGES: i32 = 2;
 
-/// Terraform plugin. It has a tool after `health`.
+/// Terraform plugin. `health` selects the tool, terraform or tofu.
 #[derive(Default)]
 pub(crate) struct Terraform {
     tool: Option<Tool>,
@@ -58,22 +58,24 @@ impl Plugin for Terraform {
 
     async fn health(&mut self, work: &Work<'_>, sink: &mut dyn Sink) -> Result<(), Halt> {
         let tool = match tool::find(work, sink).await {
-            // A build packs the module, and validates it only where a tool is installed.
+            // A build packs the module even without a tool, but does not validate it.
             Err(Halt::Error(PluginError::ToolMissing(_)))
                 if work.manifest.kind == JobKind::Build =>
             {
-                let told = "the module is not validated: neither terraform nor tofu is on the PATH of \
+                let line = "the module is not validated: neither terraform nor tofu is on the PATH of \
                             this build runner";
-                sink.line(Stream::Runner, told.as_bytes());
+                sink.line(Stream::Runner, line.as_bytes());
                 return Ok(());
             }
             found => found?,
         };
         sink.line(Stream::Runner, format!("{} at {}", tool.name(), tool.path.display()).as_bytes());
-        if let Some(wanted) = work.input("terraform_version").filter(|v| *v != tool.version) {
-            let told =
-                format!("the app requests version {wanted}, but this runner has {}", tool.version);
-            sink.line(Stream::Runner, told.as_bytes());
+        if let Some(requested) = work.input("terraform_version").filter(|v| *v != tool.version) {
+            let line = format!(
+                "the app requests version {requested}, but this runner has {}",
+                tool.version
+            );
+            sink.line(Stream::Runner, line.as_bytes());
         }
         self.tool = Some(tool);
         Ok(())
@@ -91,7 +93,10 @@ impl Plugin for Terraform {
                 None => Ok(()),
             };
         }
-        let refusal = format!("the source of {} has no .tf file at its root", work.name);
+        let refusal = format!(
+            "cannot build {}: its source has no .tf file at the root; add the module's files or correct its directory",
+            work.name
+        );
         Err(PluginError::Refused(refusal).into())
     }
 
@@ -118,12 +123,12 @@ impl Plugin for Terraform {
             ChildEnd::Exit(EXIT_CODE_CHANGES) => false,
             other => return Err(other.into_failure("plan")),
         };
-        let shown = capture_output(
+        let plan_json = capture_output(
             &workspace,
             sink,
             vec!["show".into(), "-json".into(), file.display().to_string()],
         );
-        let changes = Changes { noop, ..summary::summarize(&shown.await?)? };
+        let changes = Changes { noop, ..summary::summarize(&plan_json.await?)? };
         let lock = work.source.join(workspace::LOCK_FILE);
         let beside = lock.exists().then(|| (workspace::LOCK_FILE.to_owned(), lock));
         let beside = beside.into_iter().collect();
@@ -182,12 +187,12 @@ impl Plugin for Terraform {
             });
         let ended = ended.await;
         if let Err(error) = dump.finish() {
-            let told = format!("cannot store the state that Terraform printed: {error}");
-            sink.line(Stream::Runner, told.as_bytes());
+            let line = format!("cannot store the state that Terraform printed: {error}");
+            sink.line(Stream::Runner, line.as_bytes());
         }
         // A tool that was killed may not have reported what it began.
-        let by_itself = matches!(ended, Ok(ChildEnd::Exit(_)));
-        self.changed_nothing = by_itself && !progress.has_started();
+        let has_exited = matches!(ended, Ok(ChildEnd::Exit(_)));
+        self.changed_nothing = has_exited && !progress.has_started();
         ended?.require_success(&progress.with_first_error("apply"))
     }
 
@@ -203,11 +208,12 @@ impl Plugin for Terraform {
             value: Value,
         }
         let workspace = self.workspace(work)?;
-        let said = capture_output(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
-        let said: std::collections::BTreeMap<String, Output> = serde_json::from_slice(&said)
+        let output =
+            capture_output(&workspace, sink, vec!["output".into(), "-json".into()]).await?;
+        let output: std::collections::BTreeMap<String, Output> = serde_json::from_slice(&output)
             .map_err(|e| PluginError::PluginFailed(format!("its outputs are not JSON: {e}")))?;
         let mut outputs = Outputs { plain: Map::new(), withheld: Vec::new() };
-        for (name, output) in said {
+        for (name, output) in output {
             if output.sensitive {
                 outputs.withheld.push(name);
             } else {
@@ -218,23 +224,23 @@ impl Plugin for Terraform {
     }
 }
 
-/// Returns the standard output of a command. None of it is logged.
+/// Returns the standard output of a command without logging it.
 async fn capture_output(
     workspace: &Workspace<'_>,
     sink: &mut dyn Sink,
     args: Vec<String>,
 ) -> Result<Vec<u8>, Halt> {
     let what = args.first().cloned().unwrap_or_default();
-    let (mut all, mut too_much) = (Vec::new(), false);
+    let (mut all, mut too_large) = (Vec::new(), false);
     let spec = workspace.spec(args);
     let ended = process::run(&spec, workspace.work, sink, |sink, stream, line| match stream {
         // The output is one JSON value, in which newlines mean nothing.
         Stream::Out if all.len() + line.len() <= OUTPUT_LIMIT => all.extend_from_slice(line),
-        Stream::Out => too_much = true,
+        Stream::Out => too_large = true,
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
     ended.await?.require_success(&what)?;
-    if too_much {
+    if too_large {
         let refusal = format!("the output of {what} is larger than {OUTPUT_LIMIT} bytes");
         return Err(PluginError::PluginFailed(refusal).into());
     }

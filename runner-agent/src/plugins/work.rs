@@ -1,4 +1,4 @@
-//! Reads a manifest as work: checks names that become paths, creates the directories, and builds
+//! Converts a manifest to work: checks names that become paths, creates the directories, and builds
 //! the environment.
 
 use std::{
@@ -23,14 +23,15 @@ use crate::state::StateStore;
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 impl<'a> Work<'a> {
-    /// Reads the work from a manifest and creates its directories.
+    /// Checks a manifest and creates the directories of its work.
     ///
     /// # Errors
     /// [`PluginError::Refused`] if the manifest is malformed.
     pub(crate) fn new(manifest: &'a Manifest, job: &'a JobContext) -> Result<Self, PluginError> {
         let key = manifest.kind.subject();
-        let name = string_input(&manifest.inputs, key)
-            .ok_or_else(|| PluginError::Refused(format!("the manifest's inputs have no {key}")))?;
+        let name = string_input(&manifest.inputs, key).ok_or_else(|| {
+            PluginError::Refused(format!("cannot run the job: the manifest's inputs have no {key}"))
+        })?;
         if manifest.kind != JobKind::Action && !is_safe(name) {
             let refusal = format!(
                 "{name:?} is not a valid component name: use up to 128 letters, digits, `-`, `_` and `.`, \
@@ -51,7 +52,9 @@ impl<'a> Work<'a> {
             None => false,
             Some(Value::Bool(present)) => *present,
             Some(_) => {
-                return Err(PluginError::Refused("the input `present` is not a boolean".into()));
+                return Err(PluginError::Refused(
+                    "cannot run the job: the input `present` is not a boolean".into(),
+                ));
             }
         };
         let state = match manifest.kind.uses_state() {
@@ -96,7 +99,7 @@ pub(crate) fn private_dir(dir: &Path) -> Result<(), PluginError> {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).doing(make)
 }
 
-/// Creates a file that only the runner's user can read. It is on disk when this returns.
+/// Creates a file that only the runner's user can read, and syncs its data to disk.
 pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), PluginError> {
     let write = || format!("cannot write {}", path.display());
     let mut options = OpenOptions::new();

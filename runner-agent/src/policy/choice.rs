@@ -41,14 +41,14 @@ impl fmt::Display for Choice {
 
 impl Choice {
     /// Returns the choice of a command line. `None`: the recorded choice stays.
-    pub fn asked(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
+    pub fn from_args(policy: Option<&Path>, no_policy: bool) -> io::Result<Option<Choice>> {
         match policy {
             Some(path) => Ok(Some(Choice::File(std::path::absolute(path)?))),
             None => Ok(no_policy.then_some(Choice::None)),
         }
     }
 
-    /// Returns the recorded choice.
+    /// Returns the recorded choice, with an absolute path.
     pub fn recorded(data: &Data) -> io::Result<Option<Choice>> {
         let choice: Option<Choice> = data::read_json(&record_of(data))?;
         Ok(choice.map(|choice| match choice {
@@ -63,7 +63,6 @@ impl Choice {
         data::replace_json(&record_of(data), self)
     }
 
-    /// Reads the policy.
     pub fn policy(&self) -> Result<Policy, PolicyError> {
         match self {
             Choice::File(path) => Policy::read(path),
@@ -93,10 +92,10 @@ fn record_of(data: &Data) -> PathBuf {
 /// Records the policy of a runner that is about to enrol. A starting policy is written only to the
 /// default path, and only if none was recorded. A file that the customer named, or that
 /// disappeared, may have had rules. A policy without rules must not replace it.
-pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
+pub fn begin(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
     let recorded = Choice::recorded(data)?;
     let default = Choice::File(data.path(FILE));
-    let choice = asked.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
+    let choice = requested.or_else(|| recorded.clone()).unwrap_or_else(|| default.clone());
     if let Choice::File(path) = &choice
         && !path.exists()
     {
@@ -121,27 +120,27 @@ pub fn begin(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
 }
 
 /// Returns the policy of a runner that has enrolled. A start cannot change it.
-pub fn resume(data: &Data, asked: Option<Choice>) -> anyhow::Result<Choice> {
-    let choice = match (Choice::recorded(data)?, asked) {
-        (Some(known), None) => known,
-        (Some(known), Some(asked)) if known.is_same(&asked) => known,
-        (Some(known), Some(asked)) => bail!(
-            "the policy of this runner is {known}, not {asked}; start it without that option, or change the policy \
+pub fn resume(data: &Data, requested: Option<Choice>) -> anyhow::Result<Choice> {
+    let choice = match (Choice::recorded(data)?, requested) {
+        (Some(recorded), None) => recorded,
+        (Some(recorded), Some(requested)) if recorded.is_same(&requested) => recorded,
+        (Some(recorded), Some(requested)) => bail!(
+            "cannot start: the recorded policy is {recorded}, not {requested}; start without that option, or change the policy \
              first: `{}`",
-            change_to(data, &asked)
+            change_to(data, &requested)
         ),
-        (None, Some(asked)) => {
-            asked.record(data)?;
-            asked
+        (None, Some(requested)) => {
+            requested.record(data)?;
+            requested
         }
         (None, None) => bail!(
-            "the policy of this runner is not recorded in {}; name it: --policy FILE, or --no-policy for no rules",
+            "cannot start: {} records no policy; pass --policy FILE, or --no-policy for no rules",
             data.root().display()
         ),
     };
     choice.policy().with_context(|| {
         format!(
-            "the policy of this runner is {choice}; restore that file, or change the policy: `{}`",
+            "cannot start with the recorded policy {choice}; restore its file, or change the policy: `{}`",
             change_to(data, &Choice::File("FILE".into()))
         )
     })?;
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_file_that_was_named_must_exist() {
+    fn a_policy_file_on_the_command_line_must_exist() {
         let dir = tempfile::tempdir().unwrap();
         let data = Data::open(&dir.path().join("data")).unwrap();
         let names = |of: &Path| -> Vec<_> {
@@ -182,22 +181,22 @@ mod tests {
         };
         let misspelled = dir.path().join("polcy.toml");
         let before = (names(dir.path()), names(data.root()));
-        let said = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
+        let error = begin(&data, Some(Choice::File(misspelled.clone()))).unwrap_err().to_string();
         assert!(
-            said.contains("polcy.toml does not exist") && said.contains("policy set"),
-            "{said}"
+            error.contains("polcy.toml does not exist") && error.contains("policy set"),
+            "{error}"
         );
         assert_eq!((names(dir.path()), names(data.root())), before);
 
-        // The default path is the same file, also when the command names it in full.
+        // A full path through a link to the default file counts as the default path.
         std::os::unix::fs::symlink(data.root(), dir.path().join("link")).unwrap();
         let default = Choice::File(dir.path().join("link/policy.toml"));
         begin(&data, Some(default.clone())).unwrap();
         // Once a policy is recorded, the default file is not written again.
         fs::remove_file(data.path(FILE)).unwrap();
-        for asked in [None, Some(default)] {
-            let said = begin(&data, asked).unwrap_err().to_string();
-            assert!(said.contains("does not exist"), "{said}");
+        for requested in [None, Some(default)] {
+            let error = begin(&data, requested).unwrap_err().to_string();
+            assert!(error.contains("does not exist"), "{error}");
         }
         assert!(!data.path(FILE).exists());
     }

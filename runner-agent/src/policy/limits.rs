@@ -1,4 +1,4 @@
-//! Limits of every job, whatever its manifest says.
+//! Limits of every job, regardless of its manifest.
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
@@ -11,7 +11,7 @@ const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 /// Longest wait for an approval where the policy sets none.
 const APPROVAL: Duration = Duration::from_secs(30 * 60);
 
-/// Limits of the runner and the policy; they apply to every job.
+/// Limits that the runner enforces on every job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Longest time from the stop signal to SIGKILL.

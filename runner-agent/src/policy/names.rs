@@ -14,7 +14,7 @@ const LONGEST: usize = 255;
 
 /// Refuses a manifest with a malformed name.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
-    let well = |is_well: bool, what: &str, name: &str| match is_well {
+    let require = |is_valid: bool, what: &str, name: &str| match is_valid {
         true => Ok(()),
         false => {
             let detail = format!("{:?} is not a valid name of {what}", sanitize(name));
@@ -23,27 +23,29 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Refusal> {
         }
     };
     let plugin = &manifest.plugin.name;
-    well(is_segment(plugin), "a plugin", plugin)?;
+    require(is_segment(plugin), "a plugin", plugin)?;
     if let Some(action) = action(manifest) {
-        well(is_printed(action), "an action", action)?;
+        require(is_printable(action), "an action", action)?;
     }
     for artifact in &manifest.artifacts {
         let name = &artifact.repository;
-        well(is_repository(name), "a repository", name)?;
+        require(is_repository(name), "a repository", name)?;
     }
     match &manifest.role {
-        Some(role) => well(is_role(role), "a role", role),
+        Some(role) => require(is_role(role), "a role", role),
         None => Ok(()),
     }
 }
 
-/// Returns the action that the manifest runs.
+/// Returns the name of the action that the manifest runs, empty if the name is missing. `None` for
+/// other kinds of jobs.
 pub(super) fn action(manifest: &Manifest) -> Option<&str> {
     let action = (manifest.kind == JobKind::Action).then(|| manifest.inputs.get("action"))?;
     Some(action.and_then(Value::as_str).unwrap_or_default())
 }
 
-/// Accepts OCI's grammar, and the upper-case letters and underscores in names of components.
+/// Returns true for names in OCI's grammar, and for upper-case letters and underscores as in names
+/// of components.
 fn is_repository(name: &str) -> bool {
     name.len() <= LONGEST && name.split('/').all(is_segment)
 }
@@ -61,8 +63,8 @@ fn is_role(name: &str) -> bool {
     (1..=2048).contains(&name.len()) && graphic && !name.split('/').any(up)
 }
 
-/// Returns whether a screen shows the name unchanged.
-fn is_printed(name: &str) -> bool {
+/// Returns true if a terminal shows the name unchanged.
+fn is_printable(name: &str) -> bool {
     let short = (1..=LONGEST).contains(&name.len());
     short && name.trim() == name && !name.contains('\t') && sanitize(name) == name
 }
@@ -70,7 +72,7 @@ fn is_printed(name: &str) -> bool {
 /// Refuses a name that matches no pattern of a list.
 pub(super) fn listed(rule: &str, allowed: &Option<Vec<String>>, name: &str) -> Result<(), Refusal> {
     match allowed {
-        Some(allowed) if !allowed.iter().any(|pattern| fits(pattern, name)) => {
+        Some(allowed) if !allowed.iter().any(|pattern| matches_pattern(pattern, name)) => {
             Err(Refusal::policy(rule, format!("{name:?} is not among the allowed {rule}")))
         }
         Some(_) | None => Ok(()),
@@ -110,14 +112,14 @@ pub fn action_with_digest(manifest: &Manifest) -> Option<String> {
     Some(format!("{name}@{}", proof::digest_text(&proof::sha256(&bytes))))
 }
 
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(start) => name.starts_with(start),
         None => name == pattern,
     }
 }
 
-/// Returns the first misleading pattern: `*` is allowed only at the end.
+/// Returns the first invalid pattern: an empty one, or one with a `*` before the end.
 pub(super) fn malformed<'p>(patterns: impl IntoIterator<Item = &'p String>) -> Option<&'p String> {
     patterns.into_iter().find(|pattern| {
         let start = pattern.strip_suffix('*').unwrap_or(pattern);
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_repository_is_what_its_url_says() {
+    fn repositories_are_valid_url_paths() {
         for name in ["acme/web", "acme/web_2", "a-b/c.d/e", "edge-api/Network"] {
             assert!(is_repository(name), "{name}");
         }
@@ -168,10 +170,10 @@ mod tests {
             }))
             .unwrap()
         };
-        let whole = json!({
+        let inputs_json = json!({
             "action": "backup", "trigger": "manual", "steps": [], "settings": {"target": "s3://ours"},
         });
-        let approved = with(whole.clone());
+        let approved = with(inputs_json.clone());
         let pinned = action_with_digest(&approved).unwrap();
         let allowed = Some(vec![pinned.clone()]);
         assert!(listed_action(&allowed, "backup", &approved).is_ok());
@@ -181,7 +183,7 @@ mod tests {
             ("steps", json!([{"name": "one", "command": "true"}])),
             ("more", json!(null)),
         ] {
-            let mut inputs = whole.clone();
+            let mut inputs = inputs_json.clone();
             inputs[name] = value;
             let other = with(inputs);
             assert_ne!(action_with_digest(&other).unwrap(), pinned, "{name}");

@@ -22,9 +22,9 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes that the plugin left behind.
 pub(super) struct Leftovers {
-    /// At least one of them was killed.
+    /// `true` if a process was killed.
     pub killed: bool,
-    /// Labels of those that could not be ended, for the report.
+    /// Labels of the processes that could not be ended, for the report.
     pub not_ended: Vec<String>,
 }
 
@@ -50,18 +50,18 @@ pub(super) async fn end(
 
 async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgroup>) -> Leftovers {
     let until = Instant::now() + watch.grace.min(watch.max_grace);
-    let (mut asked, mut killed_at, mut told) = (BTreeSet::new(), None, false);
+    let (mut signalled, mut killed_at, mut logged) = (BTreeSet::new(), None, false);
     loop {
         watch.check();
-        // A process that cannot be inspected may run.
+        // If the processes cannot be listed, assume that some still run.
         let left = remaining(cgroup);
         let is_readable = left.is_ok();
         let left = left.unwrap_or_default();
         if is_readable && left.is_empty() {
             return Leftovers { killed: killed_at.is_some(), not_ended: Vec::new() };
         }
-        if !told && is_readable {
-            told = true;
+        if !logged && is_readable {
+            logged = true;
             let names = labels(&left).join(", ");
             watch
                 .recorder
@@ -71,8 +71,8 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
         let is_over = watch.forced_at.unwrap_or(until) <= Instant::now();
         if watch.cancel.forced.is_cancelled() || is_over {
             let killed_at = *killed_at.get_or_insert_with(Instant::now);
-            // Freeze all of them first, so that none can start another while they are killed one by
-            // one.
+            // Freeze all processes before killing them one by one, so that none can start another
+            // process.
             left.iter().for_each(|process| process.signal(Signal::SIGSTOP));
             if let Some(cgroup) = cgroup {
                 cgroup.kill();
@@ -91,7 +91,7 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
                 return Leftovers { killed: true, not_ended };
             }
         } else {
-            for process in processes::topmost(&left).filter(|of| asked.insert(of.pid())) {
+            for process in processes::topmost(&left).filter(|of| signalled.insert(of.pid())) {
                 process.signal(Signal::SIGTERM);
             }
         }
@@ -105,14 +105,14 @@ async fn end_all(watch: &mut Watch, stop: &mut unix::Signal, cgroup: Option<&Cgr
 /// Returns the remaining processes. A process can fork and exit while `/proc` is read, so an empty
 /// result is checked twice.
 fn remaining(cgroup: Option<&Cgroup>) -> io::Result<Vec<RunningProcess>> {
-    let look = || {
+    let scan = || {
         let mut found = processes::descendants()?;
         let members = processes::among(&cgroup.map(Cgroup::members).unwrap_or_default())?;
         found.extend(members.into_iter().filter(|of| of.pid() != std::process::id()));
         Ok(found)
     };
-    let found: io::Result<Vec<RunningProcess>> = look();
-    if found.as_ref().is_ok_and(Vec::is_empty) { look() } else { found }
+    let found: io::Result<Vec<RunningProcess>> = scan();
+    if found.as_ref().is_ok_and(Vec::is_empty) { scan() } else { found }
 }
 
 /// Returns distinct labels, no more than a report can hold.

@@ -11,8 +11,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Interval between syncs of the log.
 const SYNC_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Returns the prefix of every command of a job: a shell that limits its memory and then executes
-/// the command.
+/// Returns the prefix of every command of a job: a shell that limits its virtual memory and then
+/// executes the command.
 pub fn wrapper(limits: &Limits) -> Vec<String> {
     let Some(bytes) = limits.memory_bytes else { return Vec::new() };
     let script = format!("ulimit -v {} && exec \"$@\"", bytes / 1024);
@@ -30,7 +30,7 @@ pub struct Watch {
     /// Longest grace period that a cancel request can set.
     pub max_grace: Duration,
     pub no_output: Option<Duration>,
-    /// Cause of the stop, once there is one.
+    /// Cause of the first stop request.
     pub cause: Option<StopCause>,
     pub forced_at: Option<Instant>,
     synced: Instant,
@@ -60,14 +60,13 @@ impl Watch {
         }
     }
 
-    /// Checks repeatedly. Returns only if the child still runs 20 seconds after it was to be
-    /// killed.
+    /// Checks repeatedly. Returns only if the child still runs 20 seconds after its forced stop.
     pub async fn until_stuck(&mut self) {
         loop {
             self.check();
-            let patience = Duration::from_secs(20);
+            let timeout = Duration::from_secs(20);
             if self.cancel.forced.is_cancelled()
-                && self.forced_at.is_some_and(|at| at.elapsed() > patience)
+                && self.forced_at.is_some_and(|at| at.elapsed() > timeout)
             {
                 return;
             }
@@ -75,7 +74,8 @@ impl Watch {
         }
     }
 
-    /// Stops the child with this grace period. A later cancel request can only shorten it.
+    /// Stops the child with the grace period of this request. A later request can only shorten the
+    /// grace period.
     pub fn stop(&mut self, order: &CancelOrder) {
         let grace = order.grace_ms.map_or(self.grace, Duration::from_millis).min(self.max_grace);
         let at = Instant::now() + grace;
@@ -113,7 +113,10 @@ impl Watch {
         }
         let silence = self.recorder.writer().log().time_since_output();
         if self.cause.is_none() && self.no_output.is_some_and(|limit| silence >= limit) {
-            self.stop(&Self::own_order(StopCause::NoOutput, "there was no output for too long"));
+            self.stop(&Self::own_order(
+                StopCause::NoOutput,
+                "the job wrote no output for longer than its limit",
+            ));
         }
         if self.forced_at.is_some_and(|at| Instant::now() >= at)
             && !self.cancel.forced.is_cancelled()
@@ -133,14 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_limited_for_the_command_and_what_it_starts() {
+    fn memory_is_limited_for_the_command_and_its_children() {
         assert!(wrapper(&Limits { memory_bytes: None, output_bytes: 1 }).is_empty());
         let limited = wrapper(&Limits { memory_bytes: Some(1 << 30), output_bytes: 1 });
-        let said = std::process::Command::new(&limited[0])
+        let output = std::process::Command::new(&limited[0])
             .args(&limited[1..])
             .args(["sh", "-c", "ulimit -v"])
             .output()
             .unwrap();
-        assert_eq!(String::from_utf8(said.stdout).unwrap().trim(), "1048576");
+        assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "1048576");
     }
 }

@@ -1,4 +1,4 @@
-//! Log of one execution: one record per line, appended to the file that is sent byte by byte.
+//! Log of one execution: one record per line. The agent uploads the file byte for byte.
 //!
 //! ```text
 //! log.ndjson   record … record │ the beginning, up to its limit
@@ -6,7 +6,7 @@
 //! at the end   log.ndjson ◀── {"omitted":BYTES} ◀── the last records of the tail
 //! ```
 //!
-//! A full disk loses log bytes, and the log states how many. It never stops the job.
+//! A full disk loses log bytes, and the log states how many. A full disk never stops the job.
 use std::{
     fs::File,
     io::{self, Write as _},
@@ -49,7 +49,7 @@ pub struct FinalizedLog {
     pub length: u64,
     /// SHA-256 in hexadecimal.
     pub sha256: String,
-    /// Number of bytes that were left out.
+    /// Number of bytes that the log does not contain.
     pub omitted: u64,
 }
 
@@ -98,7 +98,7 @@ impl Log {
         self.record(LogStream::Shim, text, false);
     }
 
-    /// Adds lines with their newlines. A line without one continues in the next record.
+    /// Adds lines with their newlines. Text without a final newline continues in the next record.
     pub fn lines(&mut self, stream: LogStream, text: &[u8]) {
         self.written = Instant::now();
         for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -107,7 +107,7 @@ impl Log {
         }
     }
 
-    fn line(&mut self, stream: LogStream, line: &[u8], goes_on: bool) {
+    fn line(&mut self, stream: LogStream, line: &[u8], continues: bool) {
         let text = String::from_utf8_lossy(line);
         let mut rest = text.as_ref();
         while rest.len() > LINE_BYTES {
@@ -115,7 +115,7 @@ impl Log {
             self.record(stream, part, true);
             rest = more;
         }
-        self.record(stream, rest, goes_on);
+        self.record(stream, rest, continues);
     }
 
     fn record(&mut self, s: LogStream, text: &str, c: bool) {
@@ -149,7 +149,7 @@ impl Log {
         true
     }
 
-    /// Syncs what was written to disk.
+    /// Syncs the written bytes to disk.
     pub fn sync(&mut self) {
         if std::mem::take(&mut self.dirty) {
             // A failed sync is repeated the next time.
@@ -208,10 +208,10 @@ mod tests {
         (temp, dir, log)
     }
 
-    fn records(dir: &JobDir, seal: &FinalizedLog) -> Vec<LogRecord> {
+    fn records(dir: &JobDir, finalized: &FinalizedLog) -> Vec<LogRecord> {
         let bytes = fs::read(dir.log()).unwrap();
-        assert_eq!(bytes.len() as u64, seal.length);
-        assert_eq!(hex::encode(Sha256::digest(&bytes)), seal.sha256);
+        assert_eq!(bytes.len() as u64, finalized.length);
+        assert_eq!(hex::encode(Sha256::digest(&bytes)), finalized.sha256);
         let text = String::from_utf8(bytes).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
@@ -222,39 +222,39 @@ mod tests {
         log.begin_phase("init");
         log.lines(LogStream::Out, b"one\ntwo\xff\n");
         log.lines(LogStream::Err, b"three\n");
-        let seal = log.finalize();
-        let records = records(&dir, &seal);
+        let finalized = log.finalize();
+        let records = records(&dir, &finalized);
         assert!(records[0].m.ends_with('Z') && records[0].s == LogStream::Shim);
         assert_eq!(records.iter().map(|record| record.n).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!(records[2].m, "two\u{fffd}");
         assert_eq!(records[3].p.as_deref(), Some("init"));
-        assert_eq!(seal.omitted, 0);
+        assert_eq!(finalized.omitted, 0);
     }
 
     #[test]
-    fn a_long_line_goes_on_in_the_next_record() {
+    fn a_long_line_continues_in_the_next_record() {
         let (_temp, dir, mut log) = begin(HEAD_BYTES);
         let line = "é".repeat(LINE_BYTES);
         log.lines(LogStream::Out, format!("{line}\n").as_bytes());
-        let seal = log.finalize();
-        let records = &records(&dir, &seal)[1..];
+        let finalized = log.finalize();
+        let records = &records(&dir, &finalized)[1..];
         assert!(records.iter().all(|record| record.m.len() <= LINE_BYTES));
         assert_eq!(records.iter().filter(|record| !record.c).count(), 1);
         assert_eq!(records.iter().map(|record| record.m.as_str()).collect::<String>(), line);
     }
 
     #[test]
-    fn the_middle_of_a_long_log_is_left_out_and_its_size_is_recorded() {
+    fn the_middle_of_a_long_log_is_omitted_and_its_size_is_recorded() {
         let (_temp, dir, mut log) = begin(256 * 1024);
         for number in 0..20_000 {
             log.lines(LogStream::Out, format!("line {number}\n").as_bytes());
         }
-        let seal = log.finalize();
-        assert!(seal.length <= 256 * 1024 + 200, "{}", seal.length);
-        let records = records(&dir, &seal);
+        let finalized = log.finalize();
+        assert!(finalized.length <= 256 * 1024 + 200, "{}", finalized.length);
+        let records = records(&dir, &finalized);
         assert_eq!(records.last().unwrap().m, "line 19999");
         let gap = records.iter().position(|record| record.omitted.is_some()).unwrap();
-        assert_eq!(records[gap].omitted, Some(seal.omitted));
+        assert_eq!(records[gap].omitted, Some(finalized.omitted));
         assert_eq!(records[gap].n, records[gap - 1].n + 1);
         assert!(records.windows(2).all(|pair| pair[0].n < pair[1].n));
         // Each record is in the log or was left out. The timestamp of a record that was left out is
@@ -273,7 +273,11 @@ mod tests {
             (2..=20_001).filter(|n| !kept.contains(n)).map(size).sum()
         };
         let (least, most) = (bytes(0), bytes(99_999_999));
-        assert!((least..=most).contains(&seal.omitted), "{least} {} {most}", seal.omitted);
+        assert!(
+            (least..=most).contains(&finalized.omitted),
+            "{least} {} {most}",
+            finalized.omitted
+        );
     }
 
     #[test]
@@ -283,9 +287,9 @@ mod tests {
             log.lines(LogStream::Out, format!("line {number:06}\n").as_bytes());
         }
         assert!(log.tail.is_some());
-        let seal = log.finalize();
-        assert_eq!(seal.omitted, 0);
-        let records = records(&dir, &seal);
+        let finalized = log.finalize();
+        assert_eq!(finalized.omitted, 0);
+        let records = records(&dir, &finalized);
         assert!(records.windows(2).all(|pair| pair[0].n + 1 == pair[1].n));
         assert_eq!(records.len(), 4_601);
     }

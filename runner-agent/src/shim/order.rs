@@ -1,5 +1,5 @@
-//! Messages of the supervisor to a shim. The launch parameters are sent once through a pipe, never
-//! through a file or an argument.
+//! Messages of the supervisor to a shim. The supervisor sends the launch parameters once through a
+//! pipe, never through a file or an argument.
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use domain::digest::Digest;
@@ -22,7 +22,7 @@ pub struct ShimOrder {
     pub server: String,
     /// Certificates that the agent trusts for this server.
     pub trust: Trust,
-    /// Token for the registry. It is redacted.
+    /// Token for the registry. Its value is redacted in the log.
     pub job_token: String,
     /// Deadline on the monotonic clock, in milliseconds since the host started.
     pub deadline_uptime_ms: u64,
@@ -57,7 +57,7 @@ impl std::fmt::Debug for ShimOrder {
     }
 }
 
-/// Request of the supervisor to stop a running job. It is a file, so that it outlives both
+/// Request of the supervisor to stop a running job. The request is a file, so it outlives both
 /// processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CancelOrder {
@@ -97,8 +97,8 @@ impl CancelOrder {
 
     /// Returns whether this request leaves less time than an earlier one. The grace period of the
     /// manifest counts as the longest.
-    pub fn is_stricter_than(&self, told: &CancelOrder) -> bool {
-        self.grace_ms.is_some_and(|grace| told.grace_ms.is_none_or(|told| grace < told))
+    pub fn is_stricter_than(&self, earlier: &CancelOrder) -> bool {
+        self.grace_ms.is_some_and(|grace| earlier.grace_ms.is_none_or(|earlier| grace < earlier))
     }
 }
 

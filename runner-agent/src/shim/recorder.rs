@@ -33,7 +33,7 @@ use crate::{
 const MAX_PHASES: u32 = 64;
 /// Bytes of disk that are reserved for the final report.
 const RESERVE_BYTES: usize = 256 * 1024;
-/// Length at which a line of a plugin is split and continues.
+/// Length in bytes at which a line of a plugin is split and continues.
 const SPLIT_LENGTH: usize = 1 << 20;
 
 /// Longest detail in bytes. A report has at most 64 KiB, and the log has everything.
@@ -44,8 +44,8 @@ const MAX_NAME_BYTES: usize = 120;
 /// Largest output in bytes.
 const MAX_OUTPUT_BYTES: usize = OUTPUTS_BYTES / 2;
 
-/// Returns the outputs that a report can carry, and the names of the others. Outputs that are too
-/// large must not fail work that was done.
+/// Returns the outputs that a report can carry, and the names of the omitted outputs. Oversized
+/// outputs must not fail completed work.
 fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<String>) {
     let (mut fitting, mut withheld, mut left) = (BTreeMap::new(), Vec::new(), OUTPUTS_BYTES);
     for (name, value) in outputs {
@@ -60,7 +60,7 @@ fn split_by_size(outputs: Map<String, Value>) -> (BTreeMap<String, Value>, Vec<S
     (fitting, withheld)
 }
 
-/// Shortens a text to the limit, between two characters.
+/// Shortens a text to `limit` bytes, between two characters.
 pub fn truncate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         text.truncate(text.floor_char_boundary(limit - '…'.len_utf8()));
@@ -69,7 +69,7 @@ pub fn truncate(mut text: String, limit: usize) -> String {
     text
 }
 
-/// Writer for everything that is recorded of one execution.
+/// Writer of the log, the reports and the journal entries of one execution.
 pub struct RecordWriter {
     pub job: JobId,
     pub execution: ExecutionId,
@@ -83,14 +83,15 @@ pub struct RecordWriter {
     phases: u32,
     held_back: [HeldBack; 2],
     guard: Option<Guard>,
-    /// A value could not be registered for redaction, so the child's output is no longer shown.
+    /// `true` after a value could not be registered for redaction: the child's output is no longer
+    /// shown.
     withheld: bool,
 }
 
 /// Placeholder for withheld output.
 const WITHHELD: &str = "[withheld]";
 
-/// Handle of the writer that the plugin and the watching shim share.
+/// Shared handle of the [`RecordWriter`], for the plugin and for the shim.
 #[derive(Clone)]
 pub struct Recorder(Arc<Mutex<RecordWriter>>);
 
@@ -108,8 +109,8 @@ impl Recorder {
         data::replace(&dir.reserve(), &[0; RESERVE_BYTES])?;
         data::sync_parent(&dir.reports())?;
         let redactor = Redactor::new(secrets.iter().map(|value| value.as_str()));
-        let (seq, phases, waiting) = (0, 0, Default::default());
-        let pen = RecordWriter {
+        let (seq, phases, held_back) = (0, 0, Default::default());
+        let writer = RecordWriter {
             job,
             execution,
             dir,
@@ -120,11 +121,11 @@ impl Recorder {
             reports,
             seq,
             phases,
-            held_back: waiting,
+            held_back,
             guard: None,
             withheld: false,
         };
-        Ok(Recorder(Arc::new(Mutex::new(pen))))
+        Ok(Recorder(Arc::new(Mutex::new(writer))))
     }
 
     /// Locks the writer. It stays usable if a plugin panicked while it held the lock.
@@ -134,7 +135,7 @@ impl Recorder {
 }
 
 impl RecordWriter {
-    /// Appends a report. It is on disk when this returns.
+    /// Appends a report and syncs it to disk.
     pub fn report(&mut self, body: ReportBody) -> io::Result<()> {
         let (execution, seq, log_len) = (self.execution, self.seq + 1, self.log.length());
         // The supervisor signs the final report: a shim has no key.
@@ -183,8 +184,8 @@ impl RecordWriter {
         }
     }
 
-    /// Returns whether output is withheld. The check is between the child's write and the display.
-    /// So output that follows a value that could not be registered is never shown.
+    /// Returns whether output is withheld. The check comes after the child's write and before the
+    /// output is recorded. So output that follows an unregistered value is never shown.
     fn is_withheld(&mut self) -> bool {
         if !self.withheld && self.guard.as_ref().is_some_and(|guard| !guard.may_show()) {
             self.withhold();
@@ -202,7 +203,7 @@ impl RecordWriter {
             // Records only that output arrived, so that the time without output starts again.
             return self.log.lines(LogStream::Out, b"");
         }
-        let (stream, waiting) = match stream {
+        let (stream, held_back) = match stream {
             Stream::Out => (LogStream::Out, &mut self.held_back[0]),
             Stream::Err => (LogStream::Err, &mut self.held_back[1]),
             Stream::Runner => {
@@ -211,7 +212,7 @@ impl RecordWriter {
                 return self.log.lines(LogStream::Shim, &clean);
             }
         };
-        let shown = self.redactor.line(waiting, bytes, bytes.len() >= SPLIT_LENGTH);
+        let shown = self.redactor.line(held_back, bytes, bytes.len() >= SPLIT_LENGTH);
         self.log.lines(stream, &shown);
     }
 
@@ -246,8 +247,9 @@ impl RecordWriter {
             false => self.redactor.text(&last.detail),
         };
         last.detail = truncate(detail, MAX_DETAIL_BYTES);
-        let seal = self.log.finalize();
-        (last.log_len, last.log_sha256, last.omitted) = (seal.length, seal.sha256, seal.omitted);
+        let finalized = self.log.finalize();
+        (last.log_len, last.log_sha256, last.omitted) =
+            (finalized.length, finalized.sha256, finalized.omitted);
         let exit = Exit {
             outcome: last.outcome,
             code: last.exit_code,
@@ -262,7 +264,6 @@ impl RecordWriter {
         reported
     }
 
-    /// Writes an entry to the journal.
     pub fn journal(&self, fact: JournalEvent) -> io::Result<()> {
         self.journal.write(fact)
     }
@@ -270,20 +271,20 @@ impl RecordWriter {
 
 impl Sink for Recorder {
     fn phase(&mut self, name: &str) {
-        let mut pen = self.writer();
+        let mut writer = self.writer();
         // Redact before cutting: a secret that was cut would not be found.
-        let withheld = pen.is_withheld();
+        let withheld = writer.is_withheld();
         let name = if withheld {
             WITHHELD.into()
         } else {
-            truncate(pen.redactor.text(name), MAX_NAME_BYTES)
+            truncate(writer.redactor.text(name), MAX_NAME_BYTES)
         };
-        pen.log.begin_phase(&name);
-        pen.phases += 1;
-        if pen.phases <= MAX_PHASES {
+        writer.log.begin_phase(&name);
+        writer.phases += 1;
+        if writer.phases <= MAX_PHASES {
             // A phase that cannot be reported is missing in the timeline, but the work continues.
-            if let Err(error) = pen.report(ReportBody::Phase { name }) {
-                pen.write_shim_record(&format!("cannot report the phase: {error}"));
+            if let Err(error) = writer.report(ReportBody::Phase { name }) {
+                writer.write_shim_record(&format!("cannot report the phase: {error}"));
             }
         }
     }
@@ -293,13 +294,16 @@ impl Sink for Recorder {
     }
 
     fn child(&mut self, pid: u32, stop: Stop) -> io::Result<()> {
-        let pen = self.writer();
+        let writer = self.writer();
         match Process::of(pid) {
-            Ok(process) => {
-                pen.journal(JournalEvent::ChildStarted { execution: pen.execution, process, stop })
-            }
+            Ok(process) => writer.journal(JournalEvent::ChildStarted {
+                execution: writer.execution,
+                process,
+                stop,
+            }),
             Err(_) if !processes::exists(pid) => Ok(()),
-            // The child runs and cannot be journalled, so it must not execute the program.
+            // The child runs and cannot be recorded in the journal, so it must not execute the
+            // program.
             Err(error) => Err(error),
         }
     }
@@ -309,42 +313,49 @@ impl Sink for Recorder {
     }
 
     fn outputs(&mut self, outputs: Map<String, Value>) -> io::Result<()> {
-        let mut pen = self.writer();
-        if pen.is_withheld() {
+        let mut writer = self.writer();
+        if writer.is_withheld() {
             let why = "a value could not be registered for redaction: the outputs are withheld";
             return Err(io::Error::other(why));
         }
-        let clean =
-            |(name, value): (String, Value)| (pen.redactor.text(&name), pen.redactor.value(value));
+        let clean = |(name, value): (String, Value)| {
+            (writer.redactor.text(&name), writer.redactor.value(value))
+        };
         let (outputs, withheld) = split_by_size(outputs.into_iter().map(clean).collect());
         for name in withheld {
-            pen.write_shim_record(&format!("output {name} is too large to be reported"));
+            writer.write_shim_record(&format!("output {name} is too large to be reported"));
         }
-        pen.report(ReportBody::Outputs { outputs })
+        writer.report(ReportBody::Outputs { outputs })
     }
 
     fn state(&mut self, component: &str, mark: &StateMark) -> io::Result<()> {
-        let mut pen = self.writer();
-        let (execution, component) = (pen.execution, component.to_owned());
+        let mut writer = self.writer();
+        let (execution, component) = (writer.execution, component.to_owned());
         let (lineage, serial) = (mark.lineage.clone(), mark.serial);
-        pen.journal(JournalEvent::StateSeen {
+        writer.journal(JournalEvent::StateSeen {
             execution,
             component,
             lineage: lineage.clone(),
             serial,
         })?;
         match lineage {
-            Some(lineage) => pen.report(ReportBody::State(StateVersion { lineage, serial })),
+            Some(lineage) => writer.report(ReportBody::State(StateVersion { lineage, serial })),
             None => Ok(()),
         }
     }
 
     fn state_accepted(&mut self, component: &str, accepted: &AcceptedState) -> io::Result<()> {
-        let pen = self.writer();
-        let (execution, component) = (pen.execution, component.to_owned());
+        let writer = self.writer();
+        let (execution, component) = (writer.execution, component.to_owned());
         let AcceptedState { version: StateVersion { lineage, serial }, decision } =
             accepted.clone();
-        pen.journal(JournalEvent::StateAccepted { execution, component, lineage, serial, decision })
+        writer.journal(JournalEvent::StateAccepted {
+            execution,
+            component,
+            lineage,
+            serial,
+            decision,
+        })
     }
 
     fn artifact(&mut self, artifact: Artifact) -> io::Result<()> {

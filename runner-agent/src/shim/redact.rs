@@ -22,7 +22,8 @@ use self::{encoded::Pieces, shapes::PrivateKeyState};
 pub const MARK: &str = "[redacted]";
 /// Shortest value that is redacted. Shorter ones would remove large parts of every log.
 pub const MIN_SECRET_BYTES: usize = 6;
-/// Smallest part of an unfinished line that is held back. No credential shape is longer.
+/// Bytes of an unfinished line that are held back at least. A credential shape of up to this length
+/// is found across a cut.
 const MIN_HELD_BACK_BYTES: usize = 8 * 1024;
 
 /// Redactor for a set of values. It keeps no other state.
@@ -43,7 +44,6 @@ pub struct HeldBack {
 }
 
 impl Redactor {
-    /// Creates a redactor for these values.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let values: Vec<&str> = values.into_iter().collect();
         let pieces = Pieces::of(values.iter().copied());
@@ -105,31 +105,32 @@ impl Redactor {
         clean
     }
 
-    /// Takes a line of a stream and returns what can be shown. These are complete lines with their
-    /// newlines, or the first part of a line that `goes_on`.
-    pub fn line(&self, waiting: &mut HeldBack, line: &[u8], goes_on: bool) -> Vec<u8> {
-        let pending = &mut waiting.pending;
+    /// Adds a line of a stream and returns the text that can be shown: complete lines with their
+    /// newlines, or the first part of a line that continues (`continues`).
+    pub fn line(&self, held_back: &mut HeldBack, line: &[u8], continues: bool) -> Vec<u8> {
+        let pending = &mut held_back.pending;
         pending.extend_from_slice(line);
-        if !goes_on {
+        if !continues {
             pending.push(b'\n');
         }
-        let ready = if goes_on { self.before_cut(pending) } else { self.before_beginning(pending) };
+        let ready =
+            if continues { self.before_cut(pending) } else { self.before_beginning(pending) };
         let rest = pending.split_off(ready);
         let shown = std::mem::replace(pending, rest);
-        waiting.in_key.lines(self.exact(&shown))
+        held_back.in_key.lines(self.exact(&shown))
     }
 
     /// Returns what is held back at the end of a stream.
-    pub fn flush(&self, waiting: &mut HeldBack) -> Vec<u8> {
-        let shown = std::mem::take(&mut waiting.pending);
-        waiting.in_key.lines(self.exact(&shown))
+    pub fn flush(&self, held_back: &mut HeldBack) -> Vec<u8> {
+        let shown = std::mem::take(&mut held_back.pending);
+        held_back.in_key.lines(self.exact(&shown))
     }
 
     /// Returns the length of the part that can be shown. It ends before any multi-line value that
     /// may have begun, and cuts no value.
     fn before_beginning(&self, pending: &[u8]) -> usize {
-        let begun = self.beginnings.iter().filter(|start| pending.ends_with(start));
-        let Some(longest) = begun.map(Vec::len).max() else { return pending.len() };
+        let started = self.beginnings.iter().filter(|start| pending.ends_with(start));
+        let Some(longest) = started.map(Vec::len).max() else { return pending.len() };
         let start = pending.len() - longest;
         // Go back to the start of the line, so that the line stays complete.
         let line = pending[..start].iter().rposition(|byte| *byte == b'\n');
@@ -213,7 +214,8 @@ fn url_encoded(value: &str) -> [String; 3] {
     [encode(true), encode(false), encode(true).replace("%20", "+")]
 }
 
-/// Returns the characters that do not depend on the bytes around the value.
+/// Returns the base64 forms of a value at this alignment, without the characters that depend on the
+/// bytes around the value.
 fn base64_at(value: &str, alignment: usize) -> [String; 2] {
     let mut bytes = vec![0; alignment];
     bytes.extend_from_slice(value.as_bytes());
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn a_value_is_found_in_every_encoding() {
         let redactor = Redactor::new([SECRET]);
-        let dressed = [
+        let forms = [
             SECRET.to_owned(),
             hex::encode(SECRET),
             hex::encode_upper(SECRET),
@@ -249,7 +251,7 @@ mod tests {
             "hunter2%2F%22x+y%22".into(),
             r"hunter2\/\u0022x y\u0022".replace("\\/", "/"),
         ];
-        for text in dressed {
+        for text in forms {
             let clean = redactor.text(&format!("before {text} after"));
             assert!(clean.contains(MARK), "{text}");
             assert!(clean.starts_with("before ") && clean.ends_with(" after"), "{clean}");
@@ -276,12 +278,12 @@ mod tests {
 
     /// Feeds lines and returns everything that was shown.
     fn shown(redactor: &Redactor, lines: &[&str]) -> String {
-        let mut waiting = HeldBack::default();
+        let mut held_back = HeldBack::default();
         let mut all = Vec::new();
         for line in lines {
-            all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
+            all.extend(redactor.line(&mut held_back, line.as_bytes(), false));
         }
-        all.extend(redactor.flush(&mut waiting));
+        all.extend(redactor.flush(&mut held_back));
         String::from_utf8(all).unwrap()
     }
 
@@ -291,9 +293,9 @@ mod tests {
         assert_eq!(shown(&redactor, &["x=ab", "cd", "efghij!", "y"]), "x=[redacted]!\ny\n");
         assert_eq!(shown(&redactor, &["ab", "cd", "other"]), "ab\ncd\nother\n");
         assert_eq!(shown(&redactor, &["ab", "cd"]), "ab\ncd\n");
-        let mut waiting = HeldBack::default();
-        assert_eq!(redactor.line(&mut waiting, b"plain", false), b"plain\n");
-        assert_eq!(redactor.line(&mut waiting, b"ab", false), b"");
+        let mut held_back = HeldBack::default();
+        assert_eq!(redactor.line(&mut held_back, b"plain", false), b"plain\n");
+        assert_eq!(redactor.line(&mut held_back, b"ab", false), b"");
     }
 
     #[test]
@@ -308,9 +310,9 @@ mod tests {
         let redactor = Redactor::new(["hunter22"]);
         for at in 1..20 {
             let text = "....hunter22........";
-            let mut waiting = HeldBack::default();
-            let mut all = redactor.line(&mut waiting, &text.as_bytes()[..at], true);
-            all.extend(redactor.line(&mut waiting, &text.as_bytes()[at..], false));
+            let mut held_back = HeldBack::default();
+            let mut all = redactor.line(&mut held_back, &text.as_bytes()[..at], true);
+            all.extend(redactor.line(&mut held_back, &text.as_bytes()[at..], false));
             assert_eq!(String::from_utf8(all).unwrap(), "....[redacted]........\n", "{at}");
         }
     }
@@ -334,19 +336,19 @@ mod tests {
             let text: String = around
                 .iter()
                 .enumerate()
-                .map(|(place, text)| format!("{text}{}", values[place % values.len()]))
+                .map(|(index, text)| format!("{text}{}", values[index % values.len()]))
                 .collect();
-            let (mut waiting, mut all) = (HeldBack::default(), Vec::new());
+            let (mut held_back, mut all) = (HeldBack::default(), Vec::new());
             let mut cuts = cuts.into_iter().cycle();
             for line in text.split('\n') {
                 let mut rest = line.as_bytes();
                 while let Some(cut) = cuts.next().filter(|cut| *cut < rest.len()) {
-                    all.extend(redactor.line(&mut waiting, &rest[..cut], true));
+                    all.extend(redactor.line(&mut held_back, &rest[..cut], true));
                     rest = &rest[cut..];
                 }
-                all.extend(redactor.line(&mut waiting, rest, false));
+                all.extend(redactor.line(&mut held_back, rest, false));
             }
-            all.extend(redactor.flush(&mut waiting));
+            all.extend(redactor.flush(&mut held_back));
             let shown = String::from_utf8(all).unwrap();
             for value in &values {
                 // The mark itself contains some of these letters, but never six of them in a row.
@@ -358,7 +360,7 @@ mod tests {
     #[test]
     fn json_is_cleaned_in_keys_and_values() {
         let redactor = Redactor::new(["hunter22"]);
-        let dirty = serde_json::json!({"a hunter22": ["hunter22", 1], "b": {"c": "x"}});
-        assert!(!redactor.value(dirty).to_string().contains("hunter22"));
+        let unredacted = serde_json::json!({"a hunter22": ["hunter22", 1], "b": {"c": "x"}});
+        assert!(!redactor.value(unredacted).to_string().contains("hunter22"));
     }
 }

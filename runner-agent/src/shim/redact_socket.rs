@@ -1,5 +1,4 @@
-//! Redacts values that are created in a job. A script registers a value before it uses it, and the
-//! value is redacted from then on.
+//! Redacts values that are created in a job. A script registers a value before using it, and the runner redacts the value from then on.
 //!
 //! ```sh
 //! password=$(fetch-password)
@@ -57,15 +56,16 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Returns whether the job's output may be shown: no value failed, and scripts can still call
-    /// `redact`.
+    /// Returns whether the job's output may be shown: every value was registered, and scripts can
+    /// still call `redact`.
     pub fn may_show(&self) -> bool {
         // Detects a filesystem that was remounted with `noexec`, too.
         self.complete.exists() && access(&self.program, AccessFlags::X_OK).is_ok()
     }
 }
 
-/// Listens for values on a socket until the shim ends. Scripts reach it with this program.
+/// Listens for values on the job's socket until the shim ends. Scripts call `program` to register a
+/// value.
 pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result<PathBuf> {
     let path = dir.redact();
     let (_dir, address) = short_path(&path)?;
@@ -81,8 +81,7 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
                     let recorder = recorder.clone();
                     tokio::spawn(async move { serve(connection, &recorder).await });
                 }
-                // The connection that could not be accepted may be of a script that registers a
-                // value.
+                // The failed connection may belong to a script that registers a value.
                 Err(_) => {
                     recorder.writer().withhold();
                     sleep(ACCEPT_RETRY_PAUSE).await;
@@ -94,12 +93,12 @@ pub fn listen(dir: &JobDir, program: PathBuf, recorder: &Recorder) -> io::Result
 }
 
 async fn serve(mut connection: Connection, recorder: &Recorder) {
-    let taken = receive_value(&mut connection, recorder).await;
-    if taken.is_err() {
+    let received = receive_value(&mut connection, recorder).await;
+    if received.is_err() {
         recorder.writer().withhold();
     }
     // A script that does not receive the response withholds the output itself.
-    let _gone = connection.write_all(if taken.is_ok() { b"ok" } else { b"no" }).await;
+    let _gone = connection.write_all(if received.is_ok() { b"ok" } else { b"no" }).await;
 }
 
 async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::Result<()> {
@@ -112,10 +111,10 @@ async fn receive_value(connection: &mut Connection, recorder: &Recorder) -> io::
     timeout(IO_TIMEOUT, connection.read_exact(&mut bytes)).await??;
     let value = str::from_utf8(&bytes).map_err(io::Error::other)?;
     check(value).map_err(io::Error::other)?;
-    let mut pen = recorder.writer();
-    pen.add_secret(Zeroizing::new(value.to_owned()));
+    let mut writer = recorder.writer();
+    writer.add_secret(Zeroizing::new(value.to_owned()));
     // A newline at the end comes from the pipe. The encoded forms of the value do not contain it.
-    pen.add_secret(Zeroizing::new(value.trim().to_owned()));
+    writer.add_secret(Zeroizing::new(value.trim().to_owned()));
     Ok(())
 }
 
@@ -141,14 +140,14 @@ pub fn register() -> anyhow::Result<()> {
     let socket = env::var_os(SOCKET)
         .map(PathBuf::from)
         .context("STEAD_REDACT_SOCKET is not set; run this command in a script of a job")?;
-    let handed_in = send_value(&socket);
-    if handed_in.is_err() {
+    let sent = send_value(&socket);
+    if sent.is_err() {
         withhold();
     }
-    handed_in.context("cannot redact the value: the rest of the job's output is withheld")
+    sent.context("cannot redact the value: the rest of the job's output is withheld")
 }
 
-/// Withholds the rest of the output of the job that this process belongs to, if there is one.
+/// Withholds the rest of the job's output. Does nothing outside a job.
 pub fn withhold() {
     if let Some(socket) = env::var_os(SOCKET).map(PathBuf::from) {
         // The file no longer exists if the output is withheld already.
@@ -172,11 +171,11 @@ fn send_value(socket: &Path) -> anyhow::Result<()> {
         Err(_) => stream.write_all(&NO_VALUE.to_be_bytes())?,
     }
     stream.shutdown(Shutdown::Write)?;
-    let mut answer = String::new();
-    let answered = stream.read_to_string(&mut answer);
+    let mut response = String::new();
+    let read = stream.read_to_string(&mut response);
     value?;
-    answered.context("the job's shim did not respond")?;
-    if answer == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
+    read.context("the job's shim did not respond")?;
+    if response == "ok" { Ok(()) } else { bail!("the job's shim rejected the value") }
 }
 
 fn read_value() -> anyhow::Result<Zeroizing<String>> {

@@ -7,7 +7,6 @@ use std::{
 
 use crate::data;
 
-/// Last bytes of a log that exceeds its limit.
 pub struct Tail {
     files: [PathBuf; 2],
     current: Option<File>,
@@ -25,7 +24,6 @@ impl Tail {
         Tail { files, current: None, older: 0, length: 0, pushed: 0, limit, first }
     }
 
-    /// Adds a record.
     pub fn push(&mut self, line: &[u8]) {
         let size = line.len() as u64;
         self.pushed += size;
@@ -51,7 +49,7 @@ impl Tail {
         self.length = 0;
     }
 
-    /// Returns the last records that fit, and the number of bytes that do not.
+    /// Returns the last records that fit, and the number of omitted bytes.
     pub fn end(self) -> (Vec<u8>, u64) {
         let [current, older] = &self.files;
         let mut kept =

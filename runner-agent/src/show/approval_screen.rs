@@ -6,8 +6,8 @@ use crate::approval::ApprovalRequest;
 
 /// Formats one request. Only its first line is not indented, so the vendor's texts cannot look like
 /// another request.
-pub(super) fn screen(question: &ApprovalRequest) -> String {
-    let ApprovalRequest { execution, manifest, .. } = question;
+pub(super) fn screen(request: &ApprovalRequest) -> String {
+    let ApprovalRequest { execution, manifest, .. } = request;
     let plugin = sanitize(&manifest.plugin.name);
     // Shows the same field that the policy compares.
     let subject =
@@ -18,12 +18,12 @@ pub(super) fn screen(question: &ApprovalRequest) -> String {
         text += &format!("    {key:<10} {}\n", sanitize(value));
     };
     line("job", &manifest.job.to_string());
-    line("expires", &moment::text(&question.expires_at));
+    line("expires", &moment::text(&request.expires_at));
     line("role", manifest.role.as_deref().unwrap_or("none"));
-    if let Some(action) = &question.action {
+    if let Some(action) = &request.action {
         line("action", action);
     }
-    line("manifest", &question.digest.to_string());
+    line("manifest", &request.digest.to_string());
     if let Some(digest) = &manifest.plugin.digest {
         line("plugin", &digest.to_string());
     }
@@ -32,9 +32,9 @@ pub(super) fn screen(question: &ApprovalRequest) -> String {
     }
     if let Some(plan) = &manifest.plan {
         line("plan", &plan.to_string());
-        match &question.plan {
+        match &request.plan {
             Some(summary) => block(&mut text, "summary of the plan", summary),
-            None => line("", "its summary is not on this runner"),
+            None => line("", "the summary of the plan is not on this runner"),
         }
     }
     if !manifest.env.is_empty() {

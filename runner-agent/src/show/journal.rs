@@ -11,30 +11,30 @@ use schemas::{
 
 use crate::journal::{JournalEvent, Line};
 
-/// Entry, and the job that it is about.
+/// Journal entry with the job that it belongs to.
 pub struct JobEntry {
     pub line: Line,
     job: Option<JobId>,
 }
 
-/// Returns the entries of this job or all of them; with `last` only the last ones.
+/// Returns the entries of this job, or of all jobs. `last` limits the result to the newest entries.
 pub fn of(lines: Vec<Line>, job: Option<JobId>, last: Option<usize>) -> Vec<JobEntry> {
     let mut jobs = BTreeMap::new();
-    // Copies are left out, because their originals are in the history.
+    // Omit copies, because their originals are in an older file.
     let lines = lines
         .into_iter()
         .filter(|line| !matches!(line.entry.fact, JournalEvent::CarriedOver { .. }));
-    let told = lines.map(|line| {
+    let entries = lines.map(|line| {
         if let JournalEvent::Claimed { job, execution, .. } = &line.entry.fact {
             jobs.insert(*execution, *job);
         }
         let job = job_of(&line.entry.fact, &jobs);
         JobEntry { line, job }
     });
-    let mut told: Vec<_> = told.filter(|told| job.is_none() || told.job == job).collect();
-    let skip = last.map_or(0, |last| told.len().saturating_sub(last));
-    told.drain(..skip);
-    told
+    let mut entries: Vec<_> = entries.filter(|entry| job.is_none() || entry.job == job).collect();
+    let skip = last.map_or(0, |last| entries.len().saturating_sub(last));
+    entries.drain(..skip);
+    entries
 }
 
 fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<JobId> {
@@ -76,16 +76,17 @@ fn job_of(fact: &JournalEvent, jobs: &BTreeMap<ExecutionId, JobId>) -> Option<Jo
 
 /// Formats a table of time, job and event.
 pub fn table(lines: &[JobEntry]) -> String {
-    let row = |at: &str, job: &str, what: &str| format!("{at:<20}  {job:<30}  {what}\n");
-    let told = |told: &JobEntry| {
-        let at = told.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
-        let job = told.job.map_or("-".into(), |job| job.to_string());
-        row(&at, &job, &sanitize(&what(&told.line.entry.fact)))
+    let row =
+        |at: &str, job: &str, description: &str| format!("{at:<20}  {job:<30}  {description}\n");
+    let format_entry = |entry: &JobEntry| {
+        let at = entry.line.entry.at.to_rfc3339_opts(SecondsFormat::Secs, true).replace('T', " ");
+        let job = entry.job.map_or("-".into(), |job| job.to_string());
+        row(&at, &job, &sanitize(&description(&entry.line.entry.fact)))
     };
-    row("TIME", "JOB", "EVENT") + &lines.iter().map(told).collect::<String>()
+    row("TIME", "JOB", "EVENT") + &lines.iter().map(format_entry).collect::<String>()
 }
 
-fn what(fact: &JournalEvent) -> String {
+fn description(fact: &JournalEvent) -> String {
     match fact {
         JournalEvent::Opened { .. } => "began the journal".into(),
         JournalEvent::ChainStarted { lines, .. } => {
@@ -95,14 +96,14 @@ fn what(fact: &JournalEvent) -> String {
             format!("opened session {generation} with the server")
         }
         JournalEvent::Claiming { .. } => "requested the job".into(),
-        JournalEvent::ClaimRejected { reason: why, .. } => format!("did not get the job: {why}"),
+        JournalEvent::ClaimRejected { reason: why, .. } => format!("claim rejected: {why}"),
         JournalEvent::Claimed { attempt: 1, .. } => "claimed the job".into(),
         JournalEvent::Claimed { attempt, .. } => format!("claimed the job, attempt {attempt}"),
         JournalEvent::Verified { kind, plugin, .. } => {
             format!("verified the signatures and proofs: {} with {plugin}", kind.as_str())
         }
         JournalEvent::Refused { refused_by: by, rule, detail, .. } => {
-            format!("refused by {} (rule {rule}): {detail}", who(*by))
+            format!("refused by {} (rule {rule}): {detail}", refusing_party(*by))
         }
         JournalEvent::Spawning { .. } => "starting the job".into(),
         JournalEvent::Spawned { process, .. } => {
@@ -133,12 +134,14 @@ fn what(fact: &JournalEvent) -> String {
         JournalEvent::Reported { .. } => "the server has the result".into(),
         JournalEvent::ApprovalRequested { .. } => "waits for your approval".into(),
         JournalEvent::ApprovalDecided { approved: true, reason, .. } => {
-            format!("you approved it: {reason}")
+            format!("you approved the job: {reason}")
         }
         JournalEvent::ApprovalDecided { approved: false, reason, .. } => {
-            format!("you denied it: {reason}")
+            format!("you denied the job: {reason}")
         }
-        JournalEvent::Abandoned { reason: why, .. } => format!("left to the server: {why}"),
+        JournalEvent::Abandoned { reason: why, .. } => {
+            format!("left the outcome to the server: {why}")
+        }
         JournalEvent::Checkpoint { note } => match Checkpoint::read_unverified(note) {
             Ok(seen) => format!("verified the server's log up to event {}", seen.size),
             Err(_) => "verified a head of the server's log".into(),
@@ -170,16 +173,16 @@ fn what(fact: &JournalEvent) -> String {
         JournalEvent::Disabled { reason } => format!("you disabled the runner: {reason}"),
         JournalEvent::Enabled {} => "you enabled the runner".into(),
         JournalEvent::PolicyChosen { policy } => format!("you chose the policy: {policy}"),
-        JournalEvent::CarriedOver { original } => what(&original.fact),
+        JournalEvent::CarriedOver { original } => description(&original.fact),
         JournalEvent::Unknown => "entry of a later version: see --output json".into(),
     }
 }
 
-fn who(by: RefusedBy) -> &'static str {
+fn refusing_party(by: RefusedBy) -> &'static str {
     match by {
         RefusedBy::CustomerPolicy => "your policy",
-        RefusedBy::Verification => "the runner, which could not verify it",
-        RefusedBy::Capability => "the runner, which cannot run it",
+        RefusedBy::Verification => "the runner's verification",
+        RefusedBy::Capability => "the runner's capabilities",
         RefusedBy::Veto => "your veto command",
     }
 }

@@ -13,10 +13,10 @@ use crate::{
     witness::Witness,
 };
 
-/// Returns whether the chain of the journal is valid and contains what was signed. Only `journal
-/// verify` checks the signatures.
+/// Returns the state of the journal: the number of entries, and the first error of its chain or of
+/// its signed heads. Only `journal verify` checks the signatures.
 pub fn journal(data: &Data) -> String {
-    // Read the heads first: the agent may write and sign more meanwhile.
+    // Read the heads first: the agent may write and sign more entries meanwhile.
     let signed = journal::Heads::of(data).signed();
     let examined = match journal::examine_all(data) {
         Ok(examined) => examined,
@@ -39,7 +39,7 @@ pub fn journal(data: &Data) -> String {
 pub fn policy(data: &Data) -> String {
     let choice = match Choice::recorded(data) {
         Ok(Some(choice)) => choice,
-        Ok(None) => return "not recorded: every job is refused".into(),
+        Ok(None) => return "not recorded: every job is refused; run `stead-runner policy set FILE` or `stead-runner policy none`".into(),
         Err(error) => return format!("cannot be read, every job is refused: {error}"),
     };
     match (choice.policy(), &choice) {
@@ -82,10 +82,10 @@ fn size(bytes: u64) -> String {
     format!("{size:.1} {unit}")
 }
 
-/// Returns the state of the vendor's log.
+/// Returns the last verified head of the vendor's log, or the reason of its rejection.
 pub fn witness(data: &Data) -> io::Result<String> {
-    if let Some(refused) = refused(data)? {
-        return Ok(refused);
+    if let Some(rejection) = rejection(data)? {
+        return Ok(rejection);
     }
     Ok(match seen(data)? {
         Some(seen) => {
@@ -103,27 +103,27 @@ pub fn seen(data: &Data) -> io::Result<Option<Checkpoint>> {
 
 /// Returns the reason of the last rejection of the server's event log. `None` if the runner has
 /// since verified the log, or the customer has accepted a new epoch.
-pub fn refused(data: &Data) -> io::Result<Option<String>> {
+pub fn rejection(data: &Data) -> io::Result<Option<String>> {
     let mut last = None;
     for line in journal::read_all(data)? {
-        let believed = matches!(
+        let is_resolved = matches!(
             line.entry.fact,
             JournalEvent::Checkpoint { .. } | JournalEvent::EpochAccepted { .. }
         );
         if let JournalEvent::LogRejected { rule, evidence, .. } = line.entry.fact {
             last = Some((line.entry.at, rule, evidence));
-        } else if believed {
+        } else if is_resolved {
             last = None;
         }
     }
     let Some((at, rule, evidence)) = last else { return Ok(None) };
-    let kept = Witness::of(data).evidence()?;
-    let kept = kept.into_iter().find(|kept| kept.path.ends_with(&evidence));
-    let why = kept.map_or_else(|| format!("rule {rule}"), |kept| kept.evidence.explanation);
+    let stored = Witness::of(data).evidence()?;
+    let stored = stored.into_iter().find(|stored| stored.path.ends_with(&evidence));
+    let why = stored.map_or_else(|| format!("rule {rule}"), |stored| stored.evidence.explanation);
     let why = sanitize(&why);
     let at = moment::text(&at);
     Ok(Some(format!(
-        "the vendor's log is REJECTED since {at}: {why}. The runner refuses all jobs until you resolve this; see \
+        "the vendor's log has been REJECTED since {at}: {why}. The runner refuses all jobs until you resolve the rejection; see \
          `stead-runner witness evidence`"
     )))
 }

@@ -1,5 +1,4 @@
-//! Period in which the state on disk may be incomplete: from the start of an apply to its known
-//! end.
+//! Start and end of an apply. In between, the state on disk may be incomplete.
 use std::{
     collections::BTreeSet,
     fs::{self, File, TryLockError},
@@ -16,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use super::{IN_PROGRESS, LOCK, RESERVE, StateError, StateMark, StateStore};
 use crate::{data, host::Process, processes};
 
-/// Smallest disk space that is reserved for a rescue.
+/// Smallest disk space in bytes that is reserved for a rescue.
 const LEAST_RESERVE: u64 = 64 << 20;
-/// Block size of the reserve.
+/// Block size of the reserve in bytes.
 const BLOCK: usize = 1 << 20;
 /// Longest wait for the lock of a component: its holder may be writing the reserve or rescuing a large state.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between attempts to take the lock.
-const LOOK: Duration = Duration::from_millis(10);
+const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Record of an apply that began.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,14 +39,16 @@ pub(super) struct InProgress {
 }
 
 impl InProgress {
-    /// Returns an error if a process of the execution still runs. Terraform can outlive its shim.
-    /// Its processes have the execution's id in their environment, or are in the shim's session.
+    /// Returns an error if a process of the execution still runs, because Terraform can outlive its
+    /// shim. The processes of an execution have its id in their environment, or are in the shim's
+    /// session.
     pub(super) fn require_ended(&self) -> Result<(), StateError> {
-        let context = format!("cannot tell whether {} still runs; retry", self.execution);
+        let context =
+            format!("cannot determine whether the apply {} still runs; retry", self.execution);
         match self.runs().map_err(StateError::io(context))? {
             None => Ok(()),
             Some(process) => Err(StateError::Blocked(format!(
-                "its apply {} still runs: {process}; wait for its end",
+                "the apply {} still runs: {process}; wait for its end",
                 self.execution
             ))),
         }
@@ -74,28 +75,28 @@ pub enum ApplyEnd {
 }
 
 impl StateStore {
-    /// Prepares for an apply; the caller must change nothing before this returns. Reserves disk
-    /// space, records the apply, and removes the marker that the component has no resources. After
-    /// an error everything is unchanged.
+    /// Prepares for an apply: reserves disk space, records the apply, and removes the marker that
+    /// the component has no resources. The caller must change nothing before the return. After an
+    /// error, everything is as before the call.
     pub fn begin_apply(
         &self,
         execution: ExecutionId,
         module_dir: &Path,
         uses_file: bool,
     ) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         // Another apply may have begun since the caller checked.
         self.resolved()?;
         let had_nothing = self.is_marked_as_nothing();
         self.reserve()?;
-        let context = || format!("cannot record that an apply of {} begins", self.component);
+        let context = || format!("cannot record the start of an apply of {}", self.component);
         let recorded = Process::of(std::process::id()).and_then(|process| {
             let module_dir = module_dir.into();
             let record = InProgress { execution, module_dir, process, had_nothing, uses_file };
             data::replace_json(&self.dir.join(IN_PROGRESS), &record)
         });
-        let begun = recorded.and_then(|()| self.unmark_as_nothing());
-        begun.map_err(|error| {
+        let result = recorded.and_then(|()| self.unmark_as_nothing());
+        result.map_err(|error| {
             if had_nothing {
                 let _best_effort = self.mark_as_nothing();
             }
@@ -107,7 +108,7 @@ impl StateStore {
     /// Ends an apply that this process began. After an error the state may be incomplete: the
     /// record and the work directory stay.
     pub fn end_apply(&self, end: ApplyEnd) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         match self.in_progress()? {
             Some(record) => self.close(&record, end),
             None => Ok(()),
@@ -117,13 +118,13 @@ impl StateStore {
     /// Refuses a plan or an apply while the state of a former apply is unresolved. Rescues the
     /// state of an apply whose shim died.
     pub fn require_resolved(&self) -> Result<(), StateError> {
-        let _alone = self.lock()?;
+        let _lock = self.lock()?;
         self.resolved()
     }
 
-    /// Locks the component until the file is closed: no other process begins or ends an apply, or
-    /// resolves the state. The lock is not held during an apply, because the record of the apply
-    /// blocks other processes.
+    /// Locks the component until the returned file is closed: no other process begins or ends an
+    /// apply, or resolves the state. The lock is not held during an apply, because the record of
+    /// the apply blocks other processes.
     pub(super) fn lock(&self) -> Result<File, StateError> {
         let context = || format!("cannot lock the state of {}", self.component);
         let file = data::append(&self.dir.join(LOCK)).map_err(StateError::io(context()))?;
@@ -131,7 +132,9 @@ impl StateStore {
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(LOOK),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    thread::sleep(LOCK_INTERVAL)
+                }
                 Err(TryLockError::WouldBlock) => {
                     return Err(StateError::Blocked(format!(
                         "cannot lock the state of {}: another process has held the lock for {} s; wait for its end and \
@@ -173,7 +176,7 @@ impl StateStore {
         let is_unchanged = end == ApplyEnd::Unchanged && mark.is_ok();
         if record.uses_file && !is_rescued && !has_state && !is_unchanged {
             return Err(self.blocked(&format!(
-                "its apply {} left no complete state in {}; parts of it may be there and in {}",
+                "its apply {} left no complete state in {}; that file and {} may contain parts of the state",
                 record.execution,
                 self.file().display(),
                 record.module_dir.display()

@@ -13,7 +13,7 @@ use crate::data;
 
 /// Start of Terraform's message, after its level.
 const MESSAGE: &[u8] = br#""@message":"Emergency state dump""#;
-/// Number of bytes of a line in which the message is searched.
+/// Number of bytes at the start of a line in which the message is searched.
 const HEAD: usize = 256;
 
 /// Writes the printed state to the store as it arrives.
@@ -32,8 +32,8 @@ impl StateDump {
         StateDump { store, path, file: None, continues: false, failed: None }
     }
 
-    /// Writes the line if it belongs to the dump. Returns whether it belongs to the dump. `cut`:
-    /// the line continues in the next one.
+    /// Writes the line if it belongs to the dump, and returns whether it does. `cut` means that the
+    /// next line continues this line.
     pub(crate) fn take(&mut self, line: &[u8], cut: bool) -> bool {
         let begins = line.starts_with(b"{")
             && line[..line.len().min(HEAD)].windows(MESSAGE.len()).any(|part| part == MESSAGE);
@@ -58,7 +58,7 @@ impl StateDump {
         file.write_all(bytes)
     }
 
-    /// Makes the dump durable.
+    /// Syncs the dump to disk, or returns the first write error.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if let Some(error) = self.failed.take() {
             return Err(error);

@@ -10,7 +10,7 @@ use crate::journal::{Entry, JournalEvent};
 /// Known state of one component.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// Newest lineage, with its highest serial. No lineage: this runner knows no state.
+    /// Newest lineage, with its highest serial. Without a lineage, this runner knows no state.
     pub newest: StateMark,
     /// True if the component has no resources: it was destroyed, or a user of the customer decided
     /// so.
@@ -22,8 +22,9 @@ pub struct KnownState {
 }
 
 impl KnownState {
-    /// The serial never decreases, because a plan can be recorded after an apply that began later.
-    fn see(&mut self, lineage: Option<&String>, serial: u64) {
+    /// Records a state that this runner has seen. The serial never decreases: a plan can be
+    /// recorded after an apply that began later.
+    fn record_seen(&mut self, lineage: Option<&String>, serial: u64) {
         self.nothing = lineage.is_none();
         self.newest = lineage.map_or_else(StateMark::default, |lineage| {
             let highest = self.highest.entry(lineage.clone()).or_default();
@@ -32,10 +33,10 @@ impl KnownState {
         });
     }
 
-    /// A decision replaces everything that was known before it.
+    /// Records a decision about the state. The decision replaces all earlier records.
     fn decide(&mut self, lineage: Option<&String>, serial: u64) {
         self.highest.clear();
-        self.see(lineage, serial);
+        self.record_seen(lineage, serial);
     }
 }
 
@@ -45,7 +46,7 @@ pub fn known(entries: &[Entry]) -> BTreeMap<String, KnownState> {
     let mut all: BTreeMap<String, KnownState> = BTreeMap::new();
     for Entry { fact, .. } in entries {
         if let JournalEvent::StateSeen { component, lineage, serial, .. } = fact {
-            all.entry(component.clone()).or_default().see(lineage.as_ref(), *serial);
+            all.entry(component.clone()).or_default().record_seen(lineage.as_ref(), *serial);
         } else if let JournalEvent::StateResolved { component, lineage, serial, .. } = fact {
             all.entry(component.clone()).or_default().decide(lineage.as_ref(), *serial);
         } else if let JournalEvent::StateAccepted { component, lineage, serial, decision, .. } =
@@ -72,15 +73,15 @@ enum Reason {
 /// known states as the old one.
 pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
     let mut all: BTreeMap<String, BTreeMap<Reason, (usize, JournalEvent)>> = BTreeMap::new();
-    for (place, Entry { fact, .. }) in entries.into_iter().enumerate() {
+    for (index, Entry { fact, .. }) in entries.into_iter().enumerate() {
         if let JournalEvent::StateAccepted { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.clear();
-            kept.insert(Reason::LastAccepted, (place, fact));
+            kept.insert(Reason::LastAccepted, (index, fact));
         } else if let JournalEvent::StateResolved { component, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             kept.retain(|reason, _| *reason == Reason::LastAccepted);
-            kept.insert(Reason::LastResolved, (place, fact));
+            kept.insert(Reason::LastResolved, (index, fact));
         } else if let JournalEvent::StateSeen { component, lineage, serial, .. } = &fact {
             let kept = all.entry(component.clone()).or_default();
             if let Some(lineage) = lineage {
@@ -89,19 +90,19 @@ pub fn carried(entries: Vec<Entry>) -> Vec<JournalEvent> {
                     !matches!(kept, JournalEvent::StateSeen { serial: kept, .. } if kept > serial)
                 });
                 if is_higher {
-                    kept.insert(highest, (place, fact.clone()));
+                    kept.insert(highest, (index, fact.clone()));
                 }
             }
-            kept.insert(Reason::LastSeen, (place, fact));
+            kept.insert(Reason::LastSeen, (index, fact));
         }
     }
     let mut facts: Vec<_> = all.into_values().flat_map(BTreeMap::into_values).collect();
-    facts.sort_unstable_by_key(|(place, _)| *place);
-    facts.dedup_by_key(|(place, _)| *place);
+    facts.sort_unstable_by_key(|(index, _)| *index);
+    facts.dedup_by_key(|(index, _)| *index);
     facts.into_iter().map(|(_, fact)| fact).collect()
 }
 
-/// Message about a state that is refused.
+/// Reason for the refusal of a state, with the remedy.
 #[derive(Debug, PartialEq, Eq)]
 pub struct StateRefusal(pub String);
 
@@ -141,7 +142,7 @@ impl StateStore {
                 let (name, file) = (&self.component, self.file());
                 return Err(StateRefusal(format!(
                     "the state of {name} is not the newest one: it is serial {} of lineage {lineage}, and serial {} of \
-                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept this one: `stead \
+                     lineage {known_lineage} is known; restore that state to {}, or let the vendor accept the present state: `stead \
                      installs accept-state INSTALL {name} --lineage {lineage} --serial {} --reason TEXT`",
                     mark.serial,
                     known.serial,

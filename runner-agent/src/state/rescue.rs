@@ -15,11 +15,11 @@ use crate::data;
 const LEFT_BEHIND: &str = "errored.tfstate";
 
 impl StateStore {
-    /// Rescues the state, if Terraform left one. Returns whether there is a rescued state now.
+    /// Rescues the state, if Terraform left one. Returns whether a rescued state exists.
     pub(super) fn rescue(&self, record: &InProgress) -> Result<bool, StateError> {
         let (rescued, dump) =
             (self.rescued_file(record.execution), self.dump_file(record.execution));
-        let left = record.module_dir.join(LEFT_BEHIND);
+        let errored = record.module_dir.join(LEFT_BEHIND);
         let failed = |file: &Path, error: io::Error| {
             self.blocked(&format!(
                 "its apply {} could not write its state, and {} could not be rescued to {} ({error})",
@@ -28,15 +28,15 @@ impl StateStore {
                 rescued.display()
             ))
         };
-        if is_there(&dump) {
+        if has_content(&dump) {
             self.free_reserve().map_err(|error| failed(&dump, error))?;
             unpack(&dump, &rescued).map_err(|error| failed(&dump, error))?;
             return Ok(true);
         }
         // Without disk space Terraform leaves an empty file.
-        if is_there(&left) {
-            self.free_reserve().map_err(|error| failed(&left, error))?;
-            move_durably(&left, &rescued).map_err(|error| failed(&left, error))?;
+        if has_content(&errored) {
+            self.free_reserve().map_err(|error| failed(&errored, error))?;
+            move_durably(&errored, &rescued).map_err(|error| failed(&errored, error))?;
             return Ok(true);
         }
         Ok(rescued.is_file())
@@ -47,7 +47,7 @@ impl StateStore {
     }
 }
 
-fn is_there(file: &Path) -> bool {
+fn has_content(file: &Path) -> bool {
     fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
 
@@ -68,7 +68,7 @@ fn printed_state(message: &[u8]) -> Option<&[u8]> {
     let name = br#""state":"#;
     let from = message.windows(name.len()).position(|part| part == name)? + name.len();
     let mut values = serde_json::Deserializer::from_slice(message.get(from..)?).into_iter();
-    let _whole: IgnoredAny = values.next()?.ok()?;
+    let _value: IgnoredAny = values.next()?.ok()?;
     message.get(from..from + values.byte_offset())
 }
 

@@ -8,7 +8,7 @@ use std::{
 use super::{NOTHING, RESOLVED, StateError, StateMark, StateStore};
 use crate::data;
 
-/// State to use.
+/// State that the user chooses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// State in this file.
@@ -29,7 +29,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// Returns the mark of the state that the decision makes current.
+    /// Returns lineage and serial of the state that the decision makes current.
     pub fn mark(&self) -> &StateMark {
         &self.mark
     }
@@ -54,11 +54,11 @@ pub struct Overview {
 }
 
 impl StateStore {
-    /// Checks a decision without changing anything.
+    /// Checks a decision without changing anything, and locks the component.
     pub fn decide(&self, decision: Decision) -> Result<Resolution, StateError> {
         if !self.dir.is_dir() {
             return Err(StateError::Blocked(format!(
-                "component {} not found in {}; `stead-runner state list` shows all",
+                "cannot resolve the state of {}: {} has no such component; `stead-runner state list` shows all components",
                 self.component,
                 self.dir.parent().unwrap_or(&self.dir).display()
             )));
@@ -75,11 +75,14 @@ impl StateStore {
         match decision {
             Decision::Restore(file) => {
                 let read = fs::read(file).and_then(|bytes| StateMark::read(&bytes));
-                read.map_err(StateError::io(format!("{} is not a Terraform state", file.display())))
+                read.map_err(StateError::io(format!(
+                    "cannot restore the state from {}",
+                    file.display()
+                )))
             }
             Decision::KeepCurrent => match self.mark()? {
                 StateMark { lineage: None, .. } => Err(StateError::Blocked(format!(
-                    "{} has no state to keep; use --restore or --nothing-exists",
+                    "cannot keep the state of {}: the component has none; use --restore or --nothing-exists",
                     self.component
                 ))),
                 mark => Ok(mark),

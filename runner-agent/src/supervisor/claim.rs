@@ -30,8 +30,8 @@ use crate::{
 /// runner releases its slot.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(5);
 const SLOT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Longest wait for a server key that signed a claim and is not known yet. Every server reads new
-/// keys within this time.
+/// Longest wait until the runner can fetch an unknown server key that signed a claim. Every server
+/// reads new keys within this time.
 const KEY_ROTATION_TIMEOUT: Duration = Duration::from_secs(8);
 const KEY_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -41,21 +41,21 @@ pub(super) fn handle_offer(agent: &Arc<Agent>, job: JobId, kind: JobKind) {
     if !agent.capabilities().contains(&kind) || agent.state().running.contains_key(&job) {
         return;
     }
-    let held = reserve_slot(agent, job);
+    let is_reserved = reserve_slot(agent, job);
     let agent = Arc::clone(agent);
     tokio::spawn(async move {
-        if !held && !wait_for_slot(&agent, job).await {
+        if !is_reserved && !wait_for_slot(&agent, job).await {
             return;
         }
         let mut granted = None;
         match claim_job(&agent, (job, kind), &mut granted).await {
-            Ok(Some(known)) => monitor::begin(&agent, known),
+            Ok(Some(claim)) => monitor::begin(&agent, claim),
             Ok(None) => agent.release(job, granted),
             Err(error) => {
                 warn!(job.id = %job, error = format!("{error:#}"), "Cannot process the offer");
                 agent.release(job, granted);
-                // The next session reconciles the claim. Without one, the server would wait until
-                // the deadline for a job that never started.
+                // The next session reconciles the claim. Without that session, the server would
+                // wait until the deadline for a job that never started.
                 agent.request_session();
             }
         }
@@ -92,12 +92,12 @@ async fn claim_job(
     (job, kind): (JobId, JobKind),
     granted: &mut Option<ExecutionId>,
 ) -> anyhow::Result<Option<OpenClaim>> {
-    let one_after_the_other = agent.claim_lock.lock().await;
+    let claim_guard = agent.claim_lock.lock().await;
     // The runner may have been disabled or stopped while this task waited for the lock.
-    let stays = disable::disabled(&agent.data).is_none()
+    let is_accepting = disable::disabled(&agent.data).is_none()
         && *agent.stop_level.borrow() == StopLevel::KeepRunning;
-    let held = agent.state().session.clone();
-    let Some(session) = held.filter(|_| stays) else { return Ok(None) };
+    let open_session = agent.state().session.clone();
+    let Some(session) = open_session.filter(|_| is_accepting) else { return Ok(None) };
     let claim_id = ulid::Ulid::new().to_string();
     agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() })?;
     let body = Claim {
@@ -106,21 +106,21 @@ async fn claim_job(
         claim_id: claim_id.clone(),
         checkpoint: agent.witness.last()?,
     };
-    let ask = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
-    let answer = match agent.client.send::<Claimed>(&ask).await {
-        Ok(answer) => answer,
-        Err(refused) => {
-            info!(job.id = %job, error = %refused, "The server did not grant the claim");
-            let why = refused.to_string();
+    let request = ApiRequest::json(Method::PUT, format!("/runner/v1/jobs/{job}/claim"), &body)?;
+    let response = match agent.client.send::<Claimed>(&request).await {
+        Ok(response) => response,
+        Err(rejection) => {
+            info!(job.id = %job, error = %rejection, "The server did not grant the claim");
+            let why = rejection.to_string();
             agent.journal.write(JournalEvent::ClaimRejected { job, claim_id, reason: why })?;
-            if refused.is_superseded() {
+            if rejection.is_superseded() {
                 agent.end(ExitReason::Superseded);
             }
             return Ok(None);
         }
     };
     let received = host::uptime_ms();
-    let Some(claimed) = answer.body else {
+    let Some(claimed) = response.body else {
         anyhow::bail!("cannot read the response to the claim: it has no body")
     };
     host::set_server_time(claimed.server_time);
@@ -141,39 +141,40 @@ async fn claim_job(
         claim_id: claim_id.clone(),
         attempt,
     })?;
-    agent.update_job(job, None, |attended| attended.execution = Some(execution));
+    agent.update_job(job, None, |running| running.execution = Some(execution));
     *granted = Some(execution);
     let (execution, children) = (Some(execution), Vec::new());
-    let mut known = OpenClaim { job, execution, claim_id, stage: ClaimStage::Claimed, children };
+    let mut claim = OpenClaim { job, execution, claim_id, stage: ClaimStage::Claimed, children };
     let mut allowed = authorize(agent, (job, kind), &claimed).await;
-    drop(one_after_the_other);
+    drop(claim_guard);
     if let Ok((verified, policy)) = &allowed
         && policy.require_approval.contains(&verified.manifest.kind)
     {
         let phase = Some("waiting for the customer's approval".into());
-        agent.update_job(job, execution, |attended| attended.phase = phase);
-        let patience = spawn::approval_timeout(&claimed, verified, policy, received);
-        let question = ApprovalRequest::new(&agent.data, verified, claimed.execution, patience);
+        agent.update_job(job, execution, |running| running.phase = phase);
+        let timeout = spawn::approval_timeout(&claimed, verified, policy, received);
+        let request_for_approval =
+            ApprovalRequest::new(&agent.data, verified, claimed.execution, timeout);
         info!(job.id = %job, "Job waits for the customer's approval: see stead-runner approvals");
-        match approval::wait(&agent.data, &agent.journal, &question, patience).await {
-            // An approval is one of several rules, and the others may have changed.
+        match approval::wait(&agent.data, &agent.journal, &request_for_approval, timeout).await {
+            // Check the other rules again, because they may have changed during the wait.
             Ok(ApprovalOutcome::Approved) => {
                 if let Ok((verified, _)) = allowed {
                     allowed = reauthorize(agent, verified).await;
                 }
             }
             Ok(ApprovalOutcome::Cancelled) => {}
-            Err(no) => allowed = Err(no),
+            Err(refusal) => allowed = Err(refusal),
         }
     }
     // No session may open between this check and the start: its request would report that nothing
     // was started.
     let _no_session_meanwhile = agent.claim_lock.lock().await;
-    if agent.state().running.get(&job).is_none_or(|held| held.execution != known.execution) {
+    if agent.state().running.get(&job).is_none_or(|running| running.execution != claim.execution) {
         info!(job.id = %job, "The job lost its slot before it was started");
         return Ok(None);
     }
-    known.stage = match allowed {
+    claim.stage = match allowed {
         Ok((verified, policy)) => match CancelOrder::of(&agent.data.job(claimed.execution)) {
             Some(order) => spawn::end_cancelled(agent, job, claimed.execution, &order)?,
             None => spawn::start(agent, job, &claimed, &verified, &policy, received).await?,
@@ -181,19 +182,17 @@ async fn claim_job(
         Err(Refusal { by, rule, detail }) => {
             let execution = claimed.execution;
             warn!(job.id = %job, execution.id = %execution, rule, detail, "Refused the job");
-            let (rule_of, told) = (rule.clone(), detail.clone());
-            let fact = JournalEvent::Refused {
+            agent.journal.write(JournalEvent::Refused {
                 job,
                 execution,
                 refused_by: by,
-                rule: rule_of,
-                detail: told,
-            };
-            agent.journal.write(fact)?;
+                rule: rule.clone(),
+                detail: detail.clone(),
+            })?;
             ClaimStage::Refused { by, rule, detail }
         }
     };
-    Ok(Some(known))
+    Ok(Some(claim))
 }
 
 /// Checks the proofs, the customer's policy and the customer's veto command.
@@ -206,7 +205,7 @@ async fn authorize(
     let digest = &verified.digest;
     agent.claim_index(|index| index.starts().check(digest)).map_err(journal_refusal)??;
     let manifest = &verified.manifest;
-    let believed = JournalEvent::Verified {
+    let verified_event = JournalEvent::Verified {
         execution: claimed.execution,
         manifest: verified.digest.clone(),
         grant: Some(proof::sha256(&verified.grant_bytes).into()),
@@ -216,15 +215,15 @@ async fn authorize(
         fence: verified.grant.fence,
     };
     let note = claimed.checkpoint.clone();
-    let journalled = agent.journal.write(JournalEvent::Checkpoint { note });
-    journalled.and_then(|()| agent.journal.write(believed)).map_err(journal_refusal)?;
+    let written = agent.journal.write(JournalEvent::Checkpoint { note });
+    written.and_then(|()| agent.journal.write(verified_event)).map_err(journal_refusal)?;
     let policy = policy(agent)?;
     policy.allows(manifest, host::now())?;
     spawn::veto(&policy, &verified, spawn::VETO_TIMEOUT).await?;
     Ok((verified, policy))
 }
 
-/// Reads the customer's policy. A policy that cannot be read refuses every job.
+/// Reads the customer's policy. If the policy cannot be read, every job is refused.
 fn policy(agent: &Agent) -> Result<Policy, Refusal> {
     Policy::current(&agent.data)
         .map_err(|error| Refusal::policy("policy_unreadable", error.to_string()))
@@ -240,8 +239,11 @@ pub(super) async fn reauthorize(
     agent: &Agent,
     verified: Verified,
 ) -> Result<(Verified, Policy), Refusal> {
-    if let Some(off) = disable::disabled(&agent.data) {
-        return Err(Refusal::policy("disabled", format!("the runner is disabled: {}", off.reason)));
+    if let Some(file) = disable::disabled(&agent.data) {
+        return Err(Refusal::policy(
+            "disabled",
+            format!("the runner is disabled: {}", file.reason),
+        ));
     }
     let policy = policy(agent)?;
     policy.allows(&verified.manifest, host::now())?;
@@ -275,11 +277,11 @@ async fn verified(
 /// Saves both heads of a rejected log on this host, so that the evidence does not depend on the
 /// server.
 fn save_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal) {
-    let kept = agent.witness.store_evidence(job, claimed, refusal, host::now()).and_then(|name| {
+    let saved = agent.witness.store_evidence(job, claimed, refusal, host::now()).and_then(|name| {
         let evidence = name.unwrap_or_default();
         agent.journal.write(JournalEvent::LogRejected { job, rule: refusal.rule.clone(), evidence })
     });
-    match kept {
+    match saved {
         Ok(()) => {
             warn!(job.id = %job, "Rejected the vendor's log: see `stead-runner witness evidence`")
         }
@@ -292,8 +294,8 @@ fn save_evidence(agent: &Agent, job: JobId, claimed: &Claimed, refusal: &Refusal
 /// Verifies with the server keys that the runner trusts, and fetches newer keys until a signature
 /// matches.
 ///
-/// Servers read new keys at different times: the one that responds may not know the key of the one
-/// that signed.
+/// Servers read new keys at different times: the server that responds may not know the key of the
+/// server that signed.
 async fn verify_with_current_keys<T>(
     agent: &Agent,
     verify: impl Fn(&KeyList) -> Result<T, Refusal>,

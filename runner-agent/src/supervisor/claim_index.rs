@@ -7,9 +7,8 @@ use super::quarantine::UnstartedManifests;
 use crate::journal::{Journal, JournalEvent, Position};
 
 /// Largest number of granted executions in the index, including those of rotated journal files.
-const REMEMBERED: usize = 100_000;
+const MAX_GRANTED: usize = 100_000;
 
-/// Index of the journal for claims.
 #[derive(Debug, Default)]
 pub(crate) struct ClaimIndex {
     read: Position,
@@ -26,14 +25,14 @@ impl ClaimIndex {
                 self.granted.insert(execution);
             }
         }
-        while self.granted.len() > REMEMBERED {
+        while self.granted.len() > MAX_GRANTED {
             // Ids begin with a timestamp, so this removes the oldest one.
             self.granted.pop_first();
         }
         Ok(())
     }
 
-    /// Returns whether this execution was granted here before. Such a response to a claim is a
+    /// Returns whether this execution was granted before. If so, a response that grants it is a
     /// replay.
     pub(super) fn was_granted(&self, execution: ExecutionId) -> bool {
         self.granted.contains(&execution)

@@ -26,8 +26,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(600);
 /// counts them.
 const MAX_CRASHED_MANIFESTS: usize = 100;
 
-/// Starts a cleanup in the background if one is due. A full disk must not wait for the end of a job
-/// that cannot start.
+/// Starts a cleanup in the background if one is due, without waiting for the end of a job: on a
+/// full disk, no job can start.
 pub(super) fn clean_up_if_due(agent: &Arc<Agent>) {
     let interval = if agent.has_disk_space() { IDLE_INTERVAL } else { INTERVAL };
     if agent.state().last_cleanup.is_some_and(|at| at.elapsed() < interval) {
@@ -50,19 +50,18 @@ pub(super) async fn clean_up(agent: &Arc<Agent>) {
         state.last_cleanup = Some(Instant::now());
     }
     let of = Arc::clone(agent);
-    let tidied = tokio::task::spawn_blocking(move || run_cleanup(&of)).await;
-    if let Err(error) = tidied {
+    let result = tokio::task::spawn_blocking(move || run_cleanup(&of)).await;
+    if let Err(error) = result {
         warn!(%error, "Cannot clean up the data directory");
     }
 }
 
-/// Prunes jobs and artifacts, and rotates the journal. A step that fails does not stop the next
-/// one.
+/// Prunes jobs and artifacts, and rotates the journal. Continues after a failed step.
 fn run_cleanup(agent: &Agent) {
     let ending = agent.state().orphans.busy();
     let open = agent.journal.read().map(|entries| {
         let needed = recover::retained_claims(entries, &ending);
-        needed.iter().filter_map(|known| known.execution).collect::<BTreeSet<ExecutionId>>()
+        needed.iter().filter_map(|claim| claim.execution).collect::<BTreeSet<ExecutionId>>()
     });
     let open = match open {
         Ok(open) => open,
@@ -84,10 +83,10 @@ fn run_cleanup(agent: &Agent) {
         }
     }
     // The index must have all entries of the file before it is rotated.
-    let turned = agent
+    let rotated = agent
         .claim_index(|_| ())
         .and_then(|()| agent.journal.rotate(|all| carried_entries(all, &ending)));
-    if let Err(error) = turned {
+    if let Err(error) = rotated {
         warn!(%error, "Cannot rotate the journal");
     }
 }
@@ -123,8 +122,8 @@ fn artifacts_of(data: &Data, open: &BTreeSet<ExecutionId>) -> io::Result<BTreeSe
 /// and state checks look up in the current file.
 fn carried_entries(entries: Vec<Entry>, ending: &BTreeSet<ExecutionId>) -> Vec<JournalEvent> {
     let needed = recover::retained_claims(entries.clone(), ending);
-    let claims: BTreeSet<_> = needed.iter().map(|known| known.claim_id.as_str()).collect();
-    let open: BTreeSet<_> = needed.iter().filter_map(|known| known.execution).collect();
+    let claims: BTreeSet<_> = needed.iter().map(|claim| claim.claim_id.as_str()).collect();
+    let open: BTreeSet<_> = needed.iter().filter_map(|claim| claim.execution).collect();
     let mut starts = UnstartedManifests::default();
     entries.iter().for_each(|entry| starts.apply(&entry.fact));
     let crashed: BTreeSet<_> = starts.executions().rev().take(MAX_CRASHED_MANIFESTS).collect();
@@ -159,7 +158,7 @@ mod tests {
         supervisor::{
             RunningJob,
             recover::open_claims,
-            tests::{agent, another, claimed, execution, job, until},
+            tests::{agent, another, execution, job, record_claim, until},
         },
     };
 
@@ -167,7 +166,7 @@ mod tests {
     async fn a_long_journal_is_rotated_while_a_job_runs_and_the_job_is_still_known() {
         // given a running job, an ended job, and a long journal
         let (_dir, agent, _) = agent(vec![]).await;
-        claimed(&agent);
+        record_claim(&agent);
         agent.journal.write(JournalEvent::Spawning { job: job(), execution: execution() }).unwrap();
         let process = host::Process::of(std::process::id()).unwrap();
         agent
@@ -223,7 +222,7 @@ mod tests {
         let (_dir, mut agent, _) = agent(vec![]).await;
         Arc::get_mut(&mut agent).unwrap().settings.budgets =
             crate::budgets::Budgets { artifacts: 0, jobs: 0 };
-        claimed(&agent);
+        record_claim(&agent);
         let layout = Layout::open(&agent.data.path("artifacts")).unwrap();
         let artifacts: Vec<_> = (0..4_u8).map(|content| artifact(&layout, content)).collect();
         for execution in [execution(), another()] {

@@ -1,4 +1,5 @@
-//! Uploads a log by offset. The server's responses determine how much of it the server has.
+//! Uploads a log by offset. The server's responses contain the offset up to which the server has
+//! the log.
 use std::{
     fs::File,
     io,
@@ -69,12 +70,11 @@ impl LogUpload {
         self.committed_bytes
     }
 
-    /// Returns whether no more of this log is sent.
+    /// Returns whether the upload has stopped for good.
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
 
-    /// Stops the upload.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
@@ -84,7 +84,8 @@ impl LogUpload {
         self.committed_bytes = have;
     }
 
-    /// Sends the next chunk soon, whatever interval the server set, because a user tails the log.
+    /// Sends the next chunk soon, regardless of the server's interval, because a user tails the
+    /// log.
     pub fn hasten(&mut self) {
         self.next = self.next.min(Instant::now() + TAIL_INTERVAL);
     }
@@ -97,34 +98,34 @@ impl LogUpload {
         dir: &JobDir,
         now: bool,
     ) -> Result<Option<LogResponse>, UploadError> {
-        let (length, enough) = match File::open(dir.log()) {
+        let (length, chunk_bytes) = match File::open(dir.log()) {
             Ok(file) => (file.metadata()?.len(), self.settings.chunk_bytes.max(1)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let waiting = length.saturating_sub(self.committed_bytes);
-        let due = now || waiting >= enough || Instant::now() >= self.next;
-        if self.stopped || waiting == 0 || !due {
+        let unsent = length.saturating_sub(self.committed_bytes);
+        let due = now || unsent >= chunk_bytes || Instant::now() >= self.next;
+        if self.stopped || unsent == 0 || !due {
             return Ok(None);
         }
-        let mut chunk = vec![0; usize::try_from(waiting.min(self.chunk)).unwrap_or(usize::MAX)];
+        let mut chunk = vec![0; usize::try_from(unsent.min(self.chunk)).unwrap_or(usize::MAX)];
         File::open(dir.log())?.read_exact_at(&mut chunk, self.committed_bytes)?;
-        let ask = self.chunk_request(&chunk, job, execution)?;
-        match client.send::<LogResponse>(&ask).await {
-            Ok(answer) => {
-                if let Some(interval) = answer.number(LOG_INTERVAL_MS) {
+        let request = self.chunk_request(&chunk, job, execution)?;
+        match client.send::<LogResponse>(&request).await {
+            Ok(response) => {
+                if let Some(interval) = response.number(LOG_INTERVAL_MS) {
                     self.settings.interval_ms = interval.clamp(50, 60_000);
                 }
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
                 self.rejections = 0;
-                if let Some(body) = &answer.body {
+                if let Some(body) = &response.body {
                     self.committed_bytes = body.committed_bytes.min(length);
                 }
-                Ok(answer.body)
+                Ok(response.body)
             }
-            Err(refused) => {
+            Err(rejection) => {
                 self.next = Instant::now() + Duration::from_millis(self.settings.interval_ms);
-                self.handle_rejection(refused, length, execution).map(|()| None)
+                self.handle_rejection(rejection, length, execution).map(|()| None)
             }
         }
     }
@@ -149,13 +150,13 @@ impl LogUpload {
 
     fn handle_rejection(
         &mut self,
-        refused: ServerRejection,
+        rejection: ServerRejection,
         length: u64,
         execution: ExecutionId,
     ) -> Result<(), UploadError> {
-        match refused.status {
+        match rejection.status {
             416 => {
-                let have = refused.have.unwrap_or(0);
+                let have = rejection.have.unwrap_or(0);
                 info!(execution.id = %execution, have, "Continuing the log at the server's offset");
                 // An offset beyond the log's end, or the same offset again: the server has another
                 // log.
@@ -166,22 +167,22 @@ impl LogUpload {
             409 | 413 | 422 | 507 => {
                 warn!(
                     execution.id = %execution,
-                    error = %refused,
+                    error = %rejection,
                     "The server rejects the rest of the log"
                 );
                 self.stopped = true;
             }
             // The server rejects the execution or the runner. The responses to reports determine
             // what follows.
-            401 | 403 | 412 => return Err(UploadError::Rejected(Box::new(refused))),
+            401 | 403 | 412 => return Err(UploadError::Rejected(Box::new(rejection))),
             // The chunk may have been damaged in transit. The job itself is not affected.
             _ => {
                 self.rejections += 1;
                 self.stopped = self.rejections > MAX_REJECTIONS;
                 warn!(
                     execution.id = %execution,
-                    broken = self.stopped,
-                    error = %refused,
+                    stopped = self.stopped,
+                    error = %rejection,
                     "The server rejected a log chunk"
                 );
             }

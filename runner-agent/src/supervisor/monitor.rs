@@ -44,7 +44,7 @@ const MAX_STALLED_CHUNKS: u32 = 20;
 enum MonitorEnd {
     /// The server has all reports and the log.
     Reported,
-    /// The server rejects the execution, or even its final report.
+    /// The server rejects the execution or its final report.
     Rejected(ServerRejection),
     /// The shim ended without a final report.
     ShimLost,
@@ -71,10 +71,10 @@ pub(super) fn begin(agent: &Arc<Agent>, known: OpenClaim) {
     begin_with(agent, known, REJECTION_PAUSE);
 }
 
-/// Does the same as [`begin`] with another pause after a rejection.
-pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) {
-    let Some(execution) = known.execution else { return };
-    let shim = match &known.stage {
+/// Monitors an execution as [`begin`] does, with this pause after a rejection.
+pub(super) fn begin_with(agent: &Arc<Agent>, claim: OpenClaim, pause: Duration) {
+    let Some(execution) = claim.execution else { return };
+    let shim = match &claim.stage {
         ClaimStage::Spawned(process) => Some(process.clone()),
         ClaimStage::Claiming
         | ClaimStage::Claimed
@@ -82,19 +82,19 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) 
         | ClaimStage::Spawning
         | ClaimStage::Exited(_) => None,
     };
-    let attended = super::RunningJob {
+    let running = super::RunningJob {
         execution: Some(execution),
         shim: shim.clone(),
         ..super::RunningJob::default()
     };
-    agent.state().running.insert(known.job, attended);
+    agent.state().running.insert(claim.job, running);
     agent.changed.notify_one();
     let settings = agent.state().log;
-    let mut attendance = Monitor {
+    let mut monitor = Monitor {
         agent: Arc::clone(agent),
-        job: known.job,
+        job: claim.job,
         execution,
-        claim_id: known.claim_id.clone(),
+        claim_id: claim.claim_id.clone(),
         dir: agent.data.job(execution),
         shim,
         exit: None,
@@ -103,10 +103,10 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) 
         backoff: ReportBackoff::new(pause),
         unsigned: false,
     };
-    match known.stage {
+    match claim.stage {
         ClaimStage::Refused { by, rule, detail } => {
             let body = ReportBody::Refused { by, rule, detail };
-            attendance.reports.replace_with_final_report(Report {
+            monitor.reports.replace_with_final_report(Report {
                 execution,
                 seq: 1,
                 body,
@@ -114,37 +114,37 @@ pub(super) fn begin_with(agent: &Arc<Agent>, known: OpenClaim, pause: Duration) 
                 end: None,
             });
         }
-        // The reports may be lost, including the one that the job started. Without that report,
-        // some reasons mean to the server that nothing ran.
-        ClaimStage::Exited(exit) if !known.children.is_empty() => {
+        // The reports may be lost, including the report of the start. Without that report, some
+        // reasons mean to the server that nothing ran.
+        ClaimStage::Exited(exit) if !claim.children.is_empty() => {
             let reason = report::without_not_started_reason(exit.reason);
-            attendance.exit = Some(Exit { reason, ..exit });
+            monitor.exit = Some(Exit { reason, ..exit });
         }
-        ClaimStage::Exited(exit) => attendance.exit = Some(exit),
+        ClaimStage::Exited(exit) => monitor.exit = Some(exit),
         ClaimStage::Claiming
         | ClaimStage::Claimed
         | ClaimStage::Spawning
         | ClaimStage::Spawned(_) => {}
     }
     tokio::spawn(async move {
-        let over = attendance.run().await;
-        attendance.record_end(over);
+        let end = monitor.run().await;
+        monitor.record_end(end);
     });
 }
 
 impl Monitor {
     async fn run(&mut self) -> MonitorEnd {
-        let (mut unreadable, mut unseen) = (0, 0);
+        let (mut failed_reads, mut failed_checks) = (0, 0);
         loop {
             // Check the shim before its files: it writes its last report before it ends.
-            let gone = self.has_shim_ended(&mut unseen);
-            unreadable = if self.read_reports() { 0 } else { unreadable + 1 };
+            let shim_ended = self.has_shim_ended(&mut failed_checks);
+            failed_reads = if self.read_reports() { 0 } else { failed_reads + 1 };
             if self.backoff.may_report() {
                 match self.send_reports().await {
-                    Ok(Some(over)) => return over,
+                    Ok(Some(end)) => return end,
                     Ok(None) => {}
-                    Err(refused) => match self.handle_rejection(refused) {
-                        Some(over) => return over,
+                    Err(rejection) => match self.handle_rejection(rejection) {
+                        Some(end) => return end,
                         None if self.backoff.may_report() => continue,
                         None => {}
                     },
@@ -154,28 +154,28 @@ impl Monitor {
                 && let Some(last) = self.reports.final_report()
             {
                 match self.send_final_report(&last).await {
-                    Some(over) => return over,
+                    Some(end) => return end,
                     None => continue,
                 }
             }
             if self.backoff.may_send_log() {
-                match self.send_log(gone).await {
-                    // The server stopped waiting for the log and finalized it. It still needs the
-                    // result.
-                    Err(UploadError::Rejected(refused)) if is_outcome_unknown(&refused) => {
+                match self.send_log(shim_ended).await {
+                    // The server stopped waiting for the log and finalized it. The server still
+                    // needs the result.
+                    Err(UploadError::Rejected(rejection)) if is_outcome_unknown(&rejection) => {
                         self.upload.stop();
                     }
-                    Err(UploadError::Rejected(refused)) => {
-                        if let Some(over) = self.handle_rejection(*refused) {
-                            return over;
+                    Err(UploadError::Rejected(rejection)) => {
+                        if let Some(end) = self.handle_rejection(*rejection) {
+                            return end;
                         }
                     }
                     Ok(()) | Err(UploadError::Disk(_)) => {}
                 }
             }
             // The final report may be in the part that could not be read.
-            let is_read = unreadable == 0 || unreadable >= MAX_FAILED_READS;
-            if gone && is_read && self.reports.ending_report().is_none() {
+            let is_read = failed_reads == 0 || failed_reads >= MAX_FAILED_READS;
+            if shim_ended && is_read && self.reports.ending_report().is_none() {
                 let Some(exit) = self.exit.clone() else { return MonitorEnd::ShimLost };
                 self.report_from_journal(exit);
                 continue;
@@ -184,25 +184,25 @@ impl Monitor {
         }
     }
 
-    /// Returns whether the shim has ended. `unseen` counts consecutive failed checks.
-    fn has_shim_ended(&self, unseen: &mut u32) -> bool {
+    /// Returns whether the shim has ended. `failed_checks` counts consecutive failed checks.
+    fn has_shim_ended(&self, failed_checks: &mut u32) -> bool {
         match self.shim.as_ref().map_or(Ok(false), Process::is_alive) {
             Ok(alive) => {
-                *unseen = 0;
+                *failed_checks = 0;
                 !alive
             }
             Err(error) => {
-                if unseen.is_multiple_of(MAX_FAILED_READS) {
-                    warn!(execution.id = %self.execution, %error, "Cannot tell whether the shim runs, retrying");
+                if failed_checks.is_multiple_of(MAX_FAILED_READS) {
+                    warn!(execution.id = %self.execution, %error, "Cannot determine whether the shim runs, retrying");
                 }
-                *unseen += 1;
+                *failed_checks += 1;
                 false
             }
         }
     }
 
-    /// Builds the final report from the journal. The shim had no disk space for it, or the files
-    /// were removed.
+    /// Builds the final report from the journal, because the shim had no disk space for the report
+    /// or the files were removed.
     fn report_from_journal(&mut self, exit: Exit) {
         let log = fs::read(self.dir.log()).unwrap_or_default();
         let detail = "the shim's final report is missing; this result is from the runner's journal";
@@ -216,7 +216,7 @@ impl Monitor {
         match self.reports.read() {
             Ok(None) => true,
             Ok(phase) => {
-                self.update_job(|attended| attended.phase = phase);
+                self.update_job(|running| running.phase = phase);
                 true
             }
             Err(error) => {
@@ -237,7 +237,7 @@ impl Monitor {
                 // A refusal ends the job, so the server must receive the log first.
                 match self.send_log(true).await {
                     Ok(()) | Err(UploadError::Disk(_)) => {}
-                    Err(UploadError::Rejected(refused)) => return Err(*refused),
+                    Err(UploadError::Rejected(rejection)) => return Err(*rejection),
                 }
             }
             self.report(report).await?;
@@ -260,18 +260,18 @@ impl Monitor {
         let mut mismatches = 0;
         loop {
             // Sign each attempt: the identity key may be replaced during the upload.
-            let said = Report { end: self.signed(last), ..last.clone() };
-            match self.post(&said).await {
-                Ok((202, answer)) if !self.upload.is_stopped() => {
-                    self.upload.continue_at(answer.committed_bytes.unwrap_or(0).min(*log_len));
+            let report = Report { end: self.signed(last), ..last.clone() };
+            match self.post(&report).await {
+                Ok((202, response)) if !self.upload.is_stopped() => {
+                    self.upload.continue_at(response.committed_bytes.unwrap_or(0).min(*log_len));
                 }
                 Ok(_) => return Some(MonitorEnd::Reported),
-                Err(refused) if refused.code() == "log_mismatch" && mismatches < 3 => {
+                Err(rejection) if rejection.code() == "log_mismatch" && mismatches < 3 => {
                     mismatches += 1;
-                    warn!(execution.id = %self.execution, "The server has a different log, sending it again");
+                    warn!(execution.id = %self.execution, "The server has a different log, sending the log again");
                     self.upload.continue_at(0);
                 }
-                Err(refused) => return self.handle_rejection(refused),
+                Err(rejection) => return self.handle_rejection(rejection),
             }
             let mut stalled = 0;
             while self.upload.committed_bytes() < *log_len
@@ -284,10 +284,12 @@ impl Monitor {
                     Ok(()) if length >= *log_len => {}
                     // The log is finalized, or another execution is current. The response to the
                     // next final report shows which.
-                    Err(UploadError::Rejected(refused)) if refused.status == 412 => {
+                    Err(UploadError::Rejected(rejection)) if rejection.status == 412 => {
                         self.upload.stop();
                     }
-                    Err(UploadError::Rejected(refused)) => return self.handle_rejection(*refused),
+                    Err(UploadError::Rejected(rejection)) => {
+                        return self.handle_rejection(*rejection);
+                    }
                     // The log file was removed or truncated. The server finalizes the part that it
                     // has.
                     Ok(()) | Err(UploadError::Disk(_)) => {
@@ -303,20 +305,20 @@ impl Monitor {
                 stalled = if self.upload.committed_bytes() > before { 0 } else { stalled + 1 };
                 tokio::time::sleep(CHUNK_INTERVAL).await;
             }
-            // Pause between two attempts, whatever the response was.
+            // Pause between two attempts, regardless of the response.
             tokio::time::sleep(CHUNK_INTERVAL).await;
         }
     }
 
-    fn record_end(&self, over: MonitorEnd) {
+    fn record_end(&self, end: MonitorEnd) {
         let (job, execution, claim_id) = (self.job, self.execution, self.claim_id.clone());
-        let fact = match over {
+        let fact = match end {
             MonitorEnd::Reported => {
                 info!(job.id = %job, execution.id = %execution, "Reported the result");
                 JournalEvent::Reported { job, execution }
             }
-            MonitorEnd::Rejected(refused) => {
-                let why = refused.to_string();
+            MonitorEnd::Rejected(rejection) => {
+                let why = rejection.to_string();
                 warn!(
                     job.id = %job,
                     execution.id = %execution,
@@ -348,9 +350,9 @@ impl Monitor {
 
 /// Returns whether the server rejected a log chunk because the outcome of the execution is unknown
 /// to it. The execution still belongs to this runner.
-fn is_outcome_unknown(refused: &ServerRejection) -> bool {
-    let state = refused.problem.more.get("job_state").and_then(|state| state.as_str());
-    refused.status == 412 && state == Some("outcome_unknown")
+fn is_outcome_unknown(rejection: &ServerRejection) -> bool {
+    let state = rejection.problem.more.get("job_state").and_then(|state| state.as_str());
+    rejection.status == 412 && state == Some("outcome_unknown")
 }
 
 #[cfg(test)]

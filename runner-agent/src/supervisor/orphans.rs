@@ -1,13 +1,13 @@
 //! Ends processes that a dead shim left behind.
 //!
-//! Four records identify the processes of a job. Each finds processes that the others miss:
+//! Four records identify the processes of a job. Each record finds processes that the other records miss:
 //!
 //! - the process groups of the children, in the journal
 //! - the session of the shim
 //! - the control group of the job
 //! - the execution id in the environment
 //!
-//! Only these records are used to end a job. After each job, the [`sweep`] ends adopted processes
+//! To end a job, the agent uses only these records. After each job, the [`sweep`] ends adopted processes
 //! that no record identifies.
 mod sweep;
 
@@ -61,22 +61,22 @@ impl OrphanedJobs {
         self.jobs.insert(execution, false);
     }
 
-    /// Executions whose processes are being ended.
+    /// Returns the executions whose processes are being ended.
     pub(super) fn busy(&self) -> BTreeSet<ExecutionId> {
-        let busy = self.jobs.iter().filter(|(_, goes_on)| **goes_on);
+        let busy = self.jobs.iter().filter(|(_, is_ending)| **is_ending);
         busy.map(|(execution, _)| *execution).collect()
     }
 
     fn is_busy(&self) -> bool {
-        self.jobs.values().any(|goes_on| *goes_on)
+        self.jobs.values().any(|is_ending| *is_ending)
     }
 }
 
 /// Ends the processes of a job in the background, as its shim would have done: stop signal, grace
 /// period, then SIGKILL until none is left. Then runs the sweep.
-pub(super) fn end(agent: &Arc<Agent>, known: &OpenClaim) {
-    let Some(execution) = known.execution else { return };
-    let orphans = Orphans::of(&agent.data, known, execution);
+pub(super) fn end(agent: &Arc<Agent>, claim: &OpenClaim) {
+    let Some(execution) = claim.execution else { return };
+    let orphans = Orphans::of(&agent.data, claim, execution);
     // Only one task may signal a job: a second SIGINT makes Terraform abort.
     if !agent.state().orphans.begin(execution, orphans.grace()) {
         return;
@@ -90,26 +90,26 @@ pub(super) fn end(agent: &Arc<Agent>, known: &OpenClaim) {
 }
 
 struct Orphans {
-    known: OpenClaim,
+    claim: OpenClaim,
     execution: String,
     cgroup: Option<Cgroup>,
 }
 
 impl Orphans {
-    fn of(data: &Data, known: &OpenClaim, execution: ExecutionId) -> Orphans {
+    fn of(data: &Data, claim: &OpenClaim, execution: ExecutionId) -> Orphans {
         let cgroup = Cgroup::of(&data.job(execution));
-        Orphans { cgroup, execution: execution.to_string(), known: known.clone() }
+        Orphans { cgroup, execution: execution.to_string(), claim: claim.clone() }
     }
 
     fn grace(&self) -> Duration {
-        let graces = self.known.children.iter().map(|(_, stop)| stop.grace_ms);
+        let graces = self.claim.children.iter().map(|(_, stop)| stop.grace_ms);
         Duration::from_millis(graces.max().unwrap_or_default())
     }
 
     async fn end(&self) {
-        let job = self.known.job;
+        let job = self.claim.job;
         let until = Instant::now() + self.grace();
-        let (mut stopped, mut asked, mut killed_at) = (false, BTreeSet::new(), None);
+        let (mut stopped, mut signalled, mut killed_at) = (false, BTreeSet::new(), None);
         loop {
             let (left, groups) = match self.remaining().and_then(|left| Ok((left, self.groups()?)))
             {
@@ -123,7 +123,7 @@ impl Orphans {
             if left.is_empty() && groups.is_empty() {
                 break;
             }
-            // Send it once: a second SIGINT makes Terraform abort and lose its state.
+            // Send the stop signal once: a second SIGINT makes Terraform abort and lose its state.
             if !stopped && killed_at.is_none() {
                 stopped = true;
                 let processes = labels(&left).join(", ");
@@ -134,7 +134,7 @@ impl Orphans {
                 let grouped =
                     |of: &&RunningProcess| groups.iter().any(|group| group.pid == of.group());
                 let others = processes::topmost(&left).filter(|of| !grouped(of));
-                for process in others.filter(|of| asked.insert(of.pid())) {
+                for process in others.filter(|of| signalled.insert(of.pid())) {
                     process.signal(Signal::SIGTERM);
                 }
             } else {
@@ -165,7 +165,7 @@ impl Orphans {
     /// Sends each child's process group the stop signal of its program. The group receives no other
     /// signal during the grace period.
     fn stop_groups(&self, groups: &[Process]) {
-        for (child, stop) in self.known.children.iter().filter(|(child, _)| groups.contains(child))
+        for (child, stop) in self.claim.children.iter().filter(|(child, _)| groups.contains(child))
         {
             signal(child, stop.signal.parse().unwrap_or(Signal::SIGTERM));
         }
@@ -174,8 +174,8 @@ impl Orphans {
     /// Returns the process groups of the plugin's children that have members.
     fn groups(&self) -> io::Result<Vec<Process>> {
         let mut groups = Vec::new();
-        for (child, _) in &self.known.children {
-            if child.group_lives(self.known.shim())? {
+        for (child, _) in &self.claim.children {
+            if child.group_lives(self.claim.shim())? {
                 groups.push(child.clone());
             }
         }
@@ -184,7 +184,8 @@ impl Orphans {
 
     /// Returns the processes that a record of this job identifies, and their descendants.
     fn remaining(&self) -> io::Result<Vec<RunningProcess>> {
-        // A process can fork and exit while `/proc` is read. Two scans in a row do not miss both.
+        // A process can fork and exit while `/proc` is read. A second scan finds a child that the
+        // first scan missed.
         let left = self.scan();
         if left.as_ref().is_ok_and(Vec::is_empty) { self.scan() } else { left }
     }
@@ -192,13 +193,13 @@ impl Orphans {
     fn scan(&self) -> io::Result<Vec<RunningProcess>> {
         let mut left = processes::of_execution(&self.execution)?;
         let mut roots = self.cgroup.as_ref().map(Cgroup::members).unwrap_or_default();
-        for (child, _) in &self.known.children {
+        for (child, _) in &self.claim.children {
             if child.is_alive()? {
                 roots.insert(child.pid);
             }
         }
         left.extend(processes::among(&roots)?);
-        if let Some(shim) = self.known.shim() {
+        if let Some(shim) = self.claim.shim() {
             left.extend(processes::of_session(shim)?);
         }
         Ok(left)

@@ -35,7 +35,7 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
     let mut keys_at = Instant::now() + KEY_FETCH_INTERVAL;
     let mut rekey_at = Instant::now() + REKEY_CHECK_INTERVAL;
     // Number of consecutive rejected session requests.
-    let mut refusals = 0;
+    let mut rejections = 0;
     loop {
         if Instant::now() >= keys_at {
             keys_at = Instant::now() + KEY_FETCH_INTERVAL;
@@ -57,16 +57,16 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
         if let Some(ended) = check_exit(agent) {
             return Ok(ended);
         }
-        let held = agent.state().session.clone();
-        let session = match held {
+        let open_session = agent.state().session.clone();
+        let session = match open_session {
             Some(session) => session,
             None => {
                 tokio::select! {
                     opened = session::open(agent) => match opened {
-                        Ok(()) => refusals = 0,
-                        Err(refused) => {
-                            handle_open_rejection(agent, &refused, &seen, refusals).await;
-                            refusals = refusals.saturating_add(1);
+                        Ok(()) => rejections = 0,
+                        Err(rejection) => {
+                            handle_open_rejection(agent, &rejection, &seen, rejections).await;
+                            rejections = rejections.saturating_add(1);
                         }
                     },
                     () = wait_for_exit(agent, &seen) => {}
@@ -79,19 +79,19 @@ pub async fn run(agent: &Arc<Agent>) -> anyhow::Result<ExitReason> {
             () = wait_for_change(agent, &seen) => continue,
         }
         next = Instant::now() + MIN_INTERVAL;
-        let ask = poll_request(agent, &session, wait.take())?;
+        let request = poll_request(agent, &session, wait.take())?;
         tokio::select! {
-            answer = agent.client.send::<PollResponse>(&ask.0) => match answer {
-                Ok(answer) => {
-                    remove_acks(agent, &ask.1);
-                    if let Some(body) = answer.body {
+            response = agent.client.send::<PollResponse>(&request.0) => match response {
+                Ok(response) => {
+                    remove_acks(agent, &request.1);
+                    if let Some(body) = response.body {
                         host::set_server_time(body.server_time);
                         next = next.max(Instant::now() + Duration::from_millis(body.next.delay_ms));
                         wait = body.next.wait_s;
                         apply_all(agent, body.directives);
                     }
                 }
-                Err(refused) => handle_poll_rejection(agent, &refused, &seen).await,
+                Err(rejection) => handle_poll_rejection(agent, &rejection, &seen).await,
             },
             // The pending poll sent an older state: drop the poll and send the current state.
             () = wait_for_change(agent, &seen) => {}
@@ -118,19 +118,19 @@ impl LocalState {
     }
 }
 
-/// Checks the children, the disable file and the signals. Returns the reason to exit, if there is
-/// one.
+/// Checks the running jobs, the disable file and the signals. Returns the reason to exit, if there
+/// is one.
 fn check_exit(agent: &Agent) -> Option<ExitReason> {
     let (ended, idle) = {
         let state = agent.state();
         // A requested session must open before the exit: no other request reconciles the open
         // claims.
-        let told = !state.session_renewal.delays_exit(std::time::Instant::now());
-        (state.ended.clone(), state.running.is_empty() && told)
+        let can_exit = !state.session_renewal.delays_exit(std::time::Instant::now());
+        (state.ended.clone(), state.running.is_empty() && can_exit)
     };
     stop_jobs_if_requested(agent);
-    let wanted = *agent.stop_level.borrow();
-    match wanted {
+    let stop_level = *agent.stop_level.borrow();
+    match stop_level {
         StopLevel::Detach => Some(ExitReason::Detached),
         StopLevel::Drain | StopLevel::StopJobs if idle => Some(ExitReason::Drained),
         StopLevel::Drain | StopLevel::StopJobs if is_unreachable(agent) => {
@@ -152,27 +152,27 @@ fn is_unreachable(agent: &Agent) -> bool {
             .state()
             .running
             .values()
-            .all(|attended| !attended.shim.as_ref().is_some_and(Process::may_be_alive))
+            .all(|running| !running.shim.as_ref().is_some_and(Process::may_be_alive))
 }
 
-/// Returns whether a session renewal is due.
 fn is_renewal_due(agent: &Agent) -> bool {
     agent.state().session_renewal.is_due(std::time::Instant::now())
 }
 
-/// Applies the signals and the customer's disable file, with or without a connection to the server.
+/// Stops the jobs if a signal or the customer's disable file requires that, with or without a
+/// connection to the server.
 fn stop_jobs_if_requested(agent: &Agent) {
     if *agent.stop_level.borrow() == StopLevel::StopJobs {
         agent.stop_all("the agent received a signal to stop all jobs");
     }
-    if disable::disabled(&agent.data).is_some_and(|off| off.stop_jobs) {
+    if disable::disabled(&agent.data).is_some_and(|file| file.stop_jobs) {
         agent.stop_all("the customer disabled the runner");
     }
 }
 
 /// Waits for a change that the server must receive.
 async fn wait_for_change(agent: &Agent, seen: &LocalState) {
-    let look = async {
+    let changed = async {
         loop {
             sleep(CHECK_INTERVAL).await;
             if LocalState::of(agent) != *seen || is_unreachable(agent) || is_renewal_due(agent) {
@@ -181,7 +181,7 @@ async fn wait_for_change(agent: &Agent, seen: &LocalState) {
         }
     };
     tokio::select! {
-        () = look => {}
+        () = changed => {}
         () = agent.changed.notified() => {}
     }
 }
@@ -199,7 +199,7 @@ async fn wait_for_exit(agent: &Agent, seen: &LocalState) {
 }
 
 fn disable_reason(agent: &Agent) -> Option<String> {
-    disable::disabled(&agent.data).map(|off| off.reason)
+    disable::disabled(&agent.data).map(|file| file.reason)
 }
 
 fn poll_request(
@@ -227,13 +227,13 @@ fn poll_request(
         pressure: Some(DiskUsage { spool_bytes, disk_free: host::disk_free(agent.data.root()) }),
         disabled: disable_reason(agent),
     };
-    let ask = ApiRequest::json(Method::POST, format!("/runner/v1/poll?wait={wait}"), &body)?
+    let request = ApiRequest::json(Method::POST, format!("/runner/v1/poll?wait={wait}"), &body)?
         .parked(Duration::from_secs(wait));
-    Ok((if busy { ask } else { ask.idle() }, ack))
+    Ok((if busy { request } else { request.idle() }, ack))
 }
 
-fn remove_acks(agent: &Agent, told: &[String]) {
-    agent.state().acks.retain(|ack| !told.contains(ack));
+fn remove_acks(agent: &Agent, acknowledged: &[String]) {
+    agent.state().acks.retain(|ack| !acknowledged.contains(ack));
 }
 
 fn apply_all(agent: &Arc<Agent>, directives: Vec<SentDirective>) {
@@ -252,8 +252,8 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
         }
         Directive::Tail { job, on } => {
             debug!(job.id = %job, on, "Changed log tailing");
-            if let Some(attended) = agent.state().running.get_mut(&job) {
-                attended.tailed = on;
+            if let Some(running) = agent.state().running.get_mut(&job) {
+                running.tailed = on;
             }
         }
         Directive::Drain { reason } => {
@@ -274,50 +274,49 @@ fn apply(agent: &Arc<Agent>, directive: Directive) {
     }
 }
 
-/// Handles a session request that was rejected or could not be built. The cause may persist, so it
-/// backs off.
+/// Handles a session request that was rejected or could not be built. Backs off, because the cause
+/// may persist.
 async fn handle_open_rejection(
     agent: &Agent,
-    refused: &ServerRejection,
+    rejection: &ServerRejection,
     seen: &LocalState,
     before: u32,
 ) {
-    if end_if_required(agent, refused) {
+    if end_if_required(agent, rejection) {
         return;
     }
-    error!(error = %refused, "Cannot open a session");
-    let pause = match refused.status {
+    error!(error = %rejection, "Cannot open a session");
+    let pause = match rejection.status {
         401 | 403 => REJECTION_PAUSE,
         _ => MIN_INTERVAL.saturating_mul(1 << before.min(16)).min(REJECTION_PAUSE),
     };
     back_off(agent, seen, pause).await;
 }
 
-/// Handles a rejected poll.
-async fn handle_poll_rejection(agent: &Arc<Agent>, refused: &ServerRejection, seen: &LocalState) {
-    if end_if_required(agent, refused) {
+async fn handle_poll_rejection(agent: &Arc<Agent>, rejection: &ServerRejection, seen: &LocalState) {
+    if end_if_required(agent, rejection) {
         return;
     }
-    if matches!(refused.status, 401 | 403) {
-        error!(error = %refused, "The server rejects this runner");
+    if matches!(rejection.status, 401 | 403) {
+        error!(error = %rejection, "The server rejects this runner");
         // The server may know only the pending key and no longer the current one.
         if rekey::is_pending(agent) {
             rekey::begin(agent);
         }
         back_off(agent, seen, REJECTION_PAUSE).await;
     } else {
-        info!(error = %refused, "The session has ended, opening another");
+        info!(error = %rejection, "The session has ended, opening another");
         agent.state().session = None;
         sleep(MIN_INTERVAL).await;
     }
 }
 
 /// Ends the agent if the rejection requires it, and returns whether it does.
-fn end_if_required(agent: &Agent, refused: &ServerRejection) -> bool {
-    if refused.is_superseded() {
+fn end_if_required(agent: &Agent, rejection: &ServerRejection) -> bool {
+    if rejection.is_superseded() {
         agent.end(ExitReason::Superseded);
-    } else if refused.status == 426 {
-        let server = refused.problem.more.get("protocol").cloned();
+    } else if rejection.status == 426 {
+        let server = rejection.problem.more.get("protocol").cloned();
         let server = server.and_then(|range| serde_json::from_value(range).ok());
         agent.end(ExitReason::NoProtocol { server });
     } else {

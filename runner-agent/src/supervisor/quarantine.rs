@@ -102,7 +102,7 @@ mod tests {
         JournalEvent::Verified { execution, manifest, grant: None, kind, class, plugin, fence }
     }
 
-    fn refused(facts: Vec<JournalEvent>) -> bool {
+    fn is_refused(facts: Vec<JournalEvent>) -> bool {
         let mut starts = UnstartedManifests::default();
         facts.iter().for_each(|fact| starts.apply(fact));
         starts.check(&manifest(1)).is_err()
@@ -112,8 +112,8 @@ mod tests {
     fn a_manifest_that_ended_the_agent_twice_is_refused() {
         let job = "job_01ARZ3NDEKTSV4RRFFQ69G5FAV".parse().unwrap();
         let began = JournalEvent::Spawning { job, execution: execution(1) };
-        assert!(refused(vec![verified(1, manifest(1)), verified(2, manifest(1))]));
-        assert!(!refused(vec![verified(1, manifest(1)), verified(2, manifest(2))]));
-        assert!(!refused(vec![verified(1, manifest(1)), began, verified(2, manifest(1))]));
+        assert!(is_refused(vec![verified(1, manifest(1)), verified(2, manifest(1))]));
+        assert!(!is_refused(vec![verified(1, manifest(1)), verified(2, manifest(2))]));
+        assert!(!is_refused(vec![verified(1, manifest(1)), began, verified(2, manifest(1))]));
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     journal::{Entry, JournalEvent, Stop},
 };
 
-/// Time after its `spawning` entry during which the shim of an abandoned claim may still start.
+/// Time after the `spawning` entry of an abandoned claim in which its shim may still start.
 const LATE_START_WINDOW: TimeDelta = TimeDelta::hours(1);
 
 /// Progress of a claim.
@@ -57,44 +57,46 @@ pub struct OpenClaim {
 pub fn fold(entries: impl IntoIterator<Item = Entry>) -> Vec<OpenClaim> {
     let mut open: BTreeMap<String, OpenClaim> = BTreeMap::new();
     for Entry { fact, .. } in entries {
-        let mut of = |wanted: ExecutionId, change: &mut dyn FnMut(&mut OpenClaim)| {
-            open.values_mut().filter(|known| known.execution == Some(wanted)).for_each(change);
+        let mut of = |execution_id: ExecutionId, change: &mut dyn FnMut(&mut OpenClaim)| {
+            open.values_mut()
+                .filter(|claim| claim.execution == Some(execution_id))
+                .for_each(change);
         };
         match fact {
             JournalEvent::Claiming { job, claim_id } => {
                 let (execution, stage, children) = (None, ClaimStage::Claiming, Vec::new());
-                let known =
+                let claim =
                     OpenClaim { job, execution, claim_id: claim_id.clone(), stage, children };
-                open.insert(claim_id, known);
+                open.insert(claim_id, claim);
             }
             JournalEvent::Claimed { execution, claim_id, .. } => {
-                if let Some(known) = open.get_mut(&claim_id) {
-                    (known.execution, known.stage) = (Some(execution), ClaimStage::Claimed);
+                if let Some(claim) = open.get_mut(&claim_id) {
+                    (claim.execution, claim.stage) = (Some(execution), ClaimStage::Claimed);
                 }
             }
             JournalEvent::Refused { execution, refused_by: by, rule, detail, .. } => {
                 let stage = ClaimStage::Refused { by, rule, detail };
-                of(execution, &mut |known| known.stage = stage.clone());
+                of(execution, &mut |claim| claim.stage = stage.clone());
             }
             JournalEvent::Spawning { execution, .. } => {
-                of(execution, &mut |known| known.stage = ClaimStage::Spawning);
+                of(execution, &mut |claim| claim.stage = ClaimStage::Spawning);
             }
             JournalEvent::Spawned { execution, process, .. } => {
-                of(execution, &mut |known| known.stage = ClaimStage::Spawned(process.clone()));
+                of(execution, &mut |claim| claim.stage = ClaimStage::Spawned(process.clone()));
             }
             JournalEvent::ChildStarted { execution, process, stop } => {
                 let child = (process, stop);
-                of(execution, &mut |known| known.children.push(child.clone()));
+                of(execution, &mut |claim| claim.children.push(child.clone()));
             }
             JournalEvent::Exited { execution, exit, .. } => {
-                of(execution, &mut |known| known.stage = ClaimStage::Exited(exit.clone()));
+                of(execution, &mut |claim| claim.stage = ClaimStage::Exited(exit.clone()));
             }
             JournalEvent::ClaimRejected { claim_id, .. }
             | JournalEvent::Abandoned { claim_id, .. } => {
                 open.remove(&claim_id);
             }
             JournalEvent::Reported { execution, .. } => {
-                open.retain(|_, known| known.execution != Some(execution));
+                open.retain(|_, claim| claim.execution != Some(execution));
             }
             JournalEvent::Opened { .. }
             | JournalEvent::ChainStarted { .. }
@@ -148,9 +150,9 @@ impl OpenClaim {
     /// Returns the shim's final report, if it wrote one.
     pub fn final_report(&self, data: &Data) -> Option<Finished> {
         let text = fs::read(data.job(self.execution?).reports()).ok()?;
-        // A line without a newline is incomplete. `Reports::read` ignores it as well.
-        let whole = text.iter().rposition(|byte| *byte == b'\n')?;
-        let lines = text[..whole].split(|byte| *byte == b'\n');
+        // A line without a newline is incomplete. `ReportQueue::read` ignores it as well.
+        let complete = text.iter().rposition(|byte| *byte == b'\n')?;
+        let lines = text[..complete].split(|byte| *byte == b'\n');
         lines.filter_map(|line| serde_json::from_slice::<Report>(line).ok()).find_map(|report| {
             match report.body {
                 ReportBody::Finished(last) => Some(last),
@@ -218,28 +220,28 @@ impl OpenClaim {
 
 /// Returns whether the shim of an abandoned execution may run. A slow shim can write its `spawned`
 /// entry after the agent abandoned the claim.
-pub fn started_late(agent: &Agent, wanted: ExecutionId) -> bool {
+pub fn started_late(agent: &Agent, execution_id: ExecutionId) -> bool {
     let entries = agent.journal.read().unwrap_or_default();
     entries.into_iter().any(|entry| {
         let JournalEvent::Spawned { execution, process, .. } = entry.fact else { return false };
-        execution == wanted && process.may_be_alive()
+        execution == execution_id && process.may_be_alive()
     })
 }
 
 /// Returns the abandoned claims, each in its last state before the abandonment.
 fn abandoned_claims(entries: Vec<Entry>) -> Vec<OpenClaim> {
     let is_abandoned = |entry: &Entry| matches!(entry.fact, JournalEvent::Abandoned { .. });
-    let (abandoned, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
-    let given_up: BTreeSet<_> =
-        abandoned.iter().filter_map(|entry| entry.fact.claim_id()).collect();
-    let is_given_up = |known: &OpenClaim| given_up.contains(known.claim_id.as_str());
-    fold(others).into_iter().filter(is_given_up).collect()
+    let (abandonments, others): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_abandoned);
+    let claim_ids: BTreeSet<_> =
+        abandonments.iter().filter_map(|entry| entry.fact.claim_id()).collect();
+    let is_of_abandoned_claim = |claim: &OpenClaim| claim_ids.contains(claim.claim_id.as_str());
+    fold(others).into_iter().filter(is_of_abandoned_claim).collect()
 }
 
 /// Returns the abandoned claims whose shim has ended. Their children may still run if an earlier
 /// agent exited first.
 pub fn abandoned_without_shim(entries: Vec<Entry>) -> Vec<OpenClaim> {
-    let orphaned = |known: &OpenClaim| match &known.stage {
+    let is_orphaned = |claim: &OpenClaim| match &claim.stage {
         // A shim that cannot be inspected may be alive. A later call checks it again.
         ClaimStage::Spawned(shim) => !shim.may_be_alive(),
         ClaimStage::Claiming
@@ -248,7 +250,7 @@ pub fn abandoned_without_shim(entries: Vec<Entry>) -> Vec<OpenClaim> {
         | ClaimStage::Spawning
         | ClaimStage::Exited(_) => false,
     };
-    abandoned_claims(entries).into_iter().filter(orphaned).collect()
+    abandoned_claims(entries).into_iter().filter(is_orphaned).collect()
 }
 
 /// Returns the claims whose files and journal entries must be kept. These are the open claims, and
@@ -257,43 +259,45 @@ pub(super) fn retained_claims(
     entries: Vec<Entry>,
     ending: &BTreeSet<ExecutionId>,
 ) -> Vec<OpenClaim> {
-    let may_begin = host::now() - LATE_START_WINDOW;
+    let earliest_start = host::now() - LATE_START_WINDOW;
     let late: BTreeSet<_> = entries
         .iter()
-        .filter(|entry| matches!(entry.fact, JournalEvent::Spawning { .. }) && entry.at > may_begin)
+        .filter(|entry| {
+            matches!(entry.fact, JournalEvent::Spawning { .. }) && entry.at > earliest_start
+        })
         .filter_map(|entry| entry.fact.execution())
         .collect();
-    let is_ending = |known: &OpenClaim| known.execution.is_some_and(|of| ending.contains(&of));
-    let runs = |known: &OpenClaim| match &known.stage {
+    let is_ending = |claim: &OpenClaim| claim.execution.is_some_and(|of| ending.contains(&of));
+    let must_be_kept = |claim: &OpenClaim| match &claim.stage {
         ClaimStage::Spawned(shim) => {
-            is_ending(known)
+            is_ending(claim)
                 || shim.may_be_alive()
-                || known.has_children()
+                || claim.has_children()
                 || shim.session_lives().unwrap_or(true)
         }
-        ClaimStage::Spawning => known.execution.is_some_and(|execution| late.contains(&execution)),
+        ClaimStage::Spawning => claim.execution.is_some_and(|execution| late.contains(&execution)),
         ClaimStage::Claiming
         | ClaimStage::Claimed
         | ClaimStage::Refused { .. }
         | ClaimStage::Exited(_) => false,
     };
     let mut needed = fold(entries.clone());
-    needed.extend(abandoned_claims(entries).into_iter().filter(runs));
+    needed.extend(abandoned_claims(entries).into_iter().filter(must_be_kept));
     needed
 }
 
 /// Ends the processes of claims that earlier agents abandoned.
 pub fn end_abandoned(agent: &Arc<Agent>) {
     let entries = agent.journal.read().unwrap_or_default();
-    abandoned_without_shim(entries).iter().for_each(|known| orphans::end(agent, known));
+    abandoned_without_shim(entries).iter().for_each(|claim| orphans::end(agent, claim));
 }
 
 /// Waits up to 2 seconds for shims of an earlier agent that have not written their `spawned` entry
 /// yet.
 pub async fn wait_for_spawned(agent: &Agent) {
     for _ in 0..20 {
-        let known = open_claims(agent).unwrap_or_default();
-        if known.iter().all(|known| known.stage != ClaimStage::Spawning) {
+        let claims = open_claims(agent).unwrap_or_default();
+        if claims.iter().all(|claim| claim.stage != ClaimStage::Spawning) {
             return;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

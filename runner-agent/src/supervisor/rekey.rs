@@ -60,8 +60,8 @@ async fn replace(agent: &Agent) {
             {
                 warn!(%error, "Cannot write the journal");
             }
-            // A head under the new key covers all entries, so the new key alone can verify those of
-            // the former key.
+            // A head under the new key covers all entries, so the new key alone can verify the
+            // earlier entries, too.
             agent.sign_journal();
         }
         Err(error) => warn!(error = format!("{error:#}"), "Cannot replace the identity key"),
@@ -71,7 +71,7 @@ async fn replace(agent: &Agent) {
 async fn exchange_key(agent: &Agent) -> anyhow::Result<String> {
     let next = Keys::begin_next(&agent.data)?;
     let identity_key = next.public_hex();
-    let ask = || {
+    let request = || {
         let now = host::server_now().timestamp();
         let rekey = RekeyAssertion {
             sub: agent.identity.runner,
@@ -84,17 +84,17 @@ async fn exchange_key(agent: &Agent) -> anyhow::Result<String> {
         let body = RekeyRequest { assertion, proof: token::sign(&rekey, &next.key)? };
         Ok(ApiRequest::json(Method::POST, "/runner/v1/rekey", &body)?.without_token().idle())
     };
-    let mut answer = agent.client.send_signed::<Rekeyed>(ask).await;
-    if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
-        agent.client.correct_clock(refused);
-        answer = agent.client.send_signed(ask).await;
+    let mut response = agent.client.send_signed::<Rekeyed>(request).await;
+    if let Some(rejection) = response.as_ref().err().filter(|error| error.code() == "clock_skew") {
+        agent.client.correct_clock(rejection);
+        response = agent.client.send_signed(request).await;
     }
-    let known = answer?.body.map(|body| body.identity_key);
+    let confirmed = response?.body.map(|body| body.identity_key);
     anyhow::ensure!(
-        known.as_ref() == Some(&identity_key),
+        confirmed.as_ref() == Some(&identity_key),
         "cannot replace the identity key: the server confirmed another key"
     );
-    agent.keys.take_next(&agent.data, next.clone())?;
+    agent.keys.activate_next(&agent.data, next.clone())?;
     Ok(identity_key)
 }
 
@@ -122,11 +122,11 @@ mod tests {
         assert_ne!(agent.keys.identity_hex(), next);
         // when a restarted agent sends the request again, then it uses the new key and the former
         // one is removed
-        let (client, asked) =
+        let (client, requests) =
             crate::client::scripted::scripted(vec!["", accepting_response(&next)]).await;
         let agent = agent_that_calls(&agent, client);
         complete_pending(&agent).await;
-        assert_eq!(asked.lock().unwrap().len(), 2);
+        assert_eq!(requests.lock().unwrap().len(), 2);
         assert_eq!(agent.keys.identity_hex(), next);
         assert_eq!(Keys::open(&agent.data).unwrap().identity_hex(), next);
         assert!(!is_due(&agent));
@@ -155,14 +155,14 @@ mod tests {
         assert!(!is_due(&agent));
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         std::fs::rename(agent.data.path("keys/identity.next"), agent.data.path("kept")).unwrap();
-        let (client, asked) =
+        let (client, requests) =
             crate::client::scripted::scripted(vec![accepting_response(&next)]).await;
         let agent = agent_that_calls(&agent, client);
         assert!(is_due(&agent) && !is_pending(&agent));
         // when the agent checks the key's age, then a new key replaces it
         std::fs::rename(agent.data.path("kept"), agent.data.path("keys/identity.next")).unwrap();
         replace(&agent).await;
-        assert!(asked.lock().unwrap()[0].starts_with("POST /runner/v1/rekey"));
+        assert!(requests.lock().unwrap()[0].starts_with("POST /runner/v1/rekey"));
         assert_eq!(agent.keys.identity_hex(), next);
         assert!(!is_due(&agent));
     }
@@ -173,8 +173,8 @@ mod tests {
         let (_dir, agent, ..) = agent_with_signals(vec![]).await;
         let next = Keys::begin_next(&agent.data).unwrap().public_hex();
         let problem = r#"401 Unauthorized|{"status":401,"code":"token_unknown","title":"no","detail":"no","type":"about:blank"}"#;
-        let answers = vec![problem, problem, accepting_response(&next)];
-        let (client, asked) = crate::client::scripted::scripted(answers).await;
+        let responses = vec![problem, problem, accepting_response(&next)];
+        let (client, requests) = crate::client::scripted::scripted(responses).await;
         let agent = agent_that_calls(&agent, client);
         agent.state().session = Some(crate::supervisor::tests::opened());
         // when it polls
@@ -184,8 +184,8 @@ mod tests {
         });
         // then it tries both keys and keeps the new one
         crate::supervisor::tests::until("the new key", || agent.keys.identity_hex() == next).await;
-        let asked = asked.lock().unwrap().join("\n");
-        assert!(asked.contains("POST /runner/v1/rekey"), "{asked}");
+        let requests = requests.lock().unwrap().join("\n");
+        assert!(requests.contains("POST /runner/v1/rekey"), "{requests}");
         polls.abort();
     }
 

@@ -42,11 +42,11 @@ impl ReportBackoff {
     }
 
     /// Records that the server rejected a report. Returns `true` if the rejection is permanent.
-    pub fn report_rejected(&mut self, seq: u64, refused: &ServerRejection) -> bool {
-        let said = Some((seq, refused.status, refused.code().to_owned()));
+    pub fn report_rejected(&mut self, seq: u64, rejection: &ServerRejection) -> bool {
+        let current = Some((seq, rejection.status, rejection.code().to_owned()));
         self.rejections =
-            if self.last_rejection == said { self.rejections.saturating_add(1) } else { 1 };
-        self.last_rejection = said;
+            if self.last_rejection == current { self.rejections.saturating_add(1) } else { 1 };
+        self.last_rejection = current;
         self.reports_at = Instant::now() + self.pause;
         self.rejections >= MAX_REJECTIONS
     }
@@ -75,28 +75,28 @@ mod tests {
 
     #[test]
     fn only_repeated_equal_rejections_of_a_report_are_permanent() {
-        let mut patience = ReportBackoff::new(Duration::from_secs(30));
+        let mut backoff = ReportBackoff::new(Duration::from_secs(30));
         let invalid = rejection(422, "invalid");
         for _ in 1..MAX_REJECTIONS {
-            assert!(!patience.report_rejected(3, &invalid));
+            assert!(!backoff.report_rejected(3, &invalid));
         }
         // Another problem code or another report starts the count again.
-        assert!(!patience.report_rejected(3, &rejection(409, "rejected")));
-        assert!(!patience.report_rejected(4, &rejection(409, "rejected")));
+        assert!(!backoff.report_rejected(3, &rejection(409, "rejected")));
+        assert!(!backoff.report_rejected(4, &rejection(409, "rejected")));
         for _ in 1..MAX_REJECTIONS {
-            assert!(!patience.report_rejected(4, &invalid));
+            assert!(!backoff.report_rejected(4, &invalid));
         }
-        assert!(patience.report_rejected(4, &invalid) && patience.report_rejected(4, &invalid));
-        patience.reset();
-        assert!(!patience.report_rejected(4, &invalid));
+        assert!(backoff.report_rejected(4, &invalid) && backoff.report_rejected(4, &invalid));
+        backoff.reset();
+        assert!(!backoff.report_rejected(4, &invalid));
     }
 
     #[test]
     fn a_rejected_report_does_not_delay_the_log() {
-        let mut patience = ReportBackoff::new(Duration::from_secs(30));
-        patience.report_rejected(1, &rejection(422, "invalid"));
-        assert!(!patience.may_report() && patience.may_send_log());
-        patience.runner_rejected();
-        assert!(!patience.may_report() && !patience.may_send_log());
+        let mut backoff = ReportBackoff::new(Duration::from_secs(30));
+        backoff.report_rejected(1, &rejection(422, "invalid"));
+        assert!(!backoff.may_report() && backoff.may_send_log());
+        backoff.runner_rejected();
+        assert!(!backoff.may_report() && !backoff.may_send_log());
     }
 }

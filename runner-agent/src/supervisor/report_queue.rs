@@ -15,8 +15,8 @@ use crate::data::JobDir;
 
 /// Number of times that the server may request earlier reports again.
 const MAX_REWINDS: u32 = 3;
-/// Number of used sequence numbers that the supervisor's final report may skip: more than a shim
-/// has reports.
+/// Number of used sequence numbers that the supervisor's final report may skip. This is more than
+/// the reports of any shim.
 const MAX_SKIPPED_NUMBERS: u32 = 256;
 
 /// Reports of one execution.
@@ -116,13 +116,16 @@ impl ReportQueue {
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
         // A line without a newline is still being written.
-        let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+        let complete_bytes =
+            text.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         let mut phase = None;
-        for line in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in
+            text[..complete_bytes].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+        {
             self.last_line += 1;
             let report = serde_json::from_slice(line).unwrap_or_else(|error| {
-                // From a later version, or damaged. A placeholder keeps its sequence number, so
-                // that later reports can be sent.
+                // The report is damaged or of a later version. A placeholder keeps its sequence
+                // number, so that later reports can be sent.
                 warn!(execution.id = %self.execution, %error, "Cannot parse a report, sending a placeholder");
                 let body = ReportBody::Phase { name: "unreadable report".into() };
                 Report { execution: self.execution, seq: self.last_line, body, log_len: 0, end: None }
@@ -137,7 +140,7 @@ impl ReportQueue {
                 self.unsent.push_back(report);
             }
         }
-        self.read_bytes += whole as u64;
+        self.read_bytes += complete_bytes as u64;
         Ok(phase)
     }
 
@@ -158,8 +161,8 @@ impl ReportQueue {
 
     /// Records that the server has the reports up to this number.
     pub fn acknowledge(&mut self, seq: u64) {
-        let said = self.unsent.iter().filter(|report| report.seq <= seq);
-        for report in said {
+        let acknowledged = self.unsent.iter().filter(|report| report.seq <= seq);
+        for report in acknowledged {
             if let ReportBody::Outputs { outputs } = &report.body {
                 self.outputs.extend(outputs.clone());
             }
@@ -173,10 +176,10 @@ impl ReportQueue {
         self.unsent.retain(|report| report.seq > seq);
     }
 
-    /// Skips the next report because the server has another one with its number. A final report of
-    /// the shim is not skipped; one of the supervisor takes the next number.
+    /// Handles a sequence number under which the server has another report. Skips the next report,
+    /// but not a final report. A final report of the supervisor takes the next number instead.
     ///
-    /// Returns `false` if neither is possible.
+    /// Returns `false` for a final report of the shim, and after too many skipped numbers.
     pub fn skip_used_number(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         if !self.is_end(&next) {
@@ -194,8 +197,8 @@ impl ReportQueue {
     /// Reads the reports again to send them from this number on. Returns `false` if the number is
     /// out of range or the limit is reached.
     pub fn rewind(&mut self, expected: u64) -> bool {
-        let sense = (1..=self.acknowledged).contains(&expected) && !self.has_no_shim_report();
-        if !sense || self.rewinds == MAX_REWINDS {
+        let is_valid = (1..=self.acknowledged).contains(&expected) && !self.has_no_shim_report();
+        if !is_valid || self.rewinds == MAX_REWINDS {
             return false;
         }
         self.rewinds += 1;

@@ -32,15 +32,15 @@ const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Opens a session and continues every open claim of the journal.
 pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     rekey::complete_pending(agent).await;
-    // The lock keeps claims out. A claim that was sent before is in the journal, so the session
+    // The lock prevents new claims. A claim that was sent before is in the journal, so the session
     // reports it.
     let _no_claim_meanwhile = agent.claim_lock.lock().await;
-    let known = recover::open_claims(agent).map_err(|error| local_error(&error))?;
-    // A shim that cannot be inspected must not be reported as gone.
+    let claims = recover::open_claims(agent).map_err(|error| local_error(&error))?;
+    // A shim that cannot be inspected must not be reported as ended.
     let journal =
-        known.iter().map(|known| session_entry(agent, known)).collect::<io::Result<Vec<_>>>();
+        claims.iter().map(|claim| session_entry(agent, claim)).collect::<io::Result<Vec<_>>>();
     let journal = journal.map_err(|error| local_error(&error))?;
-    let told: Vec<_> = journal.iter().map(|entry| entry.state).collect();
+    let reported_states: Vec<_> = journal.iter().map(|entry| entry.state).collect();
     let journal_id = agent.journal.id().map_err(|error| local_error(&error))?;
     let body = OpenSession {
         assertion: String::new(),
@@ -53,27 +53,27 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
         checkpoint: agent.witness.last().map_err(|error| local_error(&error))?,
         journal_head: agent.sign_journal(),
     };
-    let ask = || {
+    let request = || {
         let assertion = sign_request(agent, &journal_id)?;
         let body = OpenSession { assertion, ..body.clone() };
-        let ask = ApiRequest::json(Method::POST, "/runner/v1/sessions", &body);
-        let ask = ask?.without_token();
-        Ok(if known.is_empty() { ask.idle() } else { ask })
+        let request = ApiRequest::json(Method::POST, "/runner/v1/sessions", &body);
+        let request = request?.without_token();
+        Ok(if claims.is_empty() { request.idle() } else { request })
     };
-    let mut answer = agent.client.send_signed::<SessionOpened>(ask).await;
-    // The host's clock is off: correct it by the server's time and retry.
-    if let Some(refused) = answer.as_ref().err().filter(|no| no.code() == "clock_skew") {
-        agent.client.correct_clock(refused);
-        answer = agent.client.send_signed(ask).await;
+    let mut response = agent.client.send_signed::<SessionOpened>(request).await;
+    // The host's clock is wrong: correct the estimated server time and retry.
+    if let Some(rejection) = response.as_ref().err().filter(|error| error.code() == "clock_skew") {
+        agent.client.correct_clock(rejection);
+        response = agent.client.send_signed(request).await;
     }
     // A repeated request can be rejected because of its earlier copy. Only a new session id shows
     // whether another agent uses this identity.
-    if answer.as_ref().is_err_and(ServerRejection::is_superseded) {
+    if response.as_ref().is_err_and(ServerRejection::is_superseded) {
         agent.state().opening_session = None;
-        answer = agent.client.send_signed(ask).await;
+        response = agent.client.send_signed(request).await;
     }
-    let answer = answer?;
-    let opened = answer.body.ok_or_else(|| local_error(&"the response has no body"))?;
+    let response = response?;
+    let opened = response.body.ok_or_else(|| local_error(&"the response has no body"))?;
     host::set_server_time(opened.server_time);
     agent.client.opened(&opened).await;
     let (session, generation) = (opened.session_id, opened.generation);
@@ -93,18 +93,18 @@ pub async fn open(agent: &Arc<Agent>) -> Result<(), ServerRejection> {
     if rekey::is_due(agent) {
         rekey::begin(agent);
     }
-    for (known, told) in known.into_iter().zip(told) {
-        let action = action_for(&resume, &known);
-        let now = known.state(&agent.data).unwrap_or_else(|error| {
-            warn!(job.id = %known.job, %error, "Cannot tell whether the shim runs, assuming the reported state");
-            told
+    for (claim, reported) in claims.into_iter().zip(reported_states) {
+        let action = action_for(&resume, &claim);
+        let now = claim.state(&agent.data).unwrap_or_else(|error| {
+            warn!(job.id = %claim.job, %error, "Cannot determine whether the shim runs, assuming the reported state");
+            reported
         });
-        if told == ExecutionState::Alive && now == ExecutionState::Unknown {
+        if reported == ExecutionState::Alive && now == ExecutionState::Unknown {
             // The shim ended during the request. A further session must report the unknown outcome.
             agent.request_session();
             continue;
         }
-        resume_or_abandon(agent, known, now, action);
+        resume_or_abandon(agent, claim, now, action);
     }
     Ok(())
 }
@@ -120,15 +120,16 @@ pub(super) fn start_key_renewal(agent: &Arc<Agent>) {
     });
 }
 
-/// Fetches the server's keys. Trusts them if a key that is trusted when they arrive has signed
-/// them.
-pub(super) async fn renew_keys(agent: &Agent, within: Duration) -> anyhow::Result<()> {
-    let shown = tokio::time::timeout(within, enrol::fetch_keys(&agent.client)).await;
-    let shown = shown.context("cannot fetch the server's keys in time")??;
+/// Fetches the server's key list. Accepts the list if a key that is trusted at the arrival of the
+/// list has signed it.
+pub(super) async fn renew_keys(agent: &Agent, timeout: Duration) -> anyhow::Result<()> {
+    let fetched = tokio::time::timeout(timeout, enrol::fetch_keys(&agent.client)).await;
+    let fetched =
+        fetched.context("cannot fetch the server's keys: the server did not respond in time")??;
     // Fetches can run concurrently. An older response must not overwrite a newer list.
     let _one_at_a_time = agent.key_renewal_lock.lock().await;
-    let held = agent.state().server_keys.clone();
-    let renewed = enrol::renew_keys(&agent.data, &shown, &held)?;
+    let current = agent.state().server_keys.clone();
+    let renewed = enrol::renew_keys(&agent.data, &fetched, &current)?;
     agent.state().server_keys = renewed;
     Ok(())
 }
@@ -154,11 +155,11 @@ fn sign_request(agent: &Agent, journal_id: &str) -> anyhow::Result<String> {
 
 /// Returns the session entry of one claim. An execution that this process is about to start counts
 /// as alive.
-fn session_entry(agent: &Agent, known: &OpenClaim) -> io::Result<JournalEntry> {
-    let entry = known.entry(&agent.data)?;
-    let held = agent.state().running.get(&known.job).and_then(|attended| attended.execution);
+fn session_entry(agent: &Agent, claim: &OpenClaim) -> io::Result<JournalEntry> {
+    let entry = claim.entry(&agent.data)?;
+    let current = agent.state().running.get(&claim.job).and_then(|running| running.execution);
     Ok(match entry.state {
-        ExecutionState::NeverSpawned if held.is_some() && held == known.execution => {
+        ExecutionState::NeverSpawned if current.is_some() && current == claim.execution => {
             JournalEntry { state: ExecutionState::Alive, ..entry }
         }
         ExecutionState::NeverSpawned
@@ -170,40 +171,41 @@ fn session_entry(agent: &Agent, known: &OpenClaim) -> io::Result<JournalEntry> {
 
 /// Signs the journal, and ends the session on the server if one is open.
 pub async fn close(agent: &Agent) {
-    let held = agent.state().session.take();
+    let session = agent.state().session.take();
     // Sign the entries since the last job, too. The next session sends this head.
     agent.sign_journal();
-    if let Some(session) = held {
+    if let Some(session) = session {
         let path = format!("/runner/v1/sessions/{}", session.session_id);
         let _courtesy =
             agent.client.send::<serde_json::Value>(&ApiRequest::new(Method::DELETE, path)).await;
     }
 }
 
-fn action_for(resume: &[Resume], known: &OpenClaim) -> Option<ResumeAction> {
-    let same = |said: &&Resume| {
-        said.job == known.job && (said.execution.is_none() || said.execution == known.execution)
+fn action_for(resume: &[Resume], claim: &OpenClaim) -> Option<ResumeAction> {
+    let is_for_claim = |resume_entry: &&Resume| {
+        resume_entry.job == claim.job
+            && (resume_entry.execution.is_none() || resume_entry.execution == claim.execution)
     };
-    resume.iter().find(same).map(|said| said.action)
+    resume.iter().find(is_for_claim).map(|resume_entry| resume_entry.action)
 }
 
 /// Continues one execution or abandons it.
 fn resume_or_abandon(
     agent: &Arc<Agent>,
-    known: OpenClaim,
+    claim: OpenClaim,
     state: ExecutionState,
     action: Option<ResumeAction>,
 ) {
     let abandoned = action == Some(ResumeAction::Abandon);
-    let (job, claim_id) = (known.job, known.claim_id.clone());
-    let Some(execution) = known.execution else {
+    let (job, claim_id) = (claim.job, claim.claim_id.clone());
+    let Some(execution) = claim.execution else {
         return abandon(
             agent,
             JournalEvent::Abandoned { job, claim_id, reason: "the claim was not granted".into() },
         );
     };
-    let held = agent.state().running.get(&job).and_then(|held| held.execution);
-    let attended = held == Some(execution);
+    let current = agent.state().running.get(&job).and_then(|running| running.execution);
+    let is_monitored = current == Some(execution);
     match state {
         ExecutionState::Alive if abandoned => {
             let reason = "the job no longer belongs to this runner".into();
@@ -221,9 +223,9 @@ fn resume_or_abandon(
             agent.release(job, Some(execution));
         }
         ExecutionState::Alive | ExecutionState::Exited if !abandoned => {
-            if !attended {
+            if !is_monitored {
                 info!(job.id = %job, execution.id = %execution, "Continuing the execution");
-                monitor::begin(agent, known);
+                monitor::begin(agent, claim);
             }
         }
         ExecutionState::Alive
@@ -231,11 +233,11 @@ fn resume_or_abandon(
         | ExecutionState::NeverSpawned
         | ExecutionState::Unknown => {
             // This process handles the claim and has not started its shim yet.
-            if state == ExecutionState::NeverSpawned && attended && !abandoned {
+            if state == ExecutionState::NeverSpawned && is_monitored && !abandoned {
                 return;
             }
-            orphans::end(agent, &known);
-            // The approval request of the earlier agent is void.
+            orphans::end(agent, &claim);
+            // The approval request of the earlier agent is invalid.
             let _best_effort = data::remove(&agent.data.job(execution).approval_request());
             let why =
                 format!("the runner reported the execution to the server as {}", state_name(state));
@@ -269,6 +271,7 @@ fn abandon(agent: &Agent, fact: JournalEvent) {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
+    let problem =
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

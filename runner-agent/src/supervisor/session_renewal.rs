@@ -47,8 +47,8 @@ impl SessionRenewal {
         self.due.is_some()
     }
 
-    /// Returns whether the agent must delay its exit for the renewal. A server that rejects
-    /// sessions delays it for 30 seconds at most.
+    /// Returns whether the agent must delay its exit for the renewal. The delay ends
+    /// [`MAX_EXIT_DELAY`] after the due time, for example if the server rejects sessions.
     pub fn delays_exit(&self, now: Instant) -> bool {
         self.due.is_some_and(|due| now < due + MAX_EXIT_DELAY)
     }
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn pauses_grow_to_a_minute_and_reset_after_a_minute_without_requests() {
         let (mut renewal, mut now) = (SessionRenewal::default(), Instant::now());
-        let mut pause = |quiet: Duration| {
-            now += quiet;
+        let mut pause = |time_without_requests: Duration| {
+            now += time_without_requests;
             renewal.request(now);
             let due = renewal.due.unwrap();
             assert!(renewal.is_requested() && !renewal.is_due(due - Duration::from_millis(1)));

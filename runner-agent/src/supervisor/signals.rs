@@ -36,7 +36,7 @@ pub fn listen() -> io::Result<watch::Receiver<StopLevel>> {
     tokio::spawn(async move {
         let (mut terminations, mut interrupts) = (0, 0);
         loop {
-            let wanted = tokio::select! {
+            let requested = tokio::select! {
                 _signal = terminate.recv() => {
                     terminations += 1;
                     if terminations > 1 { StopLevel::Detach } else { StopLevel::Drain }
@@ -48,7 +48,7 @@ pub fn listen() -> io::Result<watch::Receiver<StopLevel>> {
                 _signal = quit.recv() => StopLevel::StopJobs,
                 _signal = hang_up.recv() => StopLevel::Detach,
             };
-            match wanted {
+            match requested {
                 StopLevel::KeepRunning => {}
                 StopLevel::Drain => {
                     info!("Draining: running jobs finish, new jobs are not accepted")
@@ -56,12 +56,12 @@ pub fn listen() -> io::Result<watch::Receiver<StopLevel>> {
                 StopLevel::StopJobs => info!("Stopping every job"),
                 StopLevel::Detach => info!("Exiting: running jobs continue without this agent"),
             }
-            let more = |held: &mut StopLevel| {
-                let grows = wanted > *held;
-                *held = wanted.max(*held);
-                grows
+            let raise_level = |level: &mut StopLevel| {
+                let is_higher = requested > *level;
+                *level = requested.max(*level);
+                is_higher
             };
-            sender.send_if_modified(more);
+            sender.send_if_modified(raise_level);
         }
     });
     Ok(receiver)

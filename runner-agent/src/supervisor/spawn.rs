@@ -1,4 +1,5 @@
-//! Starts a shim. The journal records the start first, so that it is known after a crash.
+//! Starts a shim. The agent records the start in the journal first, so that the start is known
+//! after a crash.
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -95,7 +96,7 @@ fn prepare(
     dir.create()?;
     data::replace(&dir.manifest(), &verified.manifest_bytes)?;
     data::replace(&dir.grant(), &verified.grant_bytes)?;
-    // From here on only the monotonic clock counts.
+    // From here on, the deadline depends on the monotonic clock only.
     let duration = duration_ms(claimed, verified, policy);
     let deadline_uptime_ms = received_uptime_ms.saturating_add(duration);
     // A cancellation must not need disk space that the job has filled.
@@ -160,12 +161,12 @@ struct Forked {
     journal: Position,
 }
 
-/// Starts the process of the shim. Until this succeeds, nothing has begun.
+/// Starts the process of the shim. After an error, no part of the job has started.
 fn fork(agent: &Agent, job: JobId, execution: ExecutionId) -> anyhow::Result<Forked> {
     let dir = agent.data.job(execution);
     let errors = data::append(&dir.shim_errors())?;
     let journal = agent.journal.end_position()?;
-    // The running program, even if an upgrade replaced its file.
+    // Start the running program itself, even if an upgrade replaced its file.
     let mut command = Command::new("/proc/self/exe");
     command
         .arg("shim")
@@ -198,15 +199,15 @@ async fn send_order(
             "cannot start the shim: its process cannot be identified; the runner killed it"
         );
     };
-    // Written in the background: a shim that does not read must not block other claims.
+    // Write in the background: a shim that does not read must not block other claims.
     tokio::spawn(async move {
         // The wait below detects a shim that has ended.
         let _ended = tokio::time::timeout(ORDER_TIMEOUT, pipe.write_all(&order)).await;
     });
-    let said = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
+    let result = wait_for_spawned_entry(agent, (execution, process), &mut child, journal).await;
     // Reaps the shim when it ends. The agent does not wait for that.
     tokio::spawn(async move { child.wait().await });
-    said
+    result
 }
 
 /// Identifies the shim beyond its pid. A shim that cannot be identified is killed and gets no
@@ -240,8 +241,8 @@ async fn wait_for_spawned_entry(
             Ok(_) => {
                 if let Some(status) = ended {
                     let errors = fs::read_to_string(agent.data.job(execution).shim_errors());
-                    let said = errors.unwrap_or_default();
-                    anyhow::bail!("the shim ended immediately ({status}): {}", said.trim());
+                    let errors = errors.unwrap_or_default();
+                    anyhow::bail!("the shim ended immediately ({status}): {}", errors.trim());
                 }
             }
             // A failed read proves nothing, so try again.
@@ -257,8 +258,8 @@ async fn wait_for_spawned_entry(
     }
 }
 
-fn is_spawned_entry(fact: &JournalEvent, wanted: ExecutionId) -> bool {
-    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == wanted)
+fn is_spawned_entry(fact: &JournalEvent, execution_id: ExecutionId) -> bool {
+    matches!(fact, JournalEvent::Spawned { execution, .. } if *execution == execution_id)
 }
 
 /// Ends a job that was cancelled before its shim was started.
@@ -323,10 +324,11 @@ pub(super) fn final_report(exit: Exit, detail: String, log: &[u8]) -> Finished {
 pub(super) async fn veto(
     policy: &Policy,
     verified: &Verified,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(), Refusal> {
     let Some((program, arguments)) = policy.veto_command.split_first() else { return Ok(()) };
-    let no = |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto_command".into(), detail };
+    let refusal =
+        |detail: String| Refusal { by: RefusedBy::Veto, rule: "veto_command".into(), detail };
     let mut command = Command::new(program);
     command
         .args(arguments)
@@ -338,25 +340,27 @@ pub(super) async fn veto(
         .stderr(Stdio::piped())
         .kill_on_drop(true);
     let mut child = processes::spawn(&mut command)
-        .map_err(|error| no(format!("the veto command could not be started: {error}")))?;
+        .map_err(|error| refusal(format!("cannot start the veto command: {error}")))?;
     let pipe = child.stdin.take();
-    let asked = async {
-        let tell = async move {
+    let run = async {
+        let write_manifest = async move {
             if let Some(mut pipe) = pipe {
                 // A veto command need not read its input.
                 let _unread = pipe.write_all(&verified.manifest_bytes).await;
             }
         };
-        tokio::join!(tell, child.wait_with_output()).1
+        tokio::join!(write_manifest, child.wait_with_output()).1
     };
-    match tokio::time::timeout(patience, asked).await {
+    match tokio::time::timeout(timeout, run).await {
         Ok(Ok(output)) if output.status.success() => Ok(()),
         Ok(Ok(output)) => {
-            let said = String::from_utf8_lossy(&output.stderr);
-            let line = said.lines().next().unwrap_or("the veto command refused the job");
-            Err(no(line.chars().take(500).collect()))
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let line = errors.lines().next().unwrap_or("the veto command refused the job");
+            Err(refusal(line.chars().take(500).collect()))
         }
-        Ok(Err(error)) => Err(no(format!("the veto command failed: {error}"))),
-        Err(_) => Err(no(format!("the veto command took longer than {} s", patience.as_secs()))),
+        Ok(Err(error)) => Err(refusal(format!("the veto command failed: {error}"))),
+        Err(_) => {
+            Err(refusal(format!("the veto command took longer than {} s", timeout.as_secs())))
+        }
     }
 }

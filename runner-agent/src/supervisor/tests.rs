@@ -24,20 +24,20 @@ pub(super) fn another() -> ExecutionId {
 
 /// Returns an agent whose server sends these responses, and the requests that the server received.
 pub(super) async fn agent(
-    answers: Vec<&'static str>,
+    responses: Vec<&'static str>,
 ) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>) {
-    let (dir, agent, asked, signals) = agent_with_signals(answers).await;
+    let (dir, agent, requests, signals) = agent_with_signals(responses).await;
     // The sender of a real agent lives as long as its process.
     std::mem::forget(signals);
-    (dir, agent, asked)
+    (dir, agent, requests)
 }
 
 pub(super) async fn agent_with_signals(
-    answers: Vec<&'static str>,
+    responses: Vec<&'static str>,
 ) -> (tempfile::TempDir, Arc<Agent>, Arc<Mutex<Vec<String>>>, watch::Sender<StopLevel>) {
     let dir = tempfile::tempdir().unwrap();
     let data = Data::open(dir.path()).unwrap();
-    let (client, asked) = scripted(answers).await;
+    let (client, requests) = scripted(responses).await;
     let keys = Keys::open(&data).unwrap();
     let identity = Identity {
         runner: format!("rnr_{ID}").parse().unwrap(),
@@ -62,16 +62,16 @@ pub(super) async fn agent_with_signals(
     crate::policy::Choice::None.record(&data).unwrap();
     let (sender, stopping) = watch::channel(StopLevel::KeepRunning);
     let agent = Agent::new((data, keys, identity), client, server_keys, settings, stopping);
-    (dir, agent.unwrap(), asked, sender)
+    (dir, agent.unwrap(), requests, sender)
 }
 
-pub(super) fn claimed(agent: &Agent) {
+pub(super) fn record_claim(agent: &Agent) {
     let (job, execution, claim_id) = (job(), execution(), CLAIM.to_owned());
     agent.journal.write(JournalEvent::Claiming { job, claim_id: claim_id.clone() }).unwrap();
     agent.journal.write(JournalEvent::Claimed { job, execution, claim_id, attempt: 1 }).unwrap();
 }
 
-pub(super) fn known(stage: ClaimStage) -> OpenClaim {
+pub(super) fn open_claim(stage: ClaimStage) -> OpenClaim {
     let (job, execution, claim_id) = (job(), Some(execution()), CLAIM.to_owned());
     OpenClaim { job, execution, claim_id, stage, children: Vec::new() }
 }
@@ -94,10 +94,10 @@ pub(super) fn exit() -> Exit {
 #[tokio::test]
 async fn an_execution_releases_only_its_own_slot() {
     let (_dir, agent, _) = agent(vec![]).await;
-    let held = RunningJob { execution: Some(another()), ..RunningJob::default() };
-    agent.state().running.insert(job(), held);
+    let running = RunningJob { execution: Some(another()), ..RunningJob::default() };
+    agent.state().running.insert(job(), running);
     agent.release(job(), Some(execution()));
-    agent.update_job(job(), Some(execution()), |attended| attended.log_len = 9);
+    agent.update_job(job(), Some(execution()), |running| running.log_len = 9);
     agent.release(job(), None);
     assert_eq!(agent.state().running[&job()].log_len, 0);
     agent.release(job(), Some(another()));
@@ -129,8 +129,9 @@ pub(crate) fn verified() -> Verified {
 #[tokio::test]
 async fn an_approval_does_not_override_rules_that_changed_meanwhile() {
     let (dir, agent, _) = agent(vec![]).await;
-    let rule =
-        async |agent: &Agent| claim::reauthorize(agent, verified()).await.err().map(|no| no.rule);
+    let rule = async |agent: &Agent| {
+        claim::reauthorize(agent, verified()).await.err().map(|refusal| refusal.rule)
+    };
     assert_eq!(rule(&agent).await, None);
     crate::disable::disable(&agent.data, "freeze", false).unwrap();
     assert_eq!(rule(&agent).await.as_deref(), Some("disabled"));
@@ -144,7 +145,7 @@ async fn an_approval_does_not_override_rules_that_changed_meanwhile() {
 #[tokio::test]
 async fn an_execution_that_was_claimed_here_before_is_known() {
     let (_dir, agent, _) = agent(vec![]).await;
-    claimed(&agent);
+    record_claim(&agent);
     let granted = |of| agent.claim_index(|index| index.was_granted(of)).unwrap();
     assert!(granted(execution()) && !granted(another()));
 }
@@ -155,10 +156,10 @@ async fn a_veto_command_that_does_not_read_times_out() {
     let path = dir.path().join("policy.toml");
     std::fs::write(&path, "version = 1\nveto_command = [\"/bin/sleep\", \"600\"]").unwrap();
     let policy = crate::policy::Policy::read(&path).unwrap();
-    // More than a pipe buffers.
+    // The manifest is larger than the buffer of a pipe.
     let verified = Verified { manifest_bytes: vec![b' '; 1 << 20], ..verified() };
-    let refused = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
-    assert!(refused.detail.contains("longer than 1 s"), "{}", refused.detail);
+    let refusal = spawn::veto(&policy, &verified, Duration::from_secs(1)).await.unwrap_err();
+    assert!(refusal.detail.contains("longer than 1 s"), "{}", refusal.detail);
 }
 
 pub(super) fn opened() -> SessionOpened {
@@ -177,38 +178,41 @@ pub(super) fn opened() -> SessionOpened {
 
 #[tokio::test]
 async fn a_session_fetches_the_servers_keys() {
-    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let response = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let none = r#"404 Not Found|{"code":"not_found"}"#;
-    let (_dir, agent, asked) = agent(vec![answer.leak(), none]).await;
+    let (_dir, agent, requests) = agent(vec![response.leak(), none]).await;
     session::open(&agent).await.unwrap();
-    until("a request for the keys", || asked.lock().unwrap().len() == 2).await;
-    assert!(asked.lock().unwrap()[1].contains(schemas::keys::KEYS_PATH));
+    until("a request for the keys", || requests.lock().unwrap().len() == 2).await;
+    assert!(requests.lock().unwrap()[1].contains(schemas::keys::KEYS_PATH));
 }
 
 #[tokio::test]
 async fn a_superseded_session_request_is_retried_once_with_another_id() {
     let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
-    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
-    let (_dir, agent, asked) = agent(vec!["", superseded, answer.leak()]).await;
+    let response = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let (_dir, agent, requests) = agent(vec!["", superseded, response.leak()]).await;
     session::open(&agent).await.unwrap();
-    let named = |asked: &String| {
+    let session_id_of = |request: &String| {
         let body: serde_json::Value =
-            serde_json::from_str(asked.split_once("\r\n\r\n").unwrap().1).unwrap();
-        let said = body["assertion"].as_str().unwrap().to_owned();
-        schemas::token::claims_unverified::<schemas::token::SessionAssertion>(&said)
+            serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let assertion = body["assertion"].as_str().unwrap().to_owned();
+        schemas::token::claims_unverified::<schemas::token::SessionAssertion>(&assertion)
             .unwrap()
             .session
     };
-    let names: Vec<_> = asked.lock().unwrap().iter().take(3).map(named).collect();
-    assert!(names[0] == names[1] && names[1] != names[2], "{names:?}");
+    let session_ids: Vec<_> = requests.lock().unwrap().iter().take(3).map(session_id_of).collect();
+    assert!(
+        session_ids[0] == session_ids[1] && session_ids[1] != session_ids[2],
+        "{session_ids:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_session_request_that_is_superseded_twice_ends_the_agent() {
     let superseded = r#"409 Conflict|{"code":"session_superseded"}"#;
-    let (_dir, agent, asked) = agent(vec![superseded, superseded]).await;
+    let (_dir, agent, requests) = agent(vec![superseded, superseded]).await;
     assert!(session::open(&agent).await.unwrap_err().is_superseded());
-    assert_eq!(asked.lock().unwrap().len(), 2);
+    assert_eq!(requests.lock().unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -234,25 +238,26 @@ async fn a_failed_claim_requests_another_session() {
 #[tokio::test]
 async fn a_requested_session_opens_after_a_pause() {
     // given an agent with an open session
-    let answer = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
+    let response = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap());
     let poll = r#"200 OK|{"server_time":"2026-11-21T00:00:00Z"}"#;
-    let mut answers: Vec<&'static str> = vec![answer.leak()];
-    answers.extend([poll; 40]);
-    let (_dir, agent, asked) = agent(answers).await;
+    let mut responses: Vec<&'static str> = vec![response.leak()];
+    responses.extend([poll; 40]);
+    let (_dir, agent, requests) = agent(responses).await;
     let polls = tokio::spawn({
         let agent = Arc::clone(&agent);
         async move { poll::run(&agent).await }
     });
-    let asked_for =
-        |what: &str| asked.lock().unwrap().iter().filter(|asked| asked.starts_with(what)).count();
+    let count_requests = |what: &str| {
+        requests.lock().unwrap().iter().filter(|request| request.starts_with(what)).count()
+    };
     until("the session to open", || agent.state().session.is_some()).await;
     assert_eq!(agent.free_slots(), 1);
     // when another session is requested
     agent.request_session();
     let begun = Instant::now();
-    until("a poll", || asked_for("POST /runner/v1/poll") > 0).await;
-    assert!(asked_for("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
-    // then it is not opened immediately
+    until("a poll", || count_requests("POST /runner/v1/poll") > 0).await;
+    assert!(count_requests("POST /runner/v1/poll") > 0 && agent.free_slots() == 0);
+    // then the agent does not open it immediately
     until("the session to end", || agent.state().session.is_none()).await;
     assert!(begun.elapsed() >= Duration::from_secs(1));
     polls.abort();
@@ -261,20 +266,20 @@ async fn a_requested_session_opens_after_a_pause() {
 #[tokio::test]
 async fn an_unknown_session_is_replaced() {
     // given an agent whose session is unknown to the server
-    let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
-    let lost = r#"409 Conflict|{"code":"session_unknown"}"#;
-    let (_dir, agent, asked) = agent(vec![answer, lost, lost, lost, answer]).await;
+    let response: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
+    let unknown = r#"409 Conflict|{"code":"session_unknown"}"#;
+    let (_dir, agent, requests) = agent(vec![response, unknown, unknown, unknown, response]).await;
     // when it polls
     let polls = tokio::spawn({
         let agent = Arc::clone(&agent);
         async move { poll::run(&agent).await }
     });
     // then it opens another session and does not exit
-    let openings = || {
-        let asked = asked.lock().unwrap();
-        asked.iter().filter(|asked| asked.starts_with("POST /runner/v1/sessions")).count()
+    let count_openings = || {
+        let requests = requests.lock().unwrap();
+        requests.iter().filter(|request| request.starts_with("POST /runner/v1/sessions")).count()
     };
-    until("another session", || openings() >= 2).await;
+    until("another session", || count_openings() >= 2).await;
     assert!(!polls.is_finished() && agent.state().ended.is_none());
     polls.abort();
 }
@@ -282,15 +287,15 @@ async fn an_unknown_session_is_replaced() {
 #[tokio::test]
 async fn rejected_session_requests_back_off() {
     // given a server that rejects every session request
-    let no = r#"400 Bad Request|{"code":"body_invalid"}"#;
-    let (_dir, agent, asked) = agent(vec![no; 20]).await;
+    let rejection = r#"400 Bad Request|{"code":"body_invalid"}"#;
+    let (_dir, agent, requests) = agent(vec![rejection; 20]).await;
     let polls = tokio::spawn({
         let agent = Arc::clone(&agent);
         async move { poll::run(&agent).await }
     });
     // then it sends requests at 0, 0.5 and 1.5 seconds, and not twice per second
     let begun = Instant::now();
-    until("a third request", || asked.lock().unwrap().len() >= 3).await;
+    until("a third request", || requests.lock().unwrap().len() >= 3).await;
     assert!(begun.elapsed() >= Duration::from_millis(1_400), "{:?}", begun.elapsed());
     polls.abort();
 }
@@ -298,15 +303,15 @@ async fn rejected_session_requests_back_off() {
 #[tokio::test]
 async fn a_drain_waits_for_a_requested_session() {
     // given an agent without a job, whose journal needs a new session
-    let answer: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
-    let (_dir, agent, asked, signals) = agent_with_signals(vec![answer]).await;
+    let response: &str = format!("200 OK|{}", serde_json::to_string(&opened()).unwrap()).leak();
+    let (_dir, agent, requests, signals) = agent_with_signals(vec![response]).await;
     agent.request_session();
     signals.send(StopLevel::Drain).unwrap();
     // then it exits only after that session
     let ended = poll::run(&agent).await.unwrap();
     assert!(matches!(ended, ExitReason::Drained), "{ended:?}");
-    let asked = asked.lock().unwrap();
-    assert!(asked.iter().any(|asked| asked.starts_with("POST /runner/v1/sessions")));
+    let requests = requests.lock().unwrap();
+    assert!(requests.iter().any(|request| request.starts_with("POST /runner/v1/sessions")));
 }
 
 #[test]
@@ -320,10 +325,10 @@ fn no_job_starts_without_disk_space() {
 
 #[tokio::test]
 async fn nothing_is_claimed_while_draining() {
-    let (_dir, agent, asked, signals) = agent_with_signals(vec![]).await;
+    let (_dir, agent, requests, signals) = agent_with_signals(vec![]).await;
     agent.state().session = Some(opened());
     claim::handle_offer(&agent, job(), JobKind::Plan);
     signals.send(StopLevel::Drain).unwrap();
     until("the offer to expire", || agent.state().running.is_empty()).await;
-    assert!(asked.lock().unwrap().is_empty() && agent.state().session.is_some());
+    assert!(requests.lock().unwrap().is_empty() && agent.state().session.is_some());
 }

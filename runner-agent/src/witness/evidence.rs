@@ -1,4 +1,4 @@
-//! Evidence against a rejected log: the head that was verified before, and the rejected one.
+//! Evidence against a rejected log: the head that was verified before, and the rejected head.
 //!
 //! Two contradicting heads that the vendor signed prove the contradiction to every party that has
 //! the vendor's key.
@@ -21,7 +21,7 @@ use crate::{data, policy::Refusal};
 
 /// Largest number of evidence files, so that a rejected server cannot fill the disk. Later
 /// rejections are in the journal only.
-pub const MOST: usize = 256;
+pub const MAX_FILES: usize = 256;
 
 /// Rejection of a log, as its file stores it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,9 +31,7 @@ pub struct Evidence {
     /// Time of the rejection by the host's clock.
     #[serde(with = "moment")]
     pub at: DateTime<Utc>,
-    /// Job of the claim.
     pub job: JobId,
-    /// Execution of the claim.
     pub execution: ExecutionId,
     /// Name of the rule.
     pub rule: String,
@@ -54,15 +52,14 @@ pub struct Evidence {
 /// [`Evidence`] with the path of its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredEvidence {
-    /// Path of the file.
     pub path: PathBuf,
     /// Contents of the file.
     pub evidence: Evidence,
 }
 
 impl Witness {
-    /// Stores both heads. Returns the name of the file; the same two heads share one file. `None`:
-    /// the limit is reached.
+    /// Stores both heads. Returns the name of the file; equal rules and heads share one file.
+    /// `None` means that the limit is reached.
     pub fn store_evidence(
         &self,
         job: JobId,
@@ -90,7 +87,7 @@ impl Witness {
         if path.exists() {
             return Ok(Some(name));
         }
-        if fs::read_dir(&self.evidence)?.count() >= MOST {
+        if fs::read_dir(&self.evidence)?.count() >= MAX_FILES {
             return Ok(None);
         }
         write_once(&path, &serde_json::to_vec_pretty(&evidence)?)?;
@@ -104,17 +101,17 @@ impl Witness {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        let mut kept = Vec::new();
+        let mut stored = Vec::new();
         for file in files {
             let path = file?.path();
             if path.extension().is_some_and(|extension| extension == "json")
                 && let Some(evidence) = data::read_json(&path)?
             {
-                kept.push(StoredEvidence { path, evidence });
+                stored.push(StoredEvidence { path, evidence });
             }
         }
-        kept.sort_by_key(|kept| kept.evidence.at);
-        Ok(kept)
+        stored.sort_by_key(|stored| stored.evidence.at);
+        Ok(stored)
     }
 }
 

@@ -7,28 +7,28 @@ use crate::policy::Refusal;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LogRejection {
     #[error(
-        "the head of the vendor's log is not signed by a key of theirs that this runner trusts: it may be forged, or a \
-         key was replaced and the new list of keys did not arrive ({0})"
+        "the head of the vendor's log is not signed by a trusted key of the vendor: the head may be forged, or the \
+         vendor's new key list has not arrived ({0})"
     )]
     Unsigned(String),
     #[error(
-        "the head is of log {shown}, but this runner enrolled with log {known}: it is another database, or another \
-         vendor's"
+        "the head is of log {shown}, but this runner enrolled with log {known}: the head belongs to another database or \
+         another vendor"
     )]
     OtherLog { known: String, shown: String },
     #[error(
-        "the grant has epoch {grant}, but the head of the log has epoch {head}: they are from different logs"
+        "the grant has epoch {grant}, but the head of the log has epoch {head}: grant and head are from different logs"
     )]
     TwoEpochs { grant: u64, head: u64 },
     #[error("the claim is not in the log of its checkpoint: {0}")]
-    NotInIt(String),
+    NotIncluded(String),
     #[error(
         "the log had {seen} events at the last check and now has {shown}: an old backup may have been restored, or \
          events were removed"
     )]
     Smaller { seen: u64, shown: u64 },
     #[error(
-        "the log's first {seen} events are not the ones that this runner verified: history was rewritten, or the \
+        "the log's first {seen} events differ from the events that this runner verified: history was rewritten, or the \
          vendor shows different logs to different customers ({why})"
     )]
     Forked { seen: u64, why: String },
@@ -38,12 +38,12 @@ pub enum LogRejection {
     )]
     Unprovable { seen: u64, shown: u64, why: String },
     #[error(
-        "the log has epoch {shown}, but this runner verified epoch {seen}: it is the log from before the vendor's last \
-         restore, or a copy of it"
+        "the log has epoch {shown}, but this runner verified epoch {seen}: the log is from before the vendor's last \
+         restore, or a copy of that log"
     )]
     LowerEpoch { seen: u64, shown: u64 },
     #[error(
-        "the log has epoch {shown} after epoch {seen}: the vendor restored it, and events may be missing; ask the vendor \
+        "the log has epoch {shown} after epoch {seen}: the vendor restored the log, and events may be missing; ask the vendor \
          and then run `stead-runner witness accept --epoch {shown}`"
     )]
     RaisedEpoch { seen: u64, shown: u64 },
@@ -56,7 +56,7 @@ impl LogRejection {
             LogRejection::Unsigned(_) => "checkpoint",
             LogRejection::OtherLog { .. } => "log",
             LogRejection::TwoEpochs { .. } => "fence",
-            LogRejection::NotInIt(_) => "inclusion",
+            LogRejection::NotIncluded(_) => "inclusion",
             LogRejection::Smaller { .. } => "log_smaller",
             LogRejection::Forked { .. } => "log_forked",
             LogRejection::Unprovable { .. } => "log_unprovable",
@@ -81,8 +81,8 @@ impl LogRejection {
 }
 
 impl From<LogRejection> for Refusal {
-    fn from(doubt: LogRejection) -> Refusal {
-        let (by, rule) = (RefusedBy::Verification, doubt.rule().into());
-        Refusal { by, rule, detail: doubt.to_string() }
+    fn from(rejection: LogRejection) -> Refusal {
+        let (by, rule) = (RefusedBy::Verification, rejection.rule().into());
+        Refusal { by, rule, detail: rejection.to_string() }
     }
 }

@@ -16,8 +16,8 @@ fn now() -> DateTime<Utc> {
     "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
-fn key(use_of: u8) -> SigningKey {
-    SigningKey::from_bytes(&[use_of; 32])
+fn key(seed: u8) -> SigningKey {
+    SigningKey::from_bytes(&[seed; 32])
 }
 
 pub(crate) fn keys() -> KeyList {
@@ -48,11 +48,11 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    pub(crate) fn of(size: u64, flavour: u8) -> Self {
+    pub(crate) fn of(size: u64, variant: u8) -> Self {
         let entry = |position| {
             let leaf = Leaf {
                 position,
-                event_id: [flavour; 16],
+                event_id: [variant; 16],
                 aggregate_type: "job",
                 aggregate_id: JOB,
                 sequence: 2,
@@ -147,13 +147,13 @@ fn witness() -> (tempfile::TempDir, Witness) {
 }
 
 fn rule(witness: &Witness, claimed: &Claimed) -> Option<String> {
-    let refused = witness.verify(claimed, &expected(), &keys(), now()).err()?;
-    assert_eq!(refused.by, RefusedBy::Verification);
-    Some(refused.rule)
+    let refusal = witness.verify(claimed, &expected(), &keys(), now()).err()?;
+    assert_eq!(refusal.by, RefusedBy::Verification);
+    Some(refusal.rule)
 }
 
 #[test]
-fn an_honest_log_is_believed_and_remembered() {
+fn an_honest_log_is_verified_and_stored() {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     assert_eq!(witness.last().unwrap(), Some(Log::of(5, 1).note()));
@@ -163,7 +163,7 @@ fn an_honest_log_is_believed_and_remembered() {
 
 /// Verifies a log of five events and then another claim. Returns the rule and the explanation of
 /// its rejection, and the stored evidence.
-fn refused(claimed: &Claimed) -> (String, String, Evidence) {
+fn rejection_of(claimed: &Claimed) -> (String, String, Evidence) {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     let refusal = witness.verify(claimed, &expected(), &keys(), now()).unwrap_err();
@@ -171,32 +171,32 @@ fn refused(claimed: &Claimed) -> (String, String, Evidence) {
     witness.store_evidence(JOB.parse().unwrap(), claimed, &refusal, now()).unwrap().unwrap();
     // The verified head stays.
     assert_eq!(witness.last().unwrap(), Some(Log::of(5, 1).note()));
-    let [kept] = &witness.evidence().unwrap()[..] else { panic!("one file") };
-    (refusal.rule, refusal.detail, kept.evidence.clone())
+    let [stored] = &witness.evidence().unwrap()[..] else { panic!("one file") };
+    (refusal.rule, refusal.detail, stored.evidence.clone())
 }
 
 #[test]
-fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_heads_are_kept() {
+fn a_contradicting_log_is_refused_and_both_heads_are_stored() {
     let note = |log: Log| Log::note(&log);
-    let elsewhere = |log: Log| {
+    let of_other_log = |log: Log| {
         let mut claimed = log.claimed(Some(5), |_| {});
         let head = Checkpoint::read_unverified(&claimed.checkpoint).unwrap();
         let head = Checkpoint { log_id: "01BX5ZZKBKACTAV9WEVGEMMVRZ".into(), ..head };
         claimed.checkpoint = head.sign(&key(2));
         claimed
     };
-    let unsigned = |log: Log| {
+    let signed_by_other_key = |log: Log| {
         let mut claimed = log.claimed(Some(5), |_| {});
         let head = Checkpoint::read_unverified(&claimed.checkpoint).unwrap();
         claimed.checkpoint = head.sign(&key(9));
         claimed
     };
-    let malformed = |log: Log| {
+    let with_malformed_hash = |log: Log| {
         let mut claimed = log.claimed(Some(5), |_| {});
         claimed.consistency.as_mut().unwrap().path[0] = "no hash".into();
         claimed
     };
-    let harmed = |log: Log| {
+    let with_wrong_hash = |log: Log| {
         let mut claimed = log.claimed(Some(5), |_| {});
         claimed.consistency.as_mut().unwrap().path[0] = "00".repeat(32);
         claimed
@@ -208,22 +208,26 @@ fn a_log_that_is_not_the_one_that_was_seen_is_refused_in_plain_words_and_both_he
         ("log_smaller", "old backup", Log::of(4, 2).claimed(None, |_| {})),
         ("log_forked", "history was rewritten", Log::of(9, 2).claimed(Some(5), |_| {})),
         ("log_forked", "history was rewritten", Log::of(5, 2).claimed(None, |_| {})),
-        ("log_forked", "first 5 events", harmed(Log::of(9, 1))),
+        ("log_forked", "first 5 events", with_wrong_hash(Log::of(9, 1))),
         ("log_unprovable", "there is no proof", Log::of(9, 1).claimed(None, |_| {})),
         ("log_unprovable", "the proof begins at 4", Log::of(9, 1).claimed(Some(4), |_| {})),
-        ("log_unprovable", "malformed", malformed(Log::of(9, 1))),
-        ("checkpoint", "not signed by a key of theirs", unsigned(Log::of(9, 1))),
-        ("log", "enrolled with log", elsewhere(Log::of(9, 1))),
+        ("log_unprovable", "malformed", with_malformed_hash(Log::of(9, 1))),
+        (
+            "checkpoint",
+            "not signed by a trusted key of the vendor",
+            signed_by_other_key(Log::of(9, 1)),
+        ),
+        ("log", "enrolled with log", of_other_log(Log::of(9, 1))),
         ("epoch", "before the vendor's last restore", epoch(0).claimed(Some(5), |_| {})),
         ("epoch", "witness accept --epoch 2", epoch(2).claimed(Some(5), |_| {})),
     ];
-    for (rule, words, claimed) in cases {
-        let (found, said, evidence) = refused(&claimed);
-        assert_eq!(found, rule, "{said}");
-        assert!(said.contains(words), "{said}");
+    for (rule, expected_text, claimed) in cases {
+        let (found, explanation, evidence) = rejection_of(&claimed);
+        assert_eq!(found, rule, "{explanation}");
+        assert!(explanation.contains(expected_text), "{explanation}");
         assert_eq!(evidence.seen, Some(note(Log::of(5, 1))), "{rule}");
         assert_eq!(evidence.shown, claimed.checkpoint, "{rule}");
-        assert_eq!((evidence.rule.as_str(), &evidence.explanation), (rule, &said));
+        assert_eq!((evidence.rule.as_str(), &evidence.explanation), (rule, &explanation));
         // The evidence also has the proof that the server sent.
         assert_eq!(evidence.consistency, claimed.consistency);
     }
@@ -234,30 +238,30 @@ fn evidence_is_for_its_owner_and_never_overwritten() {
     use std::os::unix::fs::PermissionsExt as _;
     let (dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
-    let keep = |claimed: &Claimed, at: DateTime<Utc>| {
+    let store = |claimed: &Claimed, at: DateTime<Utc>| {
         let refusal = witness.verify(claimed, &expected(), &keys(), at).unwrap_err();
         witness.store_evidence(JOB.parse().unwrap(), claimed, &refusal, at).unwrap()
     };
     let forked = Log::of(9, 2).claimed(Some(5), |_| {});
-    let name = keep(&forked, now()).unwrap();
+    let name = store(&forked, now()).unwrap();
     let path = dir.path().join("evidence").join(&name);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let first = fs::read(&path).unwrap();
     // The same two heads are the same evidence, even at another time. Another head gets another
     // file.
-    assert_eq!(keep(&forked, now() + TimeDelta::minutes(30)), Some(name));
+    assert_eq!(store(&forked, now() + TimeDelta::minutes(30)), Some(name));
     assert_eq!(fs::read(&path).unwrap(), first);
-    keep(&Log::of(8, 2).claimed(Some(5), |_| {}), now());
+    store(&Log::of(8, 2).claimed(Some(5), |_| {}), now());
     assert_eq!(witness.evidence().unwrap().len(), 2);
     // A server that sends different logs cannot fill the disk.
-    for at in 0..evidence::MOST {
+    for at in 0..evidence::MAX_FILES {
         fs::write(dir.path().join(format!("evidence/x{at}")), "").unwrap();
     }
-    assert_eq!(keep(&Log::of(7, 2).claimed(Some(5), |_| {}), now()), None);
+    assert_eq!(store(&Log::of(7, 2).claimed(Some(5), |_| {}), now()), None);
 }
 
 #[test]
-fn a_restored_log_is_believed_when_the_customer_says_so() {
+fn a_restored_log_is_verified_after_the_customer_accepted_its_epoch() {
     let (_dir, witness) = witness();
     assert_eq!(rule(&witness, &Log::of(5, 1).claimed(None, |_| {})), None);
     let restored = Log { epoch: 2, ..Log::of(4, 2) };
@@ -268,7 +272,7 @@ fn a_restored_log_is_believed_when_the_customer_says_so() {
 }
 
 #[test]
-fn a_grant_is_for_us_now_and_this_or_it_is_nothing() {
+fn a_grant_that_does_not_match_the_claim_is_refused() {
     let log = Log::of(5, 1);
     let other = EXECUTION.replace("5FAV", "5FAW");
     let cases = [
@@ -292,7 +296,7 @@ fn a_grant_is_for_us_now_and_this_or_it_is_nothing() {
 }
 
 #[test]
-fn what_a_stranger_signed_is_refused() {
+fn invalid_signatures_and_proofs_are_refused() {
     let (_dir, witness) = witness();
     let honest = Log::of(5, 1).claimed(None, |_| {});
     let payload = dsse::verify(&honest.manifest, &[key(1).verifying_key()]).unwrap();
@@ -314,18 +318,18 @@ fn what_a_stranger_signed_is_refused() {
 fn a_manifest_of_another_kind_than_the_offer_is_refused() {
     let (_dir, witness) = witness();
     let build = Expected { kind: JobKind::Build, ..expected() };
-    let refused = witness.verify(&Log::of(5, 1).claimed(None, |_| {}), &build, &keys(), now());
-    assert_eq!(refused.unwrap_err().rule, "kind");
+    let refusal = witness.verify(&Log::of(5, 1).claimed(None, |_| {}), &build, &keys(), now());
+    assert_eq!(refusal.unwrap_err().rule, "kind");
 }
 
 #[test]
-fn a_key_whose_time_is_over_signs_nothing_that_is_believed() {
+fn a_signature_of_an_expired_key_is_refused() {
     let honest = Log::of(5, 1).claimed(None, |_| {});
     for (key, rule) in [(0, "manifest_signature"), (1, "checkpoint")] {
         let (_temp, witness) = witness();
         let mut keys = keys();
         keys.keys[key].not_after = Some(now());
-        let refused = witness.verify(&honest, &expected(), &keys, now()).unwrap_err();
-        assert_eq!(refused.rule, rule);
+        let refusal = witness.verify(&honest, &expected(), &keys, now()).unwrap_err();
+        assert_eq!(refusal.rule, rule);
     }
 }

@@ -1,5 +1,5 @@
-//! Pull and push against an HTTP server that fails. Only bytes that match their digest are stored,
-//! and the job token goes to the registry only.
+//! Tests pull and push against an HTTP server that fails. The runner stores only bytes that match
+//! their digest, and sends the job token only to the registry.
 
 use std::{
     collections::VecDeque,
@@ -206,6 +206,9 @@ async fn the_token_goes_to_no_other_host() {
     server.layout.put(b"the layer").unwrap();
     let layer = Descriptor::of(LAYER_TYPE, b"the layer");
     let refused = push(&server.registry, &server.layout, "shop/web", layer).await.unwrap_err();
-    assert!(refused.to_string().contains("without a Location header on its own host"), "{refused}");
+    assert!(
+        refused.to_string().contains("no Location header on the registry's own host"),
+        "{refused}"
+    );
     assert_eq!(server.lines().len(), 2);
 }

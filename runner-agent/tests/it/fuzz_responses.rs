@@ -1,9 +1,9 @@
-//! Fuzz tests: no response crashes the runner. There is one target per response type. Each changes
-//! a good response: extreme numbers and times, other types, truncated and repeated text. The test
-//! uses each response within the limits as the runner does.
+//! Fuzz tests: no response crashes the runner. There is one target per response type. Each target
+//! changes a valid response: extreme numbers and times, other types, truncated and repeated text.
+//! The test uses each response within the limits as the runner does.
 //!
-//! The targets share `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). Without it, each makes 300
-//! responses.
+//! The targets share `FUZZ_SECONDS` (`scripts/fuzz --seconds N`). Without it, each target creates
+//! 300 responses.
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rand::{Rng as _, SeedableRng as _, rngs::StdRng};
@@ -103,7 +103,7 @@ fn body(good: &Value, random: &mut StdRng) -> Vec<u8> {
     bytes
 }
 
-/// Uses every response within the limits, and prints their number.
+/// Passes each response within the limits to `used`, and prints the number of responses.
 fn fuzz<T: Response>(good: Value, mut used: impl FnMut(T)) {
     used(limits::read(&serde_json::to_vec(&good).unwrap()).unwrap());
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;

@@ -1,5 +1,4 @@
-//! Tests of the connections that a runner makes through a proxy, and of those that it makes
-//! directly.
+//! Tests that a runner connects through its proxy, except to the servers in `NO_PROXY`.
 use std::{
     io::{ErrorKind, Read as _, Write as _},
     net::{TcpListener, TcpStream},

@@ -340,8 +340,8 @@ fn a_step_whose_time_is_over_may_write_down_what_it_has_done() {
     assert!(run.lines().iter().any(|line| line == "saved"), "{:?}", run.records());
 }
 
-/// Another process holds the journal for longer than a writer waits. The second step is not
-/// started, and no running program is killed.
+/// Locks the journal for longer than a writer waits. The second step must not start, and no running
+/// program may be killed.
 #[test]
 fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -359,12 +359,16 @@ fn a_busy_journal_keeps_a_program_from_starting_and_ends_none_that_runs() {
     lock.lock().unwrap();
     fs::write(&go, "").unwrap();
     let reported =
-        |run: &Run| run.records().iter().any(|record| record.m.contains("cannot journal"));
+        |run: &Run| run.records().iter().any(|record| record.m.contains("recorded in the journal"));
     run.until("the second step is not started", reported);
     drop(lock);
     let last = run.end();
     assert_eq!(last.outcome, Outcome::Failed);
-    assert!(last.detail.contains("so it was not started"), "{}", last.detail);
+    assert!(
+        last.detail.contains("its process cannot be recorded in the journal"),
+        "{}",
+        last.detail
+    );
     assert!(!second.exists(), "a program ran that the journal does not know");
 }
 

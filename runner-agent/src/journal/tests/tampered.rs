@@ -5,7 +5,7 @@ use proof::dsse::Envelope;
 use super::*;
 
 /// Returns the lines of a journal of ten entries.
-fn ten() -> (tempfile::TempDir, Data, Vec<Vec<u8>>) {
+fn journal_of_ten() -> (tempfile::TempDir, Data, Vec<Vec<u8>>) {
     let (dir, data, journal) = journal();
     for line in 2..=10 {
         journal.write(JournalEvent::Disabled { reason: format!("line {line}") }).unwrap();
@@ -32,8 +32,8 @@ fn signed(data: &Data) -> Envelope {
 }
 
 /// Changes the lines and returns the error.
-fn found(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> ChainError {
-    let (_dir, _data, mut lines) = ten();
+fn error_after(change: impl FnOnce(&mut Vec<Vec<u8>>)) -> ChainError {
+    let (_dir, _data, mut lines) = journal_of_ten();
     assert!(examine(&lines).is_ok());
     change(&mut lines);
     examine(&lines).unwrap_err()
@@ -47,8 +47,8 @@ fn forged(lines: &[Vec<u8>], number: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_flipped_byte_is_found_wherever_it_is() {
-    let (_dir, _data, lines) = ten();
+fn a_flipped_byte_is_found_at_every_position() {
+    let (_dir, _data, lines) = journal_of_ten();
     for at in 0..lines[4].len() {
         let mut changed = lines.clone();
         changed[4][at] ^= 1;
@@ -56,51 +56,63 @@ fn a_flipped_byte_is_found_wherever_it_is() {
         // A line whose link is damaged is not an entry.
         assert_eq!(wrong.entry(), 5, "byte {at}: {wrong}");
     }
-    let wrong = found(|lines| lines[4][70] ^= 1);
+    let wrong = error_after(|lines| lines[4][70] ^= 1);
     assert_eq!(wrong, ChainError::Changed { number: 5 });
     assert!(wrong.to_string().contains("entry 5 was changed"), "{wrong}");
 }
 
 #[test]
 fn a_deleted_entry_is_found() {
-    assert_eq!(found(|lines| drop(lines.remove(4))), ChainError::Missing { number: 5, last: 5 });
-    assert_eq!(found(|lines| drop(lines.drain(4..7))), ChainError::Missing { number: 5, last: 7 });
-    assert_eq!(found(|lines| drop(lines.remove(0))), ChainError::Beginning { found: 2 });
+    assert_eq!(
+        error_after(|lines| drop(lines.remove(4))),
+        ChainError::Missing { number: 5, last: 5 }
+    );
+    assert_eq!(
+        error_after(|lines| drop(lines.drain(4..7))),
+        ChainError::Missing { number: 5, last: 7 }
+    );
+    assert_eq!(error_after(|lines| drop(lines.remove(0))), ChainError::Beginning { found: 2 });
 }
 
 #[test]
 fn an_inserted_entry_is_found() {
-    let copy = found(|lines| lines.insert(6, lines[4].clone()));
+    let copy = error_after(|lines| lines.insert(6, lines[4].clone()));
     assert_eq!(copy, ChainError::Twice { number: 5 });
-    let forgery = found(|lines| lines.insert(4, forged(lines, 5)));
+    let forgery = error_after(|lines| lines.insert(4, forged(lines, 5)));
     assert_eq!(forgery, ChainError::Twice { number: 5 });
-    let former = found(|lines| lines.insert(4, forged(lines, 3)));
+    let former = error_after(|lines| lines.insert(4, forged(lines, 3)));
     assert_eq!(former, ChainError::Twice { number: 3 });
     let plain = br#"{"at":"2026-01-01T00:00:00Z","entry":"enabled"}"#.to_vec();
-    assert_eq!(found(|lines| lines.insert(4, plain.clone())), ChainError::Inserted { number: 5 });
-    assert_eq!(found(|lines| lines.push(plain)), ChainError::Inserted { number: 11 });
+    assert_eq!(
+        error_after(|lines| lines.insert(4, plain.clone())),
+        ChainError::Inserted { number: 5 }
+    );
+    assert_eq!(error_after(|lines| lines.push(plain)), ChainError::Inserted { number: 11 });
 }
 
 #[test]
-fn an_entry_in_the_place_of_another_is_found() {
-    assert_eq!(found(|lines| lines[4] = forged(lines, 5)), ChainError::Changed { number: 6 });
+fn a_replaced_entry_is_found() {
+    assert_eq!(error_after(|lines| lines[4] = forged(lines, 5)), ChainError::Changed { number: 6 });
 }
 
 #[test]
 fn swapped_entries_are_found() {
-    assert_eq!(found(|lines| lines.swap(4, 5)), ChainError::Moved { number: 5, found: 6 });
-    assert_eq!(found(|lines| lines.swap(4, 8)), ChainError::Moved { number: 5, found: 9 });
+    assert_eq!(error_after(|lines| lines.swap(4, 5)), ChainError::Moved { number: 5, found: 6 });
+    assert_eq!(error_after(|lines| lines.swap(4, 8)), ChainError::Moved { number: 5, found: 9 });
 }
 
 #[test]
-fn an_entry_that_was_cut_is_found() {
-    assert_eq!(found(|lines| lines[4].truncate(40)), ChainError::Missing { number: 5, last: 5 });
+fn a_truncated_entry_is_found() {
+    assert_eq!(
+        error_after(|lines| lines[4].truncate(40)),
+        ChainError::Missing { number: 5, last: 5 }
+    );
 }
 
 #[test]
-fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
+fn a_signed_head_reveals_a_truncated_journal() {
     // given a head that another party stored
-    let (_dir, data, mut lines) = ten();
+    let (_dir, data, mut lines) = journal_of_ten();
     let head = open_head(&signed(&data), &public()).unwrap();
     assert_eq!(head.entries, 10);
     // when the last line is truncated
@@ -122,9 +134,9 @@ fn an_end_that_was_cut_off_is_found_by_whoever_kept_a_signed_head() {
 }
 
 #[test]
-fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
+fn a_contradicted_head_is_not_overwritten() {
     // given a signed journal that an old copy replaced
-    let (_dir, data, lines) = ten();
+    let (_dir, data, lines) = journal_of_ten();
     signed(&data);
     let mut old = lines[..6].join(&b'\n');
     old.push(b'\n');
@@ -135,18 +147,18 @@ fn a_head_that_the_journal_does_not_hold_any_more_is_not_overwritten() {
         signed(&data);
     }
     // then the first head is still stored
-    let denied = Heads::of(&data).contradicted().unwrap();
-    assert_eq!(denied.iter().map(|head| head.entries).collect::<Vec<_>>(), [10]);
+    let contradicted = Heads::of(&data).contradicted().unwrap();
+    assert_eq!(contradicted.iter().map(|head| head.entries).collect::<Vec<_>>(), [10]);
     let examined = examine(&texts(&data).unwrap()).unwrap();
-    assert!(matches!(examined.holds(&denied[0]), Err(ChainError::CutOff { number: 9, .. })));
+    assert!(matches!(examined.holds(&contradicted[0]), Err(ChainError::CutOff { number: 9, .. })));
     let last = open_head(&Heads::of(&data).last().unwrap().unwrap(), &public()).unwrap();
     assert_eq!(examined.holds(&last), Ok(0));
 }
 
 #[test]
-fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
+fn an_invalid_head_is_evidence_and_an_unreadable_one_is_not() {
     // given a journal whose head cannot be read
-    let (_dir, data, _) = ten();
+    let (_dir, data, _) = journal_of_ten();
     signed(&data);
     let (path, aside) = (data.path("journal.head"), data.path("aside"));
     fs::rename(&path, &aside).unwrap();
@@ -173,7 +185,7 @@ fn a_head_that_is_none_is_put_aside_and_one_that_cannot_be_read_is_not() {
 
 /// Returns the journal of ten entries in two files, and the path of the older file.
 fn in_two_files() -> (tempfile::TempDir, Data, PathBuf) {
-    let (dir, data, lines) = ten();
+    let (dir, data, lines) = journal_of_ten();
     let aside = data.path("journal.01ARZ3NDEKTSV4RRFFQ69G5FAV.ndjson");
     let write = |path: &std::path::Path, lines: &[Vec<u8>]| {
         fs::write(path, [&lines.join(&b'\n')[..], b"\n"].concat()).unwrap();
@@ -190,7 +202,7 @@ fn changed(path: &std::path::Path, from: &str, to: &str) {
 }
 
 #[test]
-fn a_start_looks_at_the_file_that_is_written_on_and_a_command_at_all_of_them() {
+fn a_start_verifies_the_current_file_and_a_command_all_files() {
     // given a journal with a rotated file
     let (_dir, data, aside) = in_two_files();
     assert_eq!(examine_all(&data).unwrap(), examine(&texts(&data).unwrap()));
@@ -212,7 +224,7 @@ fn a_start_looks_at_the_file_that_is_written_on_and_a_command_at_all_of_them() {
 }
 
 #[test]
-fn what_is_wrong_further_down_is_found_over_the_ends_of_files() {
+fn errors_are_found_across_files() {
     // An entry that follows in the next file is misplaced, and not missing.
     let (_dir, data, aside) = in_two_files();
     let text = fs::read_to_string(&aside).unwrap();
@@ -226,8 +238,8 @@ fn what_is_wrong_further_down_is_found_over_the_ends_of_files() {
 }
 
 #[test]
-fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
-    let (_dir, data, lines) = ten();
+fn an_exported_journal_is_verified_with_the_public_key() {
+    let (_dir, data, lines) = journal_of_ten();
     let public_hex = hex::encode(public()[0].as_bytes());
     let write =
         |lines: &[Vec<u8>]| export(runner(), public_hex.clone(), signed(&data), lines).unwrap();
@@ -235,25 +247,25 @@ fn an_exported_journal_is_verified_by_whoever_knows_the_key() {
     assert_eq!((exported.head.entries, exported.unsigned), (10, 0));
     // Another key does not verify the file, whatever key its header names.
     let other = [SigningKey::from_bytes(&[8; 32]).verifying_key()];
-    let refused = format!("{:#}", verify(&write(&lines), &other).unwrap_err());
-    assert!(refused.contains("not signed by the key"), "{refused}");
+    let error = format!("{:#}", verify(&write(&lines), &other).unwrap_err());
+    assert!(error.contains("not signed by the key"), "{error}");
     // The error names the missing, changed or rewritten entry.
     let mut fewer = lines.clone();
     fewer.pop();
-    let refused = verify(&write(&fewer), &public()).unwrap_err().to_string();
-    assert!(refused.contains("entry 10 is missing"), "{refused}");
+    let error = verify(&write(&fewer), &public()).unwrap_err().to_string();
+    assert!(error.contains("entry 10 is missing"), "{error}");
     let mut changed = lines.clone();
     changed[2][50] ^= 1;
-    let refused = verify(&write(&changed), &public()).unwrap_err().to_string();
-    assert!(refused.contains("entry 3"), "{refused}");
-    let (_dir, _data, others) = ten();
-    let refused = verify(&write(&others), &public()).unwrap_err().to_string();
-    assert!(refused.contains("is missing: 10 of its entries"), "{refused}");
+    let error = verify(&write(&changed), &public()).unwrap_err().to_string();
+    assert!(error.contains("entry 3"), "{error}");
+    let (_dir, _data, others) = journal_of_ten();
+    let error = verify(&write(&others), &public()).unwrap_err().to_string();
+    assert!(error.contains("is missing: 10 of its entries"), "{error}");
 }
 
 #[test]
-fn what_was_written_after_the_head_is_said_to_be_unsigned() {
-    let (_dir, data, _) = ten();
+fn entries_after_the_head_count_as_unsigned() {
+    let (_dir, data, _) = journal_of_ten();
     let head = signed(&data);
     Journal::open(&data).unwrap().write(JournalEvent::Enabled {}).unwrap();
     let lines = texts(&data).unwrap();

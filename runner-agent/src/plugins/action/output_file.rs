@@ -5,17 +5,17 @@ use std::{fs::File, io::Read, path::Path};
 
 use serde_json::{Map, Value};
 
-/// Largest output file in bytes. No report can carry that much.
+/// Largest output file in bytes. More data does not fit into a report.
 const LIMIT: u64 = 256 * 1024;
 
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>, String> {
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|_| "the file is missing".to_owned())?;
+    let file = File::open(path).map_err(|_| "the output file is missing".to_owned())?;
     file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     if bytes.len() as u64 > LIMIT {
-        return Err(format!("the file is larger than {LIMIT} bytes"));
+        return Err(format!("the output file is larger than {LIMIT} bytes"));
     }
-    parse(&String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())?)
+    parse(&String::from_utf8(bytes).map_err(|_| "the output file is not UTF-8".to_owned())?)
 }
 
 fn parse(text: &str) -> Result<Map<String, Value>, String> {
@@ -28,7 +28,7 @@ fn parse(text: &str) -> Result<Map<String, Value>, String> {
             let mut objects = serde_json::Deserializer::from_str(rest).into_iter();
             match objects.next() {
                 Some(Ok(Value::Object(object))) => outputs.extend(object),
-                _ => return Err(format!("line {} begins an object that is not JSON", line.max(1))),
+                _ => return Err(format!("line {} begins an invalid JSON object", line.max(1))),
             }
             rest = rest[objects.byte_offset()..].trim_start();
             continue;
@@ -63,6 +63,6 @@ mod tests {
     fn an_invalid_line_is_rejected_with_its_number() {
         assert_eq!(parse("a=1\nhello\n").unwrap_err(), "line 2 is neither name=value nor JSON");
         assert_eq!(parse("=1").unwrap_err(), "line 1 is neither name=value nor JSON");
-        assert_eq!(parse("a=1\n{b}").unwrap_err(), "line 2 begins an object that is not JSON");
+        assert_eq!(parse("a=1\n{b}").unwrap_err(), "line 2 begins an invalid JSON object");
     }
 }

@@ -1,5 +1,5 @@
-//! Pipes to a plugin executable. They carry one call at a time, limit every message, and can stop
-//! the plugin.
+//! Channel over the pipes of a plugin executable. The channel carries one call at a time, limits
+//! the size of messages, and stops the plugin on a cancel.
 
 use std::{
     collections::BTreeMap, future::pending, os::unix::process::ExitStatusExt, path::PathBuf,
@@ -24,8 +24,8 @@ use crate::plugins::{
 
 /// Largest message in bytes, in either direction.
 const MESSAGE_LIMIT: usize = 1 << 20;
-/// Largest number of phases. With the runner's own phases, the total stays below the limit of a
-/// job.
+/// Largest number of phases that a plugin can report. With the runner's own phases, the total stays
+/// below the limit of a job.
 const MAX_PHASES: usize = 50;
 /// Time for a plugin to exit after its input was closed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,21 +50,13 @@ impl Channel {
         let dir = work.job.work_dir.clone();
         let spec = ChildSpec { program, args, dir, env, stop: Signal::SIGTERM, limit: None };
         let (mut child, group) = process::spawn(&spec, work, Input::Pipe, sink).await?;
-        let (Some(from), Some(complaints)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(PluginError::PluginFailed("it has no pipes".into()).into());
+        let (Some(from), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+            return Err(PluginError::PluginFailed("it has no output pipes".into()).into());
         };
         let to = child.stdin.take();
         let from = Lines::new(from, MESSAGE_LIMIT);
-        let complaints = Lines::new(complaints, MESSAGE_LIMIT);
-        Ok(Channel {
-            child,
-            group,
-            stdin: to,
-            messages: from,
-            stderr: complaints,
-            last_id: 0,
-            phases: 0,
-        })
+        let stderr = Lines::new(stderr, MESSAGE_LIMIT);
+        Ok(Channel { child, group, stdin: to, messages: from, stderr, last_id: 0, phases: 0 })
     }
 
     /// Makes one call and returns its result. Log lines and phases go to the sink.
@@ -75,24 +67,24 @@ impl Channel {
         work: &Work<'_>,
         sink: &mut dyn Sink,
     ) -> Result<T, Halt> {
-        let (word, started) = (call.name(), Instant::now());
+        let (name, started) = (call.name(), Instant::now());
         let id = self.send(call).await?;
         let cancel = work.job.cancel.clone();
         let mut kill_at: Option<Instant> = None;
         loop {
-            let too_late = limit.map(|limit| started + limit);
+            let deadline = limit.map(|limit| started + limit);
             tokio::select! {
                 line = self.messages.next() => {
                     let Some(line) = line else {
-                        return Err(self.closed_output_failure(word, kill_at.is_some(), sink).await);
+                        return Err(self.closed_output_failure(name, kill_at.is_some(), sink).await);
                     };
                     if line.cut {
-                        let failed = format!("a message is larger than {MESSAGE_LIMIT} bytes");
+                        let failed = format!("it sent a message of more than {MESSAGE_LIMIT} bytes");
                         return Err(PluginError::PluginFailed(failed).into());
                     }
-                    if let Some(answer) = self.handle_message(&line.bytes, id, word, sink)? {
-                        return serde_json::from_value(answer).map_err(|e| {
-                            let failed = format!("cannot parse its response to {word}: {e}");
+                    if let Some(response) = self.handle_message(&line.bytes, id, name, sink)? {
+                        return serde_json::from_value(response).map_err(|e| {
+                            let failed = format!("cannot parse its response to {name}: {e}");
                             PluginError::PluginFailed(failed).into()
                         });
                     }
@@ -104,7 +96,7 @@ impl Channel {
                     sink.line(Stream::Runner, b"stopping: sending a cancel to the plugin");
                     kill_at = Some(Instant::now() + work.grace());
                     // A plugin that has exited is detected when its output closes.
-                    let _heard = self.send(Call::Cancel { of: id }).await;
+                    let _best_effort = self.send(Call::Cancel { of: id }).await;
                 }
                 () = cancel.forced.cancelled() => {
                     self.group.signal(Signal::SIGKILL);
@@ -115,65 +107,67 @@ impl Channel {
                     self.group.signal(Signal::SIGKILL);
                     return Err(Halt::cancelled(true));
                 }
-                () = sleep_until_some(too_late) => {
+                () = sleep_until_some(deadline) => {
                     let seconds = limit.unwrap_or_default().as_secs();
-                    let late = format!("the plugin did not respond to {word} within {seconds} s");
-                    return Err(PluginError::TimedOut(late).into());
+                    let detail = format!("the plugin did not respond to {name} within {seconds} s");
+                    return Err(PluginError::TimedOut(detail).into());
                 }
             }
         }
     }
 
-    /// Closes the plugin's input. A plugin that does not exit in time is killed.
+    /// Closes the plugin's input. Kills a plugin that does not exit within [`EXIT_TIMEOUT`].
     pub(super) async fn close(mut self, sink: &mut dyn Sink) {
         self.stdin = None;
         self.drain_stderr(sink).await;
     }
 
-    /// Reads standard error until the plugin has exited or its time is up.
+    /// Reads standard error until the plugin has exited or [`EXIT_TIMEOUT`] has passed.
     async fn drain_stderr(&mut self, sink: &mut dyn Sink) -> Option<ExitStatus> {
         let until = Instant::now() + EXIT_TIMEOUT;
-        let mut left = None;
-        while left.is_none() || !self.stderr.is_done() {
+        let mut status = None;
+        while status.is_none() || !self.stderr.is_done() {
             tokio::select! {
                 line = self.stderr.next(), if !self.stderr.is_done() => {
                     if let Some(line) = line { sink.line(Stream::Err, &line.bytes); }
                 }
-                status = self.child.wait(), if left.is_none() => {
-                    left = Some(status.ok());
-                    // Remaining members of its group hold the pipe open.
+                exit = self.child.wait(), if status.is_none() => {
+                    status = Some(exit.ok());
+                    // Other members of the plugin's group may still hold the pipe open.
                     self.group.signal(Signal::SIGKILL);
                 }
                 () = sleep_until(until) => break,
             }
         }
-        left.flatten()
+        status.flatten()
     }
 
     async fn send(&mut self, call: Call<'_>) -> Result<u64, Halt> {
         self.last_id += 1;
-        let (id, word) = (self.last_id, call.name());
+        let (id, name) = (self.last_id, call.name());
         let mut line = serde_json::to_vec(&Request { id, call })
             .map_err(std::io::Error::from)
-            .doing(|| format!("cannot write the call {word}"))?;
+            .doing(|| format!("cannot serialize the call {name}"))?;
         line.push(b'\n');
         if line.len() > MESSAGE_LIMIT {
-            let refusal = format!("the call {word} is larger than {MESSAGE_LIMIT} bytes");
+            let refusal = format!(
+                "cannot send the call {name} to the plugin: it is larger than {MESSAGE_LIMIT} bytes; reduce the inputs of the component"
+            );
             return Err(PluginError::Refused(refusal).into());
         }
         if let Some(to) = &mut self.stdin {
-            // Writing to a plugin that has ended fails. Reading then shows how it ended.
+            // An error means that the plugin has ended. Its exit status is read later.
             let _ended = tokio::time::timeout(EXIT_TIMEOUT, to.write_all(&line)).await;
         }
         Ok(id)
     }
 
-    /// Handles one message. Returns the value if the message is the result of this call.
+    /// Handles one message. Returns the value if the message is the result of `call`.
     fn handle_message(
         &mut self,
         line: &[u8],
         call: u64,
-        word: &str,
+        name: &str,
         sink: &mut dyn Sink,
     ) -> Result<Option<serde_json::Value>, Halt> {
         let message: Message = serde_json::from_slice(line)
@@ -185,9 +179,9 @@ impl Channel {
                 ErrorCode::PlanStale => PluginError::PlanStale(message).into(),
                 ErrorCode::ToolMissing => PluginError::ToolMissing(message).into(),
                 ErrorCode::Refused => PluginError::Refused(message).into(),
-                ErrorCode::Failed => PluginError::PluginFailed(format!("{word}: {message}")).into(),
+                ErrorCode::Failed => PluginError::PluginFailed(format!("{name}: {message}")).into(),
             }),
-            // Response to a cancel that came after the end of its call.
+            // Late response, for example to a cancel that arrived after the end of the call.
             Message::Result { .. } | Message::Error { .. } => Ok(None),
             Message::Log { line } => {
                 line.lines().for_each(|line| sink.line(Stream::Out, line.as_bytes()));
@@ -206,7 +200,7 @@ impl Channel {
     /// Returns the failure of a plugin that closed its output before it responded.
     async fn closed_output_failure(
         &mut self,
-        word: &str,
+        name: &str,
         cancelled: bool,
         sink: &mut dyn Sink,
     ) -> Halt {
@@ -218,7 +212,7 @@ impl Channel {
             return Halt::signal(number, format!("the plugin was ended by signal {number}"));
         }
         let how = status.map_or("its output closed".into(), |status| status.to_string());
-        PluginError::PluginFailed(format!("it ended before it responded to {word}: {how}")).into()
+        PluginError::PluginFailed(format!("it ended before it responded to {name}: {how}")).into()
     }
 }
 

@@ -18,7 +18,8 @@ use crate::{
 /// Largest plugin executable in bytes.
 const LIMIT: u64 = 512 << 20;
 
-/// Copies the plugin into the work directory, and returns the copy if it has the manifest's digest.
+/// Copies the plugin into the work directory. Returns the path of the copy if its digest matches
+/// the manifest.
 pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     let plugin = &work.manifest.plugin;
     let name = &plugin.name;
@@ -30,7 +31,7 @@ pub(super) fn verified_copy(work: &Work<'_>) -> Result<PathBuf, PluginError> {
     }
     let Some(expected) = &plugin.digest else {
         return Err(PluginError::Refused(format!(
-            "{name} is not built into this runner, and the manifest has no digest of an executable"
+            "cannot use the plugin {name}: it is not built into this runner, and the manifest has no digest of an executable"
         )));
     };
     let file = format!("stead-plugin-{name}");

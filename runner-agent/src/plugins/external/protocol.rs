@@ -32,18 +32,18 @@ pub(super) enum Call<'w> {
     State(CallContext<'w>),
     Plan {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
     },
     Apply {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },
     Destroy {
         #[serde(flatten)]
-        given: CallContext<'w>,
+        context: CallContext<'w>,
         plan_file: PathBuf,
         state: StateMark,
     },
@@ -93,7 +93,7 @@ impl<'w> CallContext<'w> {
     }
 }
 
-/// Message of the plugin.
+/// Message from the plugin to the runner.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Message {
@@ -117,9 +117,9 @@ pub(super) enum Message {
 pub(super) enum ErrorCode {
     /// The plugin stopped on request.
     Cancelled,
-    /// The plan no longer matches what it was made from.
+    /// The plan no longer matches its inputs.
     PlanStale,
-    /// A tool is not installed. The message names it.
+    /// A tool is not installed. The message names the tool.
     ToolMissing,
     /// The plugin does not support the inputs.
     Refused,

@@ -20,7 +20,7 @@ const DETAIL_LIMIT: usize = 300;
 #[derive(Default)]
 pub(super) struct Progress {
     phases: usize,
-    /// A message was split and continues in the next lines.
+    /// `true` while the next lines continue a message that was split.
     in_split_line: bool,
     /// An operation on a resource has begun.
     has_started: bool,
@@ -62,23 +62,24 @@ impl Progress {
         if dropped {
             return;
         }
-        let Ok(said) = serde_json::from_slice::<Message>(line) else {
-            // Broken JSON can contain values of outputs. Other output of a provider is not JSON.
+        let Ok(message) = serde_json::from_slice::<Message>(line) else {
+            // Drop incomplete JSON, which can contain output values. A provider can also print
+            // plain text.
             if !line.starts_with(b"{") {
                 sink.line(Stream::Out, line);
             }
             return;
         };
-        match said.kind.as_str() {
+        match message.kind.as_str() {
             "version" | "outputs" => return,
             "apply_start" => {
                 self.has_started = true;
-                self.resource(said.hook, sink);
+                self.resource(message.hook, sink);
             }
             _ => {}
         }
-        sink.line(Stream::Out, said.message.as_bytes());
-        if let Some(diagnostic) = said.diagnostic {
+        sink.line(Stream::Out, message.message.as_bytes());
+        if let Some(diagnostic) = message.diagnostic {
             for line in diagnostic.detail.lines() {
                 sink.line(Stream::Out, format!("  {line}").as_bytes());
             }
@@ -89,12 +90,11 @@ impl Progress {
         }
     }
 
-    /// Returns whether any operation on a resource has begun.
     pub(super) fn has_started(&self) -> bool {
         self.has_started
     }
 
-    /// Returns the command, with its first error if it had one.
+    /// Returns the name of the command, followed by its first error if there is one.
     pub(super) fn with_first_error(&self, command: &str) -> String {
         match &self.first_error {
             Some(error) => format!("{command} ({error})"),

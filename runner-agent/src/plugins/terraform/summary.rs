@@ -36,7 +36,7 @@ struct ChangeValues {
     after_unknown: Value,
 }
 
-/// Returns names and actions. The caller sets `noop`.
+/// Returns the names and actions of all changes. The caller must set `noop`.
 pub(super) fn summarize(shown: &[u8]) -> Result<Changes, PluginError> {
     let shown: ShownPlan = serde_json::from_slice(shown)
         .map_err(|e| PluginError::PluginFailed(format!("cannot parse its plan: {e}")))?;
@@ -142,10 +142,10 @@ mod tests {
         });
         let changes = summarize(shown.to_string().as_bytes()).unwrap();
         assert_eq!((changes.add, changes.change, changes.destroy), (2, 1, 2));
-        let said = serde_json::to_value(&changes).unwrap();
-        assert!(!said.to_string().contains("SECRET"));
+        let json = serde_json::to_value(&changes).unwrap();
+        assert!(!json.to_string().contains("SECRET"));
         assert_eq!(
-            said["resources"],
+            json["resources"],
             json!([
                 { "address": "a.new", "action": "create", "attributes": ["id", "name"] },
                 { "address": "a.other", "action": "update", "attributes": ["size"] },
@@ -153,6 +153,6 @@ mod tests {
                 { "address": "a.old", "action": "delete" }
             ])
         );
-        assert_eq!(said["outputs"], json!([{ "name": "url", "action": "update" }]));
+        assert_eq!(json["outputs"], json!([{ "name": "url", "action": "update" }]));
     }
 }

@@ -1,4 +1,4 @@
-//! Finds terraform or tofu as the runner's operator installed it. Nothing is downloaded.
+//! Finds the terraform or tofu that the runner's operator installed. The runner downloads neither.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::plugins::{
     process::{self, ChildSpec},
 };
 
-/// Advice for a missing tool.
+/// Error if neither tool is installed.
 pub(super) const REMEDY: &str = "neither terraform nor tofu is on the runner's PATH; install Terraform 1.0 \
      or later (or OpenTofu) on the runner's host, or start the runner with a PATH that has it";
 
@@ -49,9 +49,9 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     let dir = work.job.work_dir.clone();
     let spec =
         ChildSpec { program: path.clone(), args, dir, env, stop: Signal::SIGINT, limit: None };
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let ended = process::run(&spec, work, sink, |sink, stream, line| match stream {
-        Stream::Out => said.extend_from_slice(line),
+        Stream::Out => output.extend_from_slice(line),
         Stream::Err | Stream::Runner => sink.line(stream, line),
     });
     ended.await?.require_success(&format!("{binary} version"))?;
@@ -59,16 +59,19 @@ pub(super) async fn find(work: &Work<'_>, sink: &mut dyn Sink) -> Result<Tool, H
     struct VersionOutput {
         terraform_version: String,
     }
-    let version = serde_json::from_slice::<VersionOutput>(&said).map(|said| said.terraform_version);
+    let version =
+        serde_json::from_slice::<VersionOutput>(&output).map(|parsed| parsed.terraform_version);
     let version = version.ok().filter(|version| !version.starts_with("0."));
     let old = || {
         let found = path.display();
-        PluginError::ToolMissing(format!("{found} is older than 1.0; install a later version"))
+        PluginError::ToolMissing(format!(
+            "cannot use {found}: it does not report a version of 1.0 or later; install a later version"
+        ))
     };
     Ok(Tool { version: version.ok_or_else(old)?, path, binary })
 }
 
-/// Returns the preferred tool wherever it is on the path, even if the other one comes first.
+/// Returns the preferred tool that is on the path, regardless of the order of the directories.
 fn find_preferred(path: &str) -> Option<(&'static str, PathBuf)> {
     NAMES.into_iter().find_map(|name| Some((name, find_in_path(path, name)?)))
 }
@@ -89,8 +92,8 @@ mod tests {
     fn path(dirs: &[&[(&str, u32)]]) -> (tempfile::TempDir, String) {
         let top = tempfile::tempdir().unwrap();
         let mut all = Vec::new();
-        for (place, files) in dirs.iter().enumerate() {
-            let dir = top.path().join(place.to_string());
+        for (index, files) in dirs.iter().enumerate() {
+            let dir = top.path().join(index.to_string());
             fs::create_dir(&dir).unwrap();
             for (name, mode) in *files {
                 fs::write(dir.join(name), "#!/bin/sh").unwrap();
@@ -101,28 +104,28 @@ mod tests {
         (top, all.join(":"))
     }
 
-    fn found(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
+    fn preferred(dirs: &[&[(&str, u32)]]) -> Option<(&'static str, String)> {
         let (top, path) = path(dirs);
         let (name, file) = find_preferred(&path)?;
         Some((name, file.strip_prefix(top.path()).unwrap().display().to_string()))
     }
 
     #[test]
-    fn terraform_is_preferred_wherever_it_is() {
-        let both = found(&[&[("tofu", 0o755)], &[("tofu", 0o755), ("terraform", 0o755)]]);
+    fn terraform_is_preferred_in_any_directory() {
+        let both = preferred(&[&[("tofu", 0o755)], &[("tofu", 0o755), ("terraform", 0o755)]]);
         assert_eq!(both, Some(("terraform", "1/terraform".into())));
     }
 
     #[test]
-    fn tofu_is_taken_where_there_is_no_terraform_that_can_be_run() {
+    fn tofu_is_used_without_an_executable_terraform() {
         let tofu = Some(("tofu", "1/tofu".into()));
-        assert_eq!(found(&[&[], &[("tofu", 0o755)]]), tofu);
-        assert_eq!(found(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
+        assert_eq!(preferred(&[&[], &[("tofu", 0o755)]]), tofu);
+        assert_eq!(preferred(&[&[("terraform", 0o644)], &[("tofu", 0o755)]]), tofu);
     }
 
     #[test]
     fn nothing_is_found_on_a_path_without_a_tool() {
-        assert_eq!(found(&[&[], &[("terraform.bak", 0o755)]]), None);
+        assert_eq!(preferred(&[&[], &[("terraform.bak", 0o755)]]), None);
         assert_eq!(find_preferred(""), None);
     }
 

@@ -17,7 +17,7 @@ use crate::plugins::{
 
 /// Number of errors in the build's result. The log has all of them.
 const MAX_SHOWN_ERRORS: usize = 3;
-/// Longest output of `validate -json` that is read.
+/// Largest output of `validate -json` in bytes. The rest is dropped.
 const OUTPUT_LIMIT: usize = 8 << 20;
 /// Summary of the `validate` error for each module that a failed `init` could not fetch.
 const NOT_INSTALLED: &str = "Module not installed";
@@ -49,15 +49,15 @@ struct Start {
 
 impl Diagnostic {
     fn text(&self) -> String {
-        let place = self.range.as_ref();
-        let place = place.map(|at| format!("{}:{}: ", at.filename, at.start.line));
+        let location = self.range.as_ref();
+        let location = location.map(|at| format!("{}:{}: ", at.filename, at.start.line));
         let detail = self.detail.split_whitespace().collect::<Vec<_>>().join(" ");
         let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
-        format!("{}{}{detail}", place.unwrap_or_default(), self.summary)
+        format!("{}{}{detail}", location.unwrap_or_default(), self.summary)
     }
 }
 
-/// Validates a module. Fails with file and line of each error.
+/// Validates a module. The failure names file and line of the first errors.
 pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) -> Result<(), Halt> {
     let workspace = Workspace { work, tool };
     let lock = work.source.join(LOCK_FILE);
@@ -95,9 +95,8 @@ pub(super) async fn module(work: &Work<'_>, tool: &Tool, sink: &mut dyn Sink) ->
         return Err(Halt::exit(1, format!("the module is not valid: {shown}{more}")));
     }
     if !is_installed {
-        let told = "only the module's own files are validated: init could not fetch its providers or \
-                    modules here";
-        sink.line(Stream::Runner, told.as_bytes());
+        let line = "only the module's own files are validated: init could not fetch its providers or modules";
+        sink.line(Stream::Runner, line.as_bytes());
     }
     Ok(())
 }

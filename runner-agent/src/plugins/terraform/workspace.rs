@@ -19,7 +19,8 @@ use crate::plugins::{
 
 /// File that fixes the providers of a plan.
 pub(super) const LOCK_FILE: &str = ".terraform.lock.hcl";
-/// Override files are read in the order of their names, and the last one wins.
+/// Override file for the backend. Terraform reads override files in the order of their names, and
+/// the last one wins.
 const OVERRIDE_FILE: &str = "zzzz_stead_override.tf.json";
 /// Shell script that makes state and plan private, whatever mode the tool requests.
 const UMASK_SCRIPT: &str = r#"umask 077; exec "$0" "$@""#;
@@ -68,7 +69,7 @@ impl Workspace<'_> {
             return Ok(());
         }
         let refusal = format!(
-            "the module of {} overrides the backend of its state; remove that override",
+            "cannot use the module of {}: it overrides the backend of its state; remove that override",
             self.work.name
         );
         Err(PluginError::Refused(refusal).into())
@@ -87,12 +88,15 @@ impl Workspace<'_> {
             args.push(self.variable_file("vars.tfvars.json", &text)?);
         }
         let files = inputs["var_files"].as_array().map(Vec::as_slice).unwrap_or_default();
-        for (place, file) in files.iter().enumerate() {
+        for (index, file) in files.iter().enumerate() {
             let text = file.as_str().ok_or_else(|| {
-                PluginError::Refused(format!("variable file {} is not a string", place + 1))
+                PluginError::Refused(format!(
+                    "cannot plan: variable file {} in the manifest is not a string",
+                    index + 1
+                ))
             })?;
             let kind = if text.trim_start().starts_with('{') { ".json" } else { "" };
-            args.push(self.variable_file(&format!("{place}.tfvars{kind}"), text)?);
+            args.push(self.variable_file(&format!("{index}.tfvars{kind}"), text)?);
         }
         Ok(args)
     }

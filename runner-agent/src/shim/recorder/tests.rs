@@ -70,7 +70,7 @@ fn only_a_child_that_has_ended_needs_no_entry_in_the_journal() {
     let recorded = recorder.child(child.id(), Stop::default());
     drop(open);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
-    // then it is not treated as if it had ended
+    // then the recorder does not treat the child as ended
     assert_eq!(recorded.unwrap_err().raw_os_error(), Some(Errno::EMFILE as i32));
     assert!(recorder.child(child.id(), Stop::default()).is_ok());
     child.kill().unwrap();

@@ -15,7 +15,7 @@ pub struct Pieces(HashSet<[u8; PIECE]>);
 /// Encoding of bytes as text.
 #[derive(Clone, Copy)]
 struct Coding {
-    /// Value of a character as a digit.
+    /// Returns the numeric value of a digit, or `None` for another character.
     digit: fn(u8) -> Option<u8>,
     /// Test for characters that may be between digits.
     between: fn(u8) -> bool,
@@ -142,12 +142,12 @@ mod tests {
     }
 
     fn shown(redactor: &Redactor, text: &str) -> String {
-        let mut waiting = HeldBack::default();
+        let mut held_back = HeldBack::default();
         let mut all = Vec::new();
         for line in text.lines() {
-            all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
+            all.extend(redactor.line(&mut held_back, line.as_bytes(), false));
         }
-        all.extend(redactor.flush(&mut waiting));
+        all.extend(redactor.flush(&mut held_back));
         String::from_utf8(all).unwrap()
     }
 
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_encoded_stays() {
+    fn other_encoded_text_stays() {
         let redactor = Redactor::new([token().as_str(), "/usr/local/share/something"]);
         for text in [
             "/usr/lib/x86_64-linux-gnu/libcrypto.so.3 0000020 de ad be ef 00 01 02 03 04 05",

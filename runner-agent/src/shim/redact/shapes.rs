@@ -1,9 +1,9 @@
-//! Removes text that looks like a credential, whatever its value: a credential that was created in
-//! a job is not a known value. Only a prefix that its issuer reserved or the name next to it
-//! counts.
+//! Removes text that looks like a credential, because a credential that was created in a job is not
+//! a known value. A credential is recognized by a prefix that its issuer reserved, or by the name
+//! next to it.
 //!
-//! The runner does this and not the server, because the offsets and the digest of a log cover the
-//! bytes as they are sent.
+//! The runner does this, not the server: the offsets and the digest of a log cover the bytes as
+//! they are sent.
 use std::sync::LazyLock;
 
 use regex::bytes::Regex;
@@ -70,7 +70,7 @@ pub fn redact_shapes(text: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// Returns an offset at which a text can be cut: this one, or the start of the credential or key
+/// Returns an offset at which a text can be cut: `cut`, or the start of the credential or key
 /// marker that contains it.
 pub fn outside(text: &[u8], cut: usize) -> usize {
     let Some(whole) = &*UNSPLITTABLE else { return cut };
@@ -78,17 +78,17 @@ pub fn outside(text: &[u8], cut: usize) -> usize {
     over.map_or(cut, |found| found.start())
 }
 
-/// State of a stream: whether it is inside a private key, which spans many lines.
+/// Position of a stream relative to private keys, which span many lines.
 #[derive(Debug, Default)]
 pub struct PrivateKeyState {
     inside: bool,
-    /// The line continues inside the key. Everything up to its end is hidden, whatever it looks
-    /// like.
+    /// `true` while the current line continues inside the key. The rest of the line is hidden,
+    /// regardless of its content.
     same_line: bool,
 }
 
 impl PrivateKeyState {
-    /// Removes credential shapes from complete lines, or from the rest of one.
+    /// Removes private keys and credential shapes from complete lines, or from the rest of a line.
     pub fn lines(&mut self, text: Vec<u8>) -> Vec<u8> {
         if !self.inside && !find(&text, b"PRIVATE KEY-----") {
             return redact_shapes(text);
@@ -139,14 +139,14 @@ fn find_first(what: &LazyLock<Option<Regex>>, text: &[u8]) -> Option<(usize, usi
 ///
 /// Any other line ends the key, so that a log that only mentions keys is not hidden to its end.
 fn is_key_line(line: &[u8]) -> bool {
-    let (Some(colour), Some(word), Some(run)) = (&*COLOR, &*BASE64_WORD, &*BASE64_RUN) else {
+    let (Some(color), Some(word), Some(run)) = (&*COLOR, &*BASE64_WORD, &*BASE64_RUN) else {
         return true;
     };
-    let line = colour.replace_all(line, b"".as_slice());
+    let line = color.replace_all(line, b"".as_slice());
     let words = line.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty());
     let Some(last) = words.clone().next_back() else { return true };
-    let mut speaking = words.filter(|word| word.iter().any(u8::is_ascii_alphanumeric));
-    let only = match (speaking.next(), speaking.next()) {
+    let mut words_with_text = words.filter(|word| word.iter().any(u8::is_ascii_alphanumeric));
+    let only = match (words_with_text.next(), words_with_text.next()) {
         (Some(_), Some(_)) => None,
         (only, _) => only.or(Some(last)),
     };
@@ -157,13 +157,13 @@ fn is_key_line(line: &[u8]) -> bool {
         || find(&line, b"DEK-Info:")
 }
 
-/// Returns whether a run of base64 is neither a hash nor a path nor a name, all of which are common
-/// in logs. `before` is the part of the line in front of it.
+/// Returns whether a run of base64 looks like a key, and not like a hash, a path or a name, which
+/// are common in logs. `before` is the part of the line in front of the run.
 fn is_key_like(before: &[u8], run: &[u8]) -> bool {
     let has = |kind: fn(&u8) -> bool| run.iter().any(kind);
     let mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     let long = run.len() >= 40 || (run.len() >= 16 && has(u8::is_ascii_digit));
-    // The padded last line of a key, and not the name in `job="7"`.
+    // Match the padded last line of a key, but not the name in `job="7"`.
     let quoted = matches!(before.last(), Some(b'"' | b'\'' | b'`'));
     let padded = run.ends_with(b"==") || (run.ends_with(b"=") && quoted);
     (long && mixed) || (padded && run.len().is_multiple_of(4))

@@ -112,11 +112,11 @@ fn a_journal_reads_like_this() {
 
 #[test]
 fn one_job_is_told_from_its_claim_to_its_end() {
-    let told = of(journal(), Some(id("job").parse().unwrap()), None);
-    let entries: Vec<_> = told
+    let entries = of(journal(), Some(id("job").parse().unwrap()), None);
+    let entries: Vec<_> = entries
         .iter()
-        .map(|told| {
-            let line: Value = serde_json::from_str(&told.line.text).unwrap();
+        .map(|entry| {
+            let line: Value = serde_json::from_str(&entry.line.text).unwrap();
             line["entry"].as_str().unwrap().to_owned()
         })
         .collect();
@@ -129,13 +129,13 @@ fn one_job_is_told_from_its_claim_to_its_end() {
     assert_eq!(of(journal(), Some(other_job()), None).len(), 2);
     // `last` counts the entries of the job only.
     let last = of(journal(), Some(other_job()), Some(1));
-    assert!(table(&last).contains("did not get the job"));
+    assert!(table(&last).contains("claim rejected"));
     assert_eq!(of(journal(), None, Some(3)).len(), 3);
 }
 
 #[test]
 fn a_line_of_a_later_version_is_there_as_it_is_on_disk() {
-    let told = of(journal(), None, Some(1));
+    let entries = of(journal(), None, Some(1));
     let line = r#"{"at":"2026-11-21T01:02:39.000000Z","entry":"danced","with":"you"}"#;
-    assert_eq!(told[0].line.text, line);
+    assert_eq!(entries[0].line.text, line);
 }

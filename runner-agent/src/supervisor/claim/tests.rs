@@ -115,15 +115,18 @@ fn has_key(keys: &KeyList, key: &SigningKey) -> Result<(), Refusal> {
 async fn a_key_that_one_server_does_not_know_yet_is_awaited() {
     // given a runner that knows one key, and two servers, one of which has not read the new key yet
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
-    let late = key_list_response(&list_of(&[&former], 1), &former);
+    let outdated_response = key_list_response(&list_of(&[&former], 1), &former);
     let renewed = list_of(&[&new, &former], 2);
-    let (_dir, agent, asked) =
-        crate::supervisor::tests::agent(vec![late, key_list_response(&renewed, &former)]).await;
+    let (_dir, agent, requests) = crate::supervisor::tests::agent(vec![
+        outdated_response,
+        key_list_response(&renewed, &former),
+    ])
+    .await;
     agent.state().server_keys = list_of(&[&former], 0);
     // when the other server signs, then the runner fetches keys until it has the new one
     let verified = verify_with_current_keys(&agent, |keys| has_key(keys, &new)).await;
     assert_eq!(verified.map_err(|refusal| refusal.rule), Ok(()));
-    assert_eq!(asked.lock().unwrap().len(), 2);
+    assert_eq!(requests.lock().unwrap().len(), 2);
     assert_eq!(agent.state().server_keys.keys, renewed.keys);
 }
 
@@ -132,19 +135,19 @@ async fn a_late_key_list_restores_no_revoked_key() {
     // given a key list that was requested before a key was revoked, and that arrives afterwards
     let (former, new) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
     let before = key_list_response(&list_of(&[&former, &new], 1), &former);
-    let (_dir, agent, asked) = crate::supervisor::tests::agent(vec![before]).await;
+    let (_dir, agent, requests) = crate::supervisor::tests::agent(vec![before]).await;
     agent.state().server_keys = list_of(&[&former], 0);
-    let one_at_a_time = agent.key_renewal_lock.lock().await;
+    let renewal_lock = agent.key_renewal_lock.lock().await;
     let within = Duration::from_secs(5);
     let renewal = tokio::spawn({
         let agent = Arc::clone(&agent);
         async move { session::renew_keys(&agent, within).await }
     });
     // when another renewal has stored the newer list first
-    crate::supervisor::tests::until("the request", || !asked.lock().unwrap().is_empty()).await;
+    crate::supervisor::tests::until("the request", || !requests.lock().unwrap().is_empty()).await;
     let later = list_of(&[&new], 2);
     agent.state().server_keys = later.clone();
-    drop(one_at_a_time);
+    drop(renewal_lock);
     // then the revoked key stays revoked
     assert!(renewal.await.unwrap().is_err());
     assert_eq!(agent.state().server_keys, later);
@@ -161,8 +164,8 @@ async fn a_rejected_log_is_shown_to_the_customer_and_both_heads_are_saved() {
     agent.identity.log_id = LOG.into();
     agent.state().server_keys = keys();
     crate::data::replace(&agent.data.path("checkpoint"), Log::of(5, 1).note().as_bytes()).unwrap();
-    let refused = |data: &Data| crate::show::status::refused(data).unwrap();
-    assert_eq!(refused(&agent.data), None);
+    let rejection = |data: &Data| crate::show::status::rejection(data).unwrap();
+    assert_eq!(rejection(&agent.data), None);
     // when a claim is valid except that its log has four events
     let claimed = Log::of(4, 1).claimed(None, |grant| {
         grant["runner_key"] = agent.keys.identity_hex().into();
@@ -172,13 +175,13 @@ async fn a_rejected_log_is_shown_to_the_customer_and_both_heads_are_saved() {
     let refusal = verified(&agent, (job, JobKind::Plan), &claimed).await.unwrap_err();
     // then the refusal names the rule, and the status explains it to the customer
     assert_eq!(refusal.rule, "log_smaller");
-    let [kept] = &agent.witness.evidence().unwrap()[..] else { panic!("one file") };
-    assert_eq!(kept.evidence.seen, Some(Log::of(5, 1).note()));
-    assert_eq!(kept.evidence.shown, claimed.checkpoint);
-    let said = refused(&agent.data).unwrap();
-    assert!(said.contains("REJECTED") && said.contains("now has 4"), "{said}");
+    let [stored] = &agent.witness.evidence().unwrap()[..] else { panic!("one file") };
+    assert_eq!(stored.evidence.seen, Some(Log::of(5, 1).note()));
+    assert_eq!(stored.evidence.shown, claimed.checkpoint);
+    let status = rejection(&agent.data).unwrap();
+    assert!(status.contains("REJECTED") && status.contains("now has 4"), "{status}");
     // until a log is accepted again
     agent.journal.write(JournalEvent::Checkpoint { note: Log::of(5, 1).note() }).unwrap();
-    assert_eq!(refused(&agent.data), None);
+    assert_eq!(rejection(&agent.data), None);
     assert_eq!(agent.witness.evidence().unwrap().len(), 1);
 }

@@ -27,9 +27,10 @@ const MAX_STATEMENT_REJECTIONS: u32 = 3;
 
 impl Monitor {
     /// Handles a rejection: replaces the report, backs off, or returns the reason to stop.
-    pub(super) fn handle_rejection(&mut self, refused: ServerRejection) -> Option<MonitorEnd> {
-        let expected = refused.problem.number("expected").filter(|_| refused.code() == "seq_gap");
-        // The server cannot expect a number after the next report's.
+    pub(super) fn handle_rejection(&mut self, rejection: ServerRejection) -> Option<MonitorEnd> {
+        let expected =
+            rejection.problem.number("expected").filter(|_| rejection.code() == "seq_gap");
+        // The server cannot expect a higher number than that of the next report.
         let most = self.reports.next().map_or(0, |next| next.seq);
         let expected = expected.filter(|expected| (1..=most).contains(expected));
         match expected {
@@ -37,58 +38,58 @@ impl Monitor {
             Some(expected) if self.reports.rewind(expected) => return None,
             Some(_) | None => {}
         }
-        if refused.code() == "seq_conflict" && self.reports.skip_used_number() {
+        if rejection.code() == "seq_conflict" && self.reports.skip_used_number() {
             return None;
         }
-        match refused.status {
+        match rejection.status {
             // Only these statuses mean that the execution no longer belongs to this runner.
-            404 | 412 => return Some(MonitorEnd::Rejected(refused)),
+            404 | 412 => return Some(MonitorEnd::Rejected(rejection)),
             // The server rejects the runner, at least for now. Running jobs continue.
             401 | 403 => {
-                warn!(execution.id = %self.execution, error = %refused, "The server rejects the runner");
+                warn!(execution.id = %self.execution, error = %rejection, "The server rejects the runner");
                 self.backoff.runner_rejected();
                 return None;
             }
-            // A defect of runner or server must not end a job that works. It may be fixed in the
-            // meantime.
+            // A defect of runner or server must not end a working job. The defect may be fixed
+            // meanwhile.
             _ => {
-                error!(execution.id = %self.execution, error = %refused, "The server rejects a report")
+                error!(execution.id = %self.execution, error = %rejection, "The server rejects a report")
             }
         }
         let next = self.reports.next()?;
-        let is_final = self.backoff.report_rejected(next.seq, &refused);
-        if !self.unsigned && self.is_statement_rejected(&next, &refused, is_final) {
-            self.continue_unsigned(&refused);
+        let is_final = self.backoff.report_rejected(next.seq, &rejection);
+        if !self.unsigned && self.is_statement_rejected(&next, &rejection, is_final) {
+            self.continue_unsigned(&rejection);
             return None;
         }
         if !is_final {
             return None;
         }
         let seq = expected.unwrap_or(next.seq);
-        self.replace_rejected_report(seq, &next, refused)
+        self.replace_rejected_report(seq, &next, rejection)
     }
 
     /// Returns whether the server rejects the signed statement and not the result itself.
     fn is_statement_rejected(
         &self,
         next: &Report,
-        refused: &ServerRejection,
+        rejection: &ServerRejection,
         is_final: bool,
     ) -> bool {
         let ends = matches!(next.body, ReportBody::Finished(_) | ReportBody::Refused { .. });
-        let is_enough = match refused.code() {
+        let is_enough = match rejection.code() {
             "statement_invalid" => self.backoff.rejection_count() >= MAX_STATEMENT_REJECTIONS,
             // During a key replacement the new key signs the next attempt, so only a permanent
             // rejection counts.
-            _ => is_final && refused.problem.more.contains_key("signed_by"),
+            _ => is_final && rejection.problem.more.contains_key("signed_by"),
         };
         ends && is_enough
     }
 
     /// Sends the result unsigned from now on. A disagreement about the statement must not lose the
     /// result.
-    fn continue_unsigned(&mut self, refused: &ServerRejection) {
-        let (job, execution, why) = (self.job, self.execution, refused.problem.to_string());
+    fn continue_unsigned(&mut self, rejection: &ServerRejection) {
+        let (job, execution, why) = (self.job, self.execution, rejection.problem.to_string());
         warn!(
             execution.id = %execution,
             error = why,
@@ -112,22 +113,22 @@ impl Monitor {
     fn replace_rejected_report(
         &mut self,
         seq: u64,
-        refused_report: &Report,
-        refused: ServerRejection,
+        rejected_report: &Report,
+        rejection: ServerRejection,
     ) -> Option<MonitorEnd> {
         let end = self.reports.ending_report()?.clone();
         let (execution, log_len) = (self.execution, end.log_len);
-        let what = report_name(&refused_report.body);
-        let why = format!("the server rejects the report of {what}: {}", refused.problem);
+        let what = report_name(&rejected_report.body);
+        let why = format!("the server rejects the report of {what}: {}", rejection.problem);
         warn!(
             execution.id = %execution,
             error = why,
             "Reporting the execution as failed: the server rejects one of its reports"
         );
         let last = match end.body {
-            // The server rejects the replacement as well, so it decides without this runner.
+            // The server rejects the replacement as well, so the outcome is left to the server.
             ReportBody::Finished(_) if self.reports.is_final_report_own() => {
-                return Some(MonitorEnd::Rejected(refused));
+                return Some(MonitorEnd::Rejected(rejection));
             }
             ReportBody::Finished(last) => with_rejection(last, &why),
             ReportBody::Refused { .. } => {
@@ -149,21 +150,22 @@ impl Monitor {
     }
 
     pub(super) async fn report(&mut self, mut report: Report) -> Result<(), ServerRejection> {
-        let mut not_kept = None;
+        let mut summary_rejection = None;
         if let ReportBody::Plan(plan) = &mut report.body {
-            not_kept = self.send_summary(plan).await;
+            summary_rejection = self.send_summary(plan).await;
             let (job, execution) = (self.job.to_string(), self.execution.to_string());
-            let said = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
-            plan.signature = proof::plan::sign(&said, &self.agent.keys.identity.now().key);
+            let statement = proof::plan::statement(&plan.digest.bytes(), &job, &execution);
+            plan.signature = proof::plan::sign(&statement, &self.agent.keys.identity.now().key);
         }
         report.end = self.signed(&report);
-        let answer = self.post(&report).await.map_err(|refused| match not_kept {
-            // The server has no summary because it is too large, so return that rejection.
+        let response = self.post(&report).await.map_err(|rejection| match summary_rejection {
+            // The server has no summary because it is too large, so return the rejection of the
+            // summary.
             Some(too_large) if too_large.status == 413 => too_large,
-            Some(_) | None => refused,
+            Some(_) | None => rejection,
         })?;
         self.reports.acknowledge(report.seq);
-        self.apply_pending_cancel(answer.1.cancel);
+        self.apply_pending_cancel(response.1.cancel);
         Ok(())
     }
 
@@ -172,11 +174,12 @@ impl Monitor {
         report: &Report,
     ) -> Result<(u16, ReportResponse), ServerRejection> {
         let path = format!("/runner/v1/jobs/{}/events", self.job);
-        let ask =
+        let request =
             ApiRequest::json(Method::POST, path, report).map_err(|error| local_error(&error))?;
-        let ask = ask.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
-        let answer = self.agent.client.send::<ReportResponse>(&ask).await?;
-        Ok((answer.status, answer.body.unwrap_or_default()))
+        let request =
+            request.header(HeaderName::from_static(EXECUTION), &self.execution.to_string());
+        let response = self.agent.client.send::<ReportResponse>(&request).await?;
+        Ok((response.status, response.body.unwrap_or_default()))
     }
 
     /// Uploads the summary before the report that names it. Returns the rejection, if there is one.
@@ -189,26 +192,26 @@ impl Monitor {
                 return None;
             }
         };
-        let ask = ApiRequest::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
+        let request = ApiRequest::new(Method::PUT, format!("/runner/v1/blobs/{name}"))
             .bytes(bytes)
             .header(HeaderName::from_static(EXECUTION), &execution.to_string())
             .header(reqwest::header::CONTENT_TYPE, "application/json");
-        let refused = self.agent.client.send::<serde_json::Value>(&ask).await.err()?;
-        warn!(execution.id = %execution, error = %refused, "The server rejected a plan's summary");
-        Some(refused)
+        let rejection = self.agent.client.send::<serde_json::Value>(&request).await.err()?;
+        warn!(execution.id = %execution, error = %rejection, "The server rejected a plan's summary");
+        Some(rejection)
     }
 
     pub(super) async fn send_log(&mut self, now: bool) -> Result<(), UploadError> {
         let ids = (self.job, self.execution);
-        if self.agent.state().running.get(&self.job).is_some_and(|attended| attended.tailed) {
+        if self.agent.state().running.get(&self.job).is_some_and(|running| running.tailed) {
             self.upload.hasten();
         }
-        let answer = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
-        self.apply_pending_cancel(answer.and_then(|answer| answer.cancel));
+        let response = self.upload.push(&self.agent.client, ids, &self.dir, now).await?;
+        self.apply_pending_cancel(response.and_then(|response| response.cancel));
         let log_len = fs::metadata(self.dir.log()).map_or(0, |log| log.len());
         let log_sent = self.upload.committed_bytes();
-        self.update_job(|attended| {
-            (attended.log_len, attended.log_sent) = (log_len, log_sent);
+        self.update_job(|running| {
+            (running.log_len, running.log_sent) = (log_len, log_sent);
         });
         Ok(())
     }
@@ -225,25 +228,27 @@ impl Monitor {
     }
 }
 
-/// Returns a final report that replaces rejected ones. Its detail contains the rejection and the
-/// result of the job itself.
+/// Returns a final report that replaces a rejected report. Its detail contains the rejection and
+/// the result of the job itself.
 pub(super) fn with_rejection(last: Finished, why: &str) -> Finished {
     let how = match last.outcome {
         Outcome::Succeeded => "the job itself succeeded",
         Outcome::Failed => "the job itself failed",
         Outcome::Cancelled => "the job itself was cancelled",
     };
-    let said = if last.detail.is_empty() { String::new() } else { format!(": {}", last.detail) };
+    let job_detail =
+        if last.detail.is_empty() { String::new() } else { format!(": {}", last.detail) };
     let reason = without_not_started_reason(last.reason).or(Some(FailureReason::Internal));
-    let detail = truncate(format!("{why}; {how}{said}"), MAX_DETAIL_BYTES);
+    let detail = truncate(format!("{why}; {how}{job_detail}"), MAX_DETAIL_BYTES);
     Finished { outcome: Outcome::Failed, reason, detail, ..last }
 }
 
-/// Replaces reasons that mean to the server that nothing ran. They are wrong if the report of the
-/// start may be missing.
+/// Replaces reasons that mean to the server that nothing ran. Such a reason is wrong if the report
+/// of the start may be missing.
 pub(super) fn without_not_started_reason(reason: Option<FailureReason>) -> Option<FailureReason> {
-    let says_so = |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
-    reason.map(|reason| if says_so(reason) { FailureReason::Internal } else { reason })
+    let means_not_started =
+        |reason| matches!(reason, FailureReason::Refused | FailureReason::SpawnFailed);
+    reason.map(|reason| if means_not_started(reason) { FailureReason::Internal } else { reason })
 }
 
 fn report_name(body: &ReportBody) -> &'static str {
@@ -261,6 +266,7 @@ fn report_name(body: &ReportBody) -> &'static str {
 }
 
 fn local_error(why: &dyn std::fmt::Display) -> ServerRejection {
-    let problem = Problem::new(0, "internal", "Cannot send the request", why.to_string());
+    let problem =
+        Problem::new(0, "internal", "The runner cannot complete the request", why.to_string());
     ServerRejection { status: 0, problem, have: None }
 }

@@ -37,8 +37,8 @@ impl Monitor {
         not_ended: Vec<String>,
     ) -> io::Result<SignedEnd> {
         let (job, execution) = (self.job, self.execution);
-        let facts = self.agent.journal.read()?;
-        let verified = facts.iter().find_map(|entry| {
+        let entries = self.agent.journal.read()?;
+        let verified = entries.iter().find_map(|entry| {
             let JournalEvent::Verified { execution: of, manifest, grant, .. } = &entry.fact else {
                 return None;
             };
@@ -68,9 +68,9 @@ impl Monitor {
         };
         let payload = canonical::json(&statement).map_err(io::Error::other)?;
         let statement = proof::sha256(&payload).into();
-        let stated = JournalEvent::StatementSigned { job, execution, outcome, statement };
-        if !facts.iter().any(|entry| entry.fact == stated) {
-            self.agent.journal.write(stated)?;
+        let signed_event = JournalEvent::StatementSigned { job, execution, outcome, statement };
+        if !entries.iter().any(|entry| entry.fact == signed_event) {
+            self.agent.journal.write(signed_event)?;
         }
         let key = self.agent.keys.identity.now().key;
         let statement = dsse::sign(STATEMENT_TYPE, &payload, &key);

@@ -20,19 +20,19 @@ use crate::{
     },
 };
 
-/// Interval between checks while these processes may belong to a known job.
+/// Interval between checks while the adopted processes may belong to a known job.
 const BUSY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Ends these processes: SIGTERM, then the longest grace period of the ended jobs, then SIGKILL
-/// until none is left.
+/// Ends the adopted processes that belong to no known job: SIGTERM, then the longest grace period
+/// of the ended jobs, then SIGKILL until none is left.
 pub(super) async fn run(agent: &Arc<Agent>) {
     let _one_at_a_time = agent.sweep_lock.lock().await;
-    let (mut asked, mut until, mut killed_at) = (BTreeSet::new(), None, None);
+    let (mut signalled, mut until, mut killed_at) = (BTreeSet::new(), None, None);
     loop {
         let strays = match strays(agent) {
             Ok(Some(strays)) => strays,
             Ok(None) => {
-                // Another job may have left the next processes behind, so they get their own grace
+                // The next processes may be those of another job, so they get their own grace
                 // period.
                 until = None;
                 tokio::time::sleep(BUSY_INTERVAL).await;
@@ -53,7 +53,7 @@ pub(super) async fn run(agent: &Arc<Agent>) {
             Instant::now() + agent.state().orphans.grace
         });
         if Instant::now() < until {
-            for process in processes::topmost(&strays).filter(|of| asked.insert(of.pid())) {
+            for process in processes::topmost(&strays).filter(|of| signalled.insert(of.pid())) {
                 process.signal(Signal::SIGTERM);
             }
         } else {
@@ -75,40 +75,42 @@ pub(super) async fn run(agent: &Arc<Agent>) {
     }
 }
 
-/// Returns the adopted processes that no record of a known job identifies. `None` means that they
-/// may belong to a job that is not ended yet.
+/// Returns the adopted processes that no record of a known job identifies. `None` means that the
+/// processes may belong to a job that is not ended yet.
 fn strays(agent: &Arc<Agent>) -> io::Result<Option<Vec<RunningProcess>>> {
-    // List them first: a shim that ends later has left none of these behind.
-    let look = processes::adopted;
-    let mut strays = match look()? {
-        none if none.is_empty() => look()?,
+    // List the processes before reading the journal: a shim that ends later has left none of them
+    // behind.
+    let adopted = processes::adopted;
+    let mut strays = match adopted()? {
+        none if none.is_empty() => adopted()?,
         some => some,
     };
     if strays.is_empty() {
         return Ok(Some(strays));
     }
     let entries = agent.journal.read()?;
-    for known in recover::abandoned_without_shim(entries.clone()) {
+    for claim in recover::abandoned_without_shim(entries.clone()) {
         // The shim was alive when its claim was abandoned.
         let is_new = |execution| !agent.state().orphans.jobs.contains_key(&execution);
-        if known.execution.is_some_and(is_new) {
-            super::end(agent, &known);
+        if claim.execution.is_some_and(is_new) {
+            super::end(agent, &claim);
         }
     }
     if agent.state().orphans.is_busy() {
         return Ok(None);
     }
-    for known in recover::fold(entries) {
-        let Some(execution) = known.execution else { continue };
+    for claim in recover::fold(entries) {
+        let Some(execution) = claim.execution else { continue };
         // The job's processes are ended once a session has reported the job.
-        if let ClaimStage::Spawned(shim) = &known.stage
+        if let ClaimStage::Spawned(shim) = &claim.stage
             && !shim.is_alive()?
         {
             return Ok(None);
         }
-        let its = Orphans::of(&agent.data, &known, execution).remaining()?;
-        let its: BTreeSet<u32> = its.iter().map(RunningProcess::pid).collect();
-        strays.retain(|stray| !its.contains(&stray.pid()));
+        let claim_processes = Orphans::of(&agent.data, &claim, execution).remaining()?;
+        let claim_processes: BTreeSet<u32> =
+            claim_processes.iter().map(RunningProcess::pid).collect();
+        strays.retain(|stray| !claim_processes.contains(&stray.pid()));
     }
     Ok(Some(strays))
 }

@@ -1,4 +1,4 @@
-//! Tests which states of a claim a journal proves.
+//! Tests of the claim states that follow from a journal.
 use crate::host;
 
 use super::*;
@@ -29,12 +29,12 @@ fn spawned(process: Process) -> JournalEvent {
     JournalEvent::Spawned { job: job(), execution: execution(), process }
 }
 
-fn me() -> Process {
+fn own_process() -> Process {
     Process::of(std::process::id()).unwrap()
 }
 
-fn dead() -> Process {
-    Process { start_time: 1, ..me() }
+fn dead_process() -> Process {
+    Process { start_time: 1, ..own_process() }
 }
 
 fn exited() -> JournalEvent {
@@ -42,40 +42,40 @@ fn exited() -> JournalEvent {
     JournalEvent::Exited { job: job(), execution: execution(), exit }
 }
 
-fn known(facts: &[JournalEvent]) -> Vec<OpenClaim> {
+fn claims_after(facts: &[JournalEvent]) -> Vec<OpenClaim> {
     fold(facts.iter().map(|fact| Entry { at: host::now(), fact: fact.clone() }))
 }
 
 fn state(facts: &[JournalEvent]) -> ExecutionState {
     let dir = tempfile::tempdir().unwrap();
-    known(facts)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
+    claims_after(facts)[0].state(&Data::open(dir.path()).unwrap()).unwrap()
 }
 
 #[test]
-fn a_claim_whose_answer_was_lost_was_never_spawned() {
+fn a_claim_whose_response_was_lost_was_never_spawned() {
     assert_eq!(state(&[claiming()]), ExecutionState::NeverSpawned);
-    assert_eq!(known(&[claiming()])[0].execution, None);
+    assert_eq!(claims_after(&[claiming()])[0].execution, None);
     assert_eq!(state(&[claiming(), claimed()]), ExecutionState::NeverSpawned);
 }
 
 #[test]
 fn after_spawning_the_state_is_unknown_without_a_live_process() {
     assert_eq!(state(&[claiming(), claimed(), spawning()]), ExecutionState::Unknown);
-    let started = [claiming(), claimed(), spawning(), spawned(dead())];
+    let started = [claiming(), claimed(), spawning(), spawned(dead_process())];
     assert_eq!(state(&started), ExecutionState::Unknown);
-    let alive = [claiming(), claimed(), spawning(), spawned(me())];
+    let alive = [claiming(), claimed(), spawning(), spawned(own_process())];
     assert_eq!(state(&alive), ExecutionState::Alive);
-    let other_boot = Process { boot_id: "x".into(), ..me() };
+    let other_boot = Process { boot_id: "x".into(), ..own_process() };
     let restarted = [claiming(), claimed(), spawning(), spawned(other_boot)];
     assert_eq!(state(&restarted), ExecutionState::Unknown);
 }
 
 #[test]
 fn a_result_stays_open_until_it_is_reported() {
-    let ended = [claiming(), claimed(), spawning(), spawned(dead()), exited()];
+    let ended = [claiming(), claimed(), spawning(), spawned(dead_process()), exited()];
     assert_eq!(state(&ended), ExecutionState::Exited);
     let reported = JournalEvent::Reported { job: job(), execution: execution() };
-    assert_eq!(known(&[&ended[..], &[reported]].concat()), []);
+    assert_eq!(claims_after(&[&ended[..], &[reported]].concat()), []);
 }
 
 #[test]
@@ -87,22 +87,27 @@ fn a_final_report_on_disk_counts_without_a_journal_entry() {
     let last = r#"{"execution":"exe_01ARZ3NDEKTSV4RRFFQ69G5FAV","seq":2,"type":"finished","payload":
         {"outcome":"succeeded","log_len":1,"log_sha256":"ab"},"log_len":1}"#;
     fs::write(files.reports(), format!("{{broken\n{}\n", last.replace('\n', ""))).unwrap();
-    let known = &known(&[claiming(), claimed(), spawning(), spawned(dead())])[0];
-    assert_eq!(known.state(&data).unwrap(), ExecutionState::Exited);
-    assert_eq!(known.entry(&data).unwrap().exit.unwrap().outcome, Outcome::Succeeded);
-    // Without its newline the report is incomplete: it would never be sent, and each session would
-    // ask for it again.
+    let claim = &claims_after(&[claiming(), claimed(), spawning(), spawned(dead_process())])[0];
+    assert_eq!(claim.state(&data).unwrap(), ExecutionState::Exited);
+    assert_eq!(claim.entry(&data).unwrap().exit.unwrap().outcome, Outcome::Succeeded);
+    // Without its newline the report is incomplete. The supervisor would never send it, and each
+    // session would request it again.
     fs::write(files.reports(), last.replace('\n', "")).unwrap();
-    assert_eq!(known.state(&data).unwrap(), ExecutionState::Unknown);
+    assert_eq!(claim.state(&data).unwrap(), ExecutionState::Unknown);
 }
 
 #[test]
 fn a_claim_that_was_not_granted_or_was_abandoned_is_not_open() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let gone = JournalEvent::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
-    assert_eq!(known(&[claiming(), gone]), []);
+    let rejected =
+        JournalEvent::ClaimRejected { job, claim_id: claim_id.clone(), reason: why.clone() };
+    assert_eq!(claims_after(&[claiming(), rejected]), []);
     assert_eq!(
-        known(&[claiming(), claimed(), JournalEvent::Abandoned { job, claim_id, reason: why }]),
+        claims_after(&[
+            claiming(),
+            claimed(),
+            JournalEvent::Abandoned { job, claim_id, reason: why }
+        ]),
         []
     );
 }
@@ -127,9 +132,9 @@ async fn processes_of_a_dead_shim_get_their_stop_signal_and_grace_period() {
     let stop = Stop { signal: "SIGINT".into(), grace_ms: 20_000 };
     let child_began =
         JournalEvent::ChildStarted { execution: execution(), process: process.clone(), stop };
-    let facts = [claiming(), claimed(), spawning(), spawned(dead()), child_began];
+    let facts = [claiming(), claimed(), spawning(), spawned(dead_process()), child_began];
     let (_data, agent, _) = crate::supervisor::tests::agent(vec![]).await;
-    orphans::end(&agent, &known(&facts)[0]);
+    orphans::end(&agent, &claims_after(&facts)[0]);
     while process.is_alive().unwrap() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -151,9 +156,12 @@ fn a_child_without_a_stop_gets_the_default_grace_period() {
 #[test]
 fn abandoned_claims_with_a_dead_shim_are_found_again() {
     let (job, claim_id, why) = (job(), CLAIM.to_owned(), "x".to_owned());
-    let given_up = JournalEvent::Abandoned { job, claim_id, reason: why };
-    let child =
-        JournalEvent::ChildStarted { execution: execution(), process: me(), stop: Stop::default() };
+    let abandoned = JournalEvent::Abandoned { job, claim_id, reason: why };
+    let child = JournalEvent::ChildStarted {
+        execution: execution(),
+        process: own_process(),
+        stop: Stop::default(),
+    };
     let left = |shim: Process, last: &[JournalEvent]| {
         let facts =
             [&[claiming(), claimed(), spawning(), spawned(shim), child.clone()], last].concat();
@@ -161,21 +169,21 @@ fn abandoned_claims_with_a_dead_shim_are_found_again() {
             facts.into_iter().map(|fact| Entry { at: host::now(), fact }).collect(),
         )
     };
-    let found = left(dead(), std::slice::from_ref(&given_up));
-    assert_eq!(found[0].children[0].0, me());
+    let found = left(dead_process(), std::slice::from_ref(&abandoned));
+    assert_eq!(found[0].children[0].0, own_process());
     assert_eq!(
-        left(me(), std::slice::from_ref(&given_up)),
+        left(own_process(), std::slice::from_ref(&abandoned)),
         [],
         "a shim that lives ends its own children"
     );
-    assert_eq!(left(dead(), &[]), [], "the claim is not abandoned yet");
+    assert_eq!(left(dead_process(), &[]), [], "the claim is not abandoned yet");
 }
 
 #[test]
 fn the_journal_shows_that_an_execution_was_abandoned() {
     let dir = tempfile::tempdir().unwrap();
     let journal = crate::journal::Journal::open(&Data::open(dir.path()).unwrap()).unwrap();
-    for fact in [claiming(), claimed(), spawning(), spawned(me())] {
+    for fact in [claiming(), claimed(), spawning(), spawned(own_process())] {
         journal.write(fact).unwrap();
         assert!(!journal.is_abandoned(execution()).unwrap());
     }

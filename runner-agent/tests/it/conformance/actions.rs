@@ -112,7 +112,7 @@ async fn a_malformed_action_does_nothing_at_all() {
     for (steps, why) in [
         (
             json!([{ "name": "a", "command": "x" }, { "name": "a", "command": "x" }]),
-            "two steps named a",
+            "two steps are named a",
         ),
         (json!([{ "name": "a" }]), "needs either a command or inline contents"),
         (json!([{ "command": "x" }]), "missing field `name`"),

@@ -76,7 +76,7 @@ async fn a_plugin_that_is_not_installed_is_named() {
 async fn a_message_without_end_ends_the_plugin() {
     let script = "head -c 2000000 /dev/zero | tr '\\0' x; sleep 60";
     let (failure, heard) = failed(script).await;
-    assert_eq!(failure, "the plugin failed: a message is larger than 1048576 bytes");
+    assert_eq!(failure, "the plugin failed: it sent a message of more than 1048576 bytes");
     all_gone(heard.children[0]).await;
 }
 
@@ -159,7 +159,9 @@ async fn a_plan_is_not_stale_once_it_is_applied() {
     let (ended, heard) = room.job(&apply).await;
     // then the plugin has failed
     match ended {
-        Err(PluginError::PluginFailed(why)) => assert_eq!(why, "outputs: serial 2"),
+        Err(PluginError::PluginFailed(why)) => {
+            assert_eq!(why, "it refused to read the outputs: serial 2")
+        }
         other => panic!("{other:?} {:?}", heard.lines),
     }
 }
@@ -226,7 +228,7 @@ async fn an_apply_that_began_is_not_reported_as_refused() {
     (ask.kind, ask.plan) = (JobKind::Apply, Some(heard.plan.unwrap().digest));
     // The server records that a refused job changed nothing. The effects of this job are unknown.
     match room.job(&ask).await.0 {
-        Err(PluginError::PluginFailed(why)) => assert_eq!(why, "refused: not this"),
+        Err(PluginError::PluginFailed(why)) => assert_eq!(why, "it refused the apply: not this"),
         other => panic!("{other:?}"),
     }
 }

@@ -147,7 +147,7 @@ impl Stage {
         assert!(!self.state().join("no-prior-state").exists());
         assert!(!self.state().join("apply-reserve").exists());
 
-        // The result does not depend on what the vendor says about the component.
+        // The result does not depend on the vendor's input `present`.
         for present in [false, true] {
             later["present"] = json!(present);
             let why = self.refused_plan(&later).await;
@@ -180,7 +180,7 @@ async fn a_later_apply_on_a_disk_that_fills_up_loses_no_state() {
     let plan = stage.plan(&small).await;
     let (ended, heard) = stage.apply(&small, &plan).await;
     assert_eq!(ended.unwrap(), Outcome::Succeeded, "{:?}", heard.lines);
-    // Longer than the part of a line that is read at once.
+    // The text is longer than the part of a line that is read at once.
     let text = CANARY.repeat(120_000);
     let inputs = Stage::inputs(&text, &stage.disk.fill(), true);
     stage.loses_nothing(&text, &inputs, inputs.clone()).await;

@@ -1,5 +1,5 @@
-//! Tests of a state that is older than the known one, with real Terraform. Plan and apply refuse it
-//! until a user accepts it.
+//! Tests of a state that is older than the known one, with real Terraform. Plan and apply refuse
+//! the older state until a user accepts it.
 
 use std::fs;
 
@@ -95,8 +95,8 @@ async fn a_restored_older_state_is_planned_only_after_a_decision() {
         assert!(why.contains(&serial(&older)) && why.contains(&serial(&newest)), "{why}");
         assert!(why.contains("stead installs accept-state INSTALL web"), "{why}");
     };
-    // then plan and apply refuse it, whether the vendor's log or the runner's journal knows the
-    // newest one
+    // then plan and apply refuse the older state, whether the vendor's log or the runner's journal
+    // has the newest state
     stage.ask.state = Some(log(&newest, None));
     names_both(&refusal(stage.plan("three").await.0));
     let (ended, _) = stage.apply("three", &planned).await;

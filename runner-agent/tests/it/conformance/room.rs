@@ -1,4 +1,4 @@
-//! Directories of a runner for one job after the other, and a sink that records everything.
+//! Directories of a runner for consecutive jobs, and a sink that records all reports.
 
 use std::{
     collections::BTreeMap,
@@ -34,7 +34,7 @@ pub struct TestRunner {
     pub known_state: KnownState,
 }
 
-/// Job, without the fields that are the same for all.
+/// Fields of a manifest that differ between the tests.
 #[derive(Clone)]
 pub struct JobSpec {
     pub kind: JobKind,
@@ -56,7 +56,7 @@ pub struct JobRecord {
     pub artifact: Option<Artifact>,
     pub state: Option<StateMark>,
     pub accepted: Option<AcceptedState>,
-    /// Text, and the action at a line that contains the text.
+    /// Text of a line, or name of a phase, that triggers the action.
     pub at: Option<(String, Then)>,
 }
 
@@ -65,7 +65,7 @@ pub enum Then {
     KillTheChild,
     /// Cancels at the beginning of the phase of that name, and not at a line.
     CancelInPhase(Cancel),
-    /// Fails to journal the children of the phase of that name.
+    /// Fails to record the children of the phase of that name in the journal.
     LoseTheJournal,
 }
 
@@ -227,7 +227,7 @@ impl TestRunner {
         self.run(ask, context, Some((phase.to_owned(), then))).await
     }
 
-    /// Runs a job whose children in this phase cannot be journalled.
+    /// Runs a job whose children in this phase cannot be recorded in the journal.
     pub async fn job_without_journal_in(
         &self,
         ask: &JobSpec,

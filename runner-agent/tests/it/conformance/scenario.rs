@@ -1,4 +1,4 @@
-//! Plan, approve, apply; and applies that must be refused.
+//! Scenario of plan, approval and apply, and of applies that must be refused.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -151,7 +151,7 @@ async fn stops_when_asked(stage: &Stage, slow: Value) {
     stage.stale(slow, &plan.digest).await;
 }
 
-/// A runner that replaced a lost one has no state of the components that the vendor knows.
+/// A runner that replaced a lost runner has no state of the deployed components.
 async fn nothing_without_its_state(stage: &Stage) {
     let inputs = stage.inputs("one");
     let plan = stage.plan(inputs.clone()).await;

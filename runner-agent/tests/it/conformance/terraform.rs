@@ -123,7 +123,8 @@ async fn the_module_does_not_choose_where_its_state_is() {
     let (ended, heard) = room.job(&ask).await;
     let refusal = ended.map_err(|e| e.to_string()).unwrap_err();
     assert_eq!(
-        refusal, "the module of web overrides the backend of its state; remove that override",
+        refusal,
+        "cannot use the module of web: it overrides the backend of its state; remove that override",
         "{:?}",
         heard.lines
     );

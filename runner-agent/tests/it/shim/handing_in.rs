@@ -56,7 +56,7 @@ fn a_value_is_redacted_although_the_program_was_replaced_while_the_job_runs() {
 fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
     let (dir, program) = installed();
     // The agent starts its shims from the running program. Here a shell removes the file of the
-    // program before it starts it.
+    // program and then starts the program.
     let script = format!(
         "exec 3< {program}; rm {program}; exec /proc/self/fd/3 \"$@\"",
         program = program.display()
@@ -78,9 +78,9 @@ fn a_shim_of_a_program_that_was_replaced_before_it_started_redacts_values() {
 
 #[test]
 fn output_is_withheld_once_a_value_could_not_be_handed_in() {
-    // Cases, in order: The socket is absent. The helper is missing. The value is too long. It is
-    // too short. It is not text. It is an argument. The process is killed before it reads the
-    // value. The process cannot open a file.
+    // Cases, in order: The socket is absent. The program `redact` is missing. The value is too
+    // long. The value is too short. The value is not text. The value is an argument. The process is
+    // killed before it reads the value. The process cannot open a file.
     let change = [
         r#"rm "$STEAD_REDACT_SOCKET";"#,
         r#"rm "$STEAD_RUNNER";"#,

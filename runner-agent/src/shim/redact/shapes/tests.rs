@@ -1,12 +1,12 @@
 use super::super::{HeldBack, Redactor};
 
 fn shown(lines: &[&str]) -> String {
-    let (redactor, mut waiting) = (Redactor::default(), HeldBack::default());
+    let (redactor, mut held_back) = (Redactor::default(), HeldBack::default());
     let mut all = Vec::new();
     for line in lines {
-        all.extend(redactor.line(&mut waiting, line.as_bytes(), false));
+        all.extend(redactor.line(&mut held_back, line.as_bytes(), false));
     }
-    all.extend(redactor.flush(&mut waiting));
+    all.extend(redactor.flush(&mut held_back));
     String::from_utf8(all).unwrap()
 }
 
@@ -18,7 +18,7 @@ fn token(prefix: &str, of: char, times: usize) -> String {
 #[test]
 fn a_credential_is_known_by_its_shape() {
     let secret = "x".repeat(40);
-    for (dirty, clean) in [
+    for (unredacted, clean) in [
         (token("ghp_", 'a', 36), "[redacted]".to_owned()),
         (token("glpat-", 'b', 20), "[redacted]".to_owned()),
         (token("stead_", 'f', 43), "[redacted]".to_owned()),
@@ -33,8 +33,8 @@ fn a_credential_is_known_by_its_shape() {
         ),
         (format!("AWS_SECRET_ACCESS_KEY={secret}"), "AWS_SECRET_ACCESS_KEY=[redacted]".into()),
     ] {
-        assert_eq!(shown(&[&format!("at {dirty} end")]), format!("at {clean} end\n"));
-        assert_eq!(Redactor::default().text(&dirty), clean);
+        assert_eq!(shown(&[&format!("at {unredacted} end")]), format!("at {clean} end\n"));
+        assert_eq!(Redactor::default().text(&unredacted), clean);
     }
     // Values for other components are redacted by exact match only.
     let output = serde_json::json!(token("ghp_", 'a', 36));
@@ -62,8 +62,8 @@ fn a_private_key_is_hidden_over_its_lines_and_nothing_after_it() {
     assert_eq!(shown(&lines), "  | [redacted]\n[redacted]\n[redacted]\nb\n");
     let one = format!(r#"{{"key":"{begin}\n{body}\n{end}\n"}}"#);
     assert_eq!(shown(&[&one]), "{\"key\":\"[redacted]\\n\"}\n");
-    let speaks = [begin, "begins a key, as in any documentation.", body];
-    assert_eq!(shown(&speaks), format!("[redacted]\n{}\n{body}\n", speaks[1]));
+    let prose = [begin, "begins a key, as in any documentation.", body];
+    assert_eq!(shown(&prose), format!("[redacted]\n{}\n{body}\n", prose[1]));
 }
 
 #[test]
@@ -124,9 +124,9 @@ fn a_credential_is_found_wherever_a_long_line_is_cut() {
             // The part that is shown first ends near this offset.
             let at = at + super::super::MIN_HELD_BACK_BYTES;
             let (first, second) = text.as_bytes().split_at(at.min(text.len()));
-            let (redactor, mut waiting) = (Redactor::default(), HeldBack::default());
-            let mut all = redactor.line(&mut waiting, first, true);
-            all.extend(redactor.line(&mut waiting, second, false));
+            let (redactor, mut held_back) = (Redactor::default(), HeldBack::default());
+            let mut all = redactor.line(&mut held_back, first, true);
+            all.extend(redactor.line(&mut held_back, second, false));
             let all = String::from_utf8(all).unwrap();
             assert!(!all.contains("ghp_") && !all.contains(body), "{at}");
             assert!(!all.contains("aaaaaaaa") && !all.contains("PRIVATE"), "{at}");
