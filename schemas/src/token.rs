@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_taken_from_its_signer_and_from_nobody_else() {
+    fn a_token_is_valid_only_with_the_key_of_its_signer() {
         let (ours, other) = (SigningKey::from_bytes(&[1; 32]), SigningKey::from_bytes(&[2; 32]));
         let token = sign(&claims(), &ours).unwrap();
         let both = [other.verifying_key(), ours.verifying_key()];
