@@ -44,7 +44,7 @@ pub struct ServerKey {
     #[serde(with = "moment")]
     pub not_before: DateTime<Utc>,
     /// Time until which the key is valid. If absent, the key is valid until a later list omits it.
-    #[serde(default, with = "moment::maybe", skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "moment::optional", skip_serializing_if = "Option::is_none")]
     pub not_after: Option<DateTime<Utc>>,
 }
 

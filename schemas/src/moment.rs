@@ -18,10 +18,10 @@ pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<DateTime<Utc>, 
 }
 
 /// Serialization of an optional timestamp in the format of [`super::text`].
-pub mod maybe {
+pub mod optional {
     use super::{DateTime, Deserialize, Deserializer, Serializer, Utc};
 
-    /// Serializes an optional timestamp for `#[serde(with = "moment::maybe")]`.
+    /// Serializes an optional timestamp for `#[serde(with = "moment::optional")]`.
     pub fn serialize<S: Serializer>(
         timestamp: &Option<DateTime<Utc>>,
         out: S,
@@ -32,7 +32,7 @@ pub mod maybe {
         }
     }
 
-    /// Deserializes an optional timestamp for `#[serde(with = "moment::maybe", default)]`.
+    /// Deserializes an optional timestamp for `#[serde(with = "moment::optional", default)]`.
     pub fn deserialize<'de, D: Deserializer<'de>>(
         from: D,
     ) -> Result<Option<DateTime<Utc>>, D::Error> {
