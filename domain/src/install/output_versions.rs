@@ -57,9 +57,8 @@ impl OutputVersions {
 impl Install {
     /// Returns the outputs that changed since the step that deployed the component began.
     ///
-    /// A component may keep outdated outputs although the run that changed the outputs has
-    /// finished: its plan was denied, its apply was refused, or a user deployed other components by
-    /// name.
+    /// A component may keep outdated outputs after the run that changed them has finished. For
+    /// example, its plan was denied, its apply was refused, or a user deployed other components.
     pub(super) fn stale_outputs(&self, component: &Deployed) -> StaleOutputs {
         let is_stale = |(_, changed_at): &(&String, &u64)| **changed_at > component.read_at;
         let components = self.output_versions.components.iter().filter(is_stale);

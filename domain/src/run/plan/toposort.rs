@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the names in topological order: each component follows its dependencies.
 ///
-/// A config has no dependency cycle, but the actual state may have one: after an apply that failed
+/// A config has no dependency cycle, but the actual state may have one. After an apply that failed
 /// halfway, a component has its earlier and its new dependencies. The members of a cycle are
 /// adjacent, after all their other dependencies and before all their other dependents.
 pub(super) fn topological_order<C>(
